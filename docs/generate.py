@@ -18,6 +18,9 @@ import click
 
 import ndpsim
 import ndpsim.policies
+from ndpsim.base.options import Table
+from ndpsim.base.options.dram import RULES
+from ndpsim.base.reported import Reported
 from ndpsim.cli.command import Command, CommandGroup
 from ndpsim.cli.main import cli
 from ndpsim.cli.sweep import OPTIONS as SWEEP_OPTIONS
@@ -26,12 +29,9 @@ from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
-from ndpsim.parameters import Table
-from ndpsim.parameters.dram import RULES
+from ndpsim.dram.spec import Rule, Standard, standards
+from ndpsim.dram.spec.timing_rows import timing_rows
 from ndpsim.report.timings import NO_SOURCE
-from ndpsim.reported import Reported
-from ndpsim.spec import Rule, Standard, standards
-from ndpsim.spec.timing_rows import timing_rows
 
 HERE = Path(__file__).parent
 COMMAND = "python docs/generate.py"
@@ -163,17 +163,34 @@ def _cell(text: str) -> str:
 # The sections of the page: the packages whose public names they show.
 _SECTIONS = (
     ("Experts, relayouts, traces", ("ndpsim.simulate", "ndpsim.dram")),
-    ("Whole models", ("ndpsim.orchestrator", "ndpsim.serving", "ndpsim.policies", "ndpsim.prediction")),
-    ("Sweeps", ("ndpsim.sweeps", "ndpsim.search")),
-    ("Results", ("ndpsim.results",)),
+    (
+        "Whole models",
+        (
+            "ndpsim.inference.layers",
+            "ndpsim.inference.serving",
+            "ndpsim.policies",
+            "ndpsim.inference.prediction",
+        ),
+    ),
+    ("Sweeps", ("ndpsim.studies.sweeps", "ndpsim.studies.search")),
+    ("Results", ("ndpsim.simulate.results",)),
     (
         "Hardware and models",
-        ("ndpsim.config", "ndpsim.moe", "ndpsim.layout", "ndpsim.processors", "ndpsim.spec"),
+        (
+            "ndpsim.config",
+            "ndpsim.workload.models",
+            "ndpsim.dimm.layout",
+            "ndpsim.inference.processors",
+            "ndpsim.dram.spec",
+        ),
     ),
-    ("Routing", ("ndpsim.routing",)),
-    ("Requests to a serving system", ("ndpsim.workloads",)),
-    ("Traces and checks", ("ndpsim.traces", "ndpsim.audit", "ndpsim.timing", "ndpsim.importers")),
-    ("Mistakes", ("ndpsim.errors",)),
+    ("Routing", ("ndpsim.workload.routing",)),
+    ("Requests to a serving system", ("ndpsim.workload.requests",)),
+    (
+        "Traces and checks",
+        ("ndpsim.dram.traces", "ndpsim.audit", "ndpsim.simulate.timing", "ndpsim.config.importers"),
+    ),
+    ("Mistakes", ("ndpsim.base.errors",)),
 )
 _OF_POLICIES = "Policies of your own"
 
@@ -229,7 +246,9 @@ def python_page() -> str:
 
 
 def _home(what: Any) -> str:
-    return ".".join(what.__module__.split(".")[:2])
+    """The package of `_SECTIONS` that has an object."""
+    every = [home for _, homes in _SECTIONS for home in homes]
+    return max((home for home in every if f"{what.__module__}.".startswith(f"{home}.")), key=len, default="")
 
 
 def _classes_last(names: dict[str, Any]) -> Callable[[str], tuple[bool, str]]:

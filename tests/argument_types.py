@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndpsim.orchestrator import layer, outcome, step_run
+from ndpsim.inference.layers import layer, outcome, step_run
 
 
 def layout(value: Any) -> Any:

@@ -13,8 +13,8 @@ import click
 import pytest
 
 from mistakes import mistake
+from ndpsim.base.errors import InputError
 from ndpsim.cli import main as command_line
-from ndpsim.errors import InputError
 
 #: Files of test data.
 GIVEN = Path(__file__).parent / "given"

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from ndpsim.audit import Report, check
-from ndpsim.spec import Device, standards
-from ndpsim.traces import CommandTrace
+from ndpsim.dram.spec import Device, standards
+from ndpsim.dram.traces import CommandTrace
 
 NAMES = standards()["DDR5"].names  # DDR4 has the first of them
 NUMBER = {name: number for number, name in enumerate(NAMES)}

@@ -17,10 +17,10 @@ import pytest
 from ndpsim.dimm.engines import FastDimms, ReadableDimms
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import lower, resolve
 from ndpsim.simulate import Session, channel, simulate_relayout
 from ndpsim.simulate.lane import command_room, run_channel
-from ndpsim.spec import lower, resolve
+from ndpsim.workload.models import Expert
 
 _SMALL = Expert(64, 64)
 _CHANNEL = ["dimm.count=2", "host.channels=1", "dimm.ranks=2", "link.ports=2"]

@@ -78,10 +78,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def short_sessions() -> Iterator[dict[str, Any]]:
     """Rates of experts beside the host are measured in a fraction of the time, and kept in no folder.
 
-    What users have instead, by its name in `ndpsim.orchestrator.shared_dimm`.
+    What users have instead, by its name in `ndpsim.inference.layers.shared_dimm`.
     """
-    from ndpsim.orchestrator import contention, shared_dimm
-    from ndpsim.results.cache import ResultCache
+    from ndpsim.inference.layers import contention, shared_dimm
+    from ndpsim.simulate.results.cache import ResultCache
 
     kept, measure = ResultCache(disk_bytes=0), shared_dimm.measure_shared_dimm
     short = {
@@ -123,7 +123,7 @@ def _compiled_first(request: pytest.FixtureRequest) -> None:
 @pytest.fixture
 def whole_sessions(short_sessions: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates of experts beside the host are measured as users have them."""
-    from ndpsim.orchestrator import contention, shared_dimm
+    from ndpsim.inference.layers import contention, shared_dimm
 
     for name, value in short_sessions.items():
         monkeypatch.setattr(shared_dimm, name, value)
@@ -138,7 +138,7 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("refresh_policies")
     (folder / "reversed_banks.py").write_text(
         "from ndpsim.dram.refresh_policies import Turn\n"
-        "from ndpsim.spec.standard import SAME_BANKS\n"
+        "from ndpsim.dram.spec.standard import SAME_BANKS\n"
         "def turns(channel):\n"
         "    ranks, banks, interval = channel.ranks, channel.banks_per_group, channel.interval(SAME_BANKS)\n"
         "    count = ranks * banks\n"
@@ -157,7 +157,7 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def new_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """Adds a module to the ``request_formats`` or ``command_forms`` of traces."""
-    from ndpsim.traces import commands, registry, requests
+    from ndpsim.dram.traces import commands, registry, requests
 
     def add(kind: str, text: str) -> None:
         readers, folder = {
@@ -193,12 +193,18 @@ def moe_by_hand() -> SimpleNamespace:
     import numpy as np
 
     from ndpsim.config import load_hardware
-    from ndpsim.moe import load_model
-    from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, MovingRecord, RunRecord
+    from ndpsim.inference.layers.record import (
+        JobRecord,
+        LayerRecord,
+        MigrationRecord,
+        MovingRecord,
+        RunRecord,
+    )
     from ndpsim.policies.interface import Assignment
     from ndpsim.policies.views import LayerPlacement, Machine, Placement
-    from ndpsim.results.moe import CheckedEnd, LayerCheck, MoeResult, PolicyRun
-    from ndpsim.routing import describe_routing, generate_routing
+    from ndpsim.simulate.results.moe import CheckedEnd, LayerCheck, MoeResult, PolicyRun
+    from ndpsim.workload.models import load_model
+    from ndpsim.workload.routing import describe_routing, generate_routing
 
     hardware = load_hardware("trimoe", ["dimm.count=4", "host.channels=2"])
     model = load_model("mixtral-8x7b")  # 8 experts, of which a token chooses 2

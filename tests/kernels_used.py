@@ -1,6 +1,6 @@
 """Two kernels, one inlined in the other, that tests compile elsewhere."""
 
-from ndpsim._jit import inlined, kernel
+from ndpsim.base.jit import inlined, kernel
 
 
 @inlined

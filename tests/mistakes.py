@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
+from ndpsim.base.errors import InputError
 from ndpsim.config import data_path
-from ndpsim.errors import InputError
 
 _LONGEST = 2000  # maximum characters of a message
 _OURS = data_path("hwconfigs", "trimoe").parents[1]

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from ndpsim.dram import sink, state
+from ndpsim.dram.spec import Device, lower
+from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
 from ndpsim.simulate.memory import policy_of
-from ndpsim.spec import Device, lower
-from ndpsim.traces import CommandTrace
 
 
 def run_on(

@@ -7,12 +7,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from ndpsim.moe import load_model
 from ndpsim.policies import Assignment, OfflineView, Policy, choose_policy
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.example import MODEL as EXAMPLE
 from ndpsim.policies.views import BackgroundView, Estimates, LayerPlacement, LayerView, Machine, Placement
-from ndpsim.routing import Routing
+from ndpsim.workload.models import load_model
+from ndpsim.workload.routing import Routing
 
 TOKENS = np.arange(601)
 

@@ -1,4 +1,4 @@
-"""Schedules of `ndpsim.assignment.bottleneck` once more, in plain Python: devices are summed anew each time."""
+"""Schedules of `ndpsim.policies.assignment.bottleneck` once more, in plain Python: devices are summed anew each time."""
 
 from __future__ import annotations
 

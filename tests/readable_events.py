@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.events.state import Jobs, Kinds, Slowdown
+from ndpsim.inference.events.state import Jobs, Kinds, Slowdown
 
 Floats = NDArray[np.float64]
 

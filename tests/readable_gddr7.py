@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.spec import Device
+from ndpsim.dram.spec import Device
 
 COLUMNS = ("RD", "WR", "RCKSTRT", "RCKSTOP")
 TWO_CLOCKS = ("ACT", *COLUMNS)

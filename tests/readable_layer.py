@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.events.layer import Rules
+from ndpsim.inference.events.layer import Rules
 
 Part = Mapping[str, Any]
 

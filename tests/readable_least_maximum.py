@@ -1,4 +1,4 @@
-"""The search of `ndpsim.assignment.least_maximum` once more, in plain Python: loads are summed anew each time."""
+"""The search of `ndpsim.policies.assignment.least_maximum` once more, in plain Python: loads are summed anew each time."""
 
 from __future__ import annotations
 

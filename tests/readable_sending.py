@@ -1,12 +1,12 @@
-"""`ndpsim.link.sending` to be read: every tick, every wire. Slow; to be compared with."""
+"""`ndpsim.dimm.link.sending` to be read: every tick, every wire. Slow; to be compared with."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
 
-from ndpsim.link.topology import Network
-from ndpsim.units import Timebase, exact
+from ndpsim.base.units import Timebase, exact
+from ndpsim.dimm.link.topology import Network
 
 Input = tuple[int, int]  # (the hop before or -1, the node)
 

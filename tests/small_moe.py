@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.moe import Attention
-from ndpsim.orchestrator.record import LayerRecord, RunRecord
-from ndpsim.orchestrator.run import run_moe
+from ndpsim.inference.layers.record import LayerRecord, RunRecord
+from ndpsim.inference.layers.run import run_moe
+from ndpsim.inference.processors import Gpu
 from ndpsim.policies import Assignment, Placement, Policy, policies
 from ndpsim.policies.example import MODEL as EXAMPLE
-from ndpsim.processors import Gpu
-from ndpsim.results.cache import ResultCache
-from ndpsim.results.moe import MoeResult, PolicyRun
-from ndpsim.routing import Routing
 from ndpsim.simulate import simulate_expert
+from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.simulate.results.moe import MoeResult, PolicyRun
+from ndpsim.workload.models import Attention
+from ndpsim.workload.routing import Routing
 
 MODEL = replace(
     EXAMPLE,

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.sweeps.definition import Definition
+from ndpsim.studies.sweeps.definition import Definition
 
 
 class Result(list):

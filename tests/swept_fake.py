@@ -10,14 +10,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from ndpsim.errors import InputError
-from ndpsim.parameters import Parameter, Several, Whole, table
-from ndpsim.results.form import digest_of
-from ndpsim.sweeps.command import Resolved, SweptCommand
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.executors import Answers, Task
-from ndpsim.sweeps.executors.attempt import attempt
-from ndpsim.sweeps.parameters import file_digests
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import Parameter, Several, Whole, table
+from ndpsim.simulate.results.form import digest_of
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.executors import Answers, Task
+from ndpsim.studies.sweeps.executors.attempt import attempt
+from ndpsim.studies.sweeps.parameters import file_digests
 
 
 class Fake(SweptCommand):

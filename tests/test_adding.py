@@ -26,7 +26,7 @@ import pytest
 
 from ndpsim.cli.main import main
 from ndpsim.config import load_hardware
-from ndpsim.spec.standard import Standard
+from ndpsim.dram.spec.standard import Standard
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs" / "adding").glob("*.md"))
@@ -88,9 +88,9 @@ def example(page: str, file: str) -> str:
     return files_of(ROOT / "docs" / "adding" / f"{page}.md")[file]
 
 
-DDR3 = example("dram-standard", "ndpsim/spec/standards/ddr3.py")
+DDR3 = example("dram-standard", "ndpsim/dram/spec/standards/ddr3.py")
 MAC_KEYS = example("ndp-unit", "ndpsim/config/multipliers/mac_array.py")
-MAC_UNIT = example("ndp-unit", "ndpsim/ndp/mac_array.py")
+MAC_UNIT = example("ndp-unit", "ndpsim/dimm/units/mac_array.py")
 MAC_YAML = example("ndp-unit", "mac.yaml")
 MEMSPEC = example("configuration-format", "memspec.json")
 SELECTIONS = example("routing-format", "selections.csv")
@@ -112,7 +112,7 @@ CHANGED = {
     "ndpsim/config/multipliers/narrow.py": changed(
         MAC_KEYS, ("MacArray", "Narrow"), ("MAC arrays", "narrow")
     ),
-    "ndpsim/ndp/narrow.py": changed(MAC_UNIT, ("MacArray", "Narrow"), ("16", "8")),
+    "ndpsim/dimm/units/narrow.py": changed(MAC_UNIT, ("MacArray", "Narrow"), ("16", "8")),
     "narrow.yaml": changed(MAC_YAML, ("mac_array", "narrow")),
     "broken.csv": changed(SELECTIONS, ("1,3,0,2", "1,3,0,none")),
     # A timing that is missing.
@@ -360,7 +360,7 @@ def test_a_unit_that_cannot_be_is_one_line(ran):
 
 
 def test_the_trace_has_the_selections_of_the_file(ran, checkout):
-    from ndpsim.routing import load_routing
+    from ndpsim.workload.routing import load_routing
 
     ids = load_routing(checkout / "selections.npz").ids
     np.testing.assert_array_equal(ids, [[[[1, 2], [1, 0]]], [[[2, 3], [1, 2]]]])

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from mistakes import mistake
-from ndpsim.errors import InputError
-from ndpsim.moe import load_model
+from ndpsim.base.errors import InputError
 from ndpsim.policies import (
     Assignment,
     BackgroundView,
@@ -27,6 +26,7 @@ from ndpsim.policies.answers import checked_assignment, checked_migrations, chec
 from ndpsim.policies.answers.asking import At
 from ndpsim.policies.answers.assignment import legal_parts, parts_one_by_one
 from ndpsim.policies.interface import Parts
+from ndpsim.workload.models import load_model
 
 EXPERTS = 8
 MODEL = replace(load_model("mixtral-8x7b"), routed_experts=EXPERTS)

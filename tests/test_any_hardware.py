@@ -7,7 +7,7 @@ import pytest
 from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import hardware_names
-from ndpsim.orchestrator.log import writing_log
+from ndpsim.inference.layers.log import writing_log
 from ndpsim.policies import policies
 from small_moe import moe, once_each
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ndpsim.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, fill_uses
-from ndpsim.assignment.least_maximum import CPU, GPU, NDP
-from ndpsim.assignment.parts import count_parts, list_ways
-from ndpsim.orchestrator.totals import ENGINES
+from ndpsim.inference.layers.totals import ENGINES
+from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, fill_uses
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP
+from ndpsim.policies.assignment.parts import count_parts, list_ways
 from ndpsim.policies.interface import Part, Parts
 
 

@@ -21,9 +21,9 @@ import ndpsim.audit
 from command_lines import COLUMN, NAMES, NUMBER, Line, Spot, line, trace_of, verdict
 from mistakes import refused
 from ndpsim.audit import CommandBuses, Report, check, check_lanes
+from ndpsim.dram.spec import Device, Rule, command_names, resolve
+from ndpsim.dram.traces import HEADER, CommandTrace, read_commands, write_commands
 from ndpsim.simulate import run_trace
-from ndpsim.spec import Device, Rule, command_names, resolve
-from ndpsim.traces import HEADER, CommandTrace, read_commands, write_commands
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
 PRESETS = {"DDR4": ("DDR4_8Gb_x8", "DDR4_2400R"), "DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN")}

@@ -10,7 +10,7 @@ import pytest
 
 from calls import refused_call
 from ndpsim.config import data_path
-from ndpsim.traces import HEADER
+from ndpsim.dram.traces import HEADER
 
 _COMMANDS = ",".join(HEADER) + "\n"
 
@@ -141,7 +141,7 @@ def test_an_activation_that_there_is_not_is_refused():
 
 
 def test_a_bad_command_is_found_beyond_the_first_piece_of_a_long_trace(monkeypatch):
-    monkeypatch.setattr("ndpsim.traces.commands._CHUNK", 1 << 10)
+    monkeypatch.setattr("ndpsim.dram.traces.commands._CHUNK", 1 << 10)
     rows = [f"{clock},RD,0,0,0,0,0" for clock in range(1000)]
     Path("commands.csv").write_text(_COMMANDS + "\n".join([*rows, "x,RD,0,0,0,0,0"]))
     assert refused_call("check", "commands.csv", "--hw", "trimoe") == "type commands.csv:1002 clock"

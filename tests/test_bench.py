@@ -13,6 +13,7 @@ import pytest
 
 from calls import call, said
 from mistakes import refused
+from ndpsim.base.errors import MismatchError
 from ndpsim.devtools.bench import ROWS, experts, layers, run_rows, traffic
 from ndpsim.devtools.bench.channels import ChannelCall
 from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
@@ -23,10 +24,9 @@ from ndpsim.devtools.bench.table import COLUMNS, cells, markdown
 from ndpsim.devtools.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
-from ndpsim.errors import MismatchError
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
-from ndpsim.spec import resolve
+from ndpsim.workload.models import Expert
 
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
 TRAFFIC = [row for row in ROWS.values() if isinstance(row, Traffic)]

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim.assignment.bottleneck import DIMM, NOWHERE, schedule
+from ndpsim.policies.assignment.bottleneck import DIMM, NOWHERE, schedule
 from readable_bottleneck import Layer
 from readable_bottleneck import schedule as readable
 

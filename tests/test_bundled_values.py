@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-import ndpsim.moe
+import ndpsim.workload.models
 from mistakes import refused
+from ndpsim.base.errors import InputError
+from ndpsim.base.units import Timebase, common_ticks, format_bytes, format_energy, format_power, format_time
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
-from ndpsim.moe import FAMILIES, load_model
-from ndpsim.units import Timebase, common_ticks, format_bytes, format_energy, format_power, format_time
+from ndpsim.workload.models import FAMILIES, load_model
 
 # Hardware
 
@@ -265,7 +265,7 @@ OTHERWISE = {"qwen3.5-122b-a10b": None, "qwen3.5-35b-a3b": None, "llama-4-maveri
 def test_repositories_families_and_dense_layers_of_the_bundled_models(name):
     model, (repository, *dense) = load_model(name), DENSE[name]
     assert [model.family, model.dense_intermediate, len(model.dense_layers)] == dense
-    file = json.loads((Path(ndpsim.moe.__file__).parent / "models" / f"{name}.json").read_text())
+    file = json.loads((Path(ndpsim.workload.models.__file__).parent / "models" / f"{name}.json").read_text())
     assert file["_source"] == repository
     size = UNUSED.get(name, model.dense_intermediate or model.expert_intermediate)
     assert file.get("intermediate_size") == OTHERWISE.get(name, size)

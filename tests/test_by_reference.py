@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from ndpsim._jit import by_reference, inlined, kernel, outlined, releases
+from ndpsim.base.jit import by_reference, inlined, kernel, outlined, releases
 
 
 class Pair(NamedTuple):

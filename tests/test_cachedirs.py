@@ -17,8 +17,8 @@ import platformdirs
 import pytest
 
 from calls import said
-from ndpsim.cachedirs import Entries, clear, find_folders, own_files, problem_of, roots
-from ndpsim.cachedirs import entries as cache_entries
+from ndpsim.base.cachedirs import Entries, clear, find_folders, own_files, problem_of, roots
+from ndpsim.base.cachedirs import entries as cache_entries
 
 CONTENT = bytes(range(256))
 SOMEONE = 54321
@@ -606,8 +606,8 @@ def test_kernels_and_results_are_cleared_together_or_apart(root, options, left):
 
 
 def test_cache_says_which_folders_this_version_uses(root):
-    from ndpsim import _jit
-    from ndpsim.results.cache import version
+    from ndpsim.base import jit as _jit
+    from ndpsim.simulate.results.cache import version
 
     results = f"results-{version()}"
     for kind, digits in (name.split("-") for name in (_jit.entries().name, results)):

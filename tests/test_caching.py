@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from mistakes import refused
-from ndpsim import caching, load_hardware, load_model
-from ndpsim.caching import FileCache
+from ndpsim import load_hardware, load_model
+from ndpsim.base import caching
+from ndpsim.base.caching import FileCache
+from ndpsim.base.errors import InputError
 from ndpsim.config import data_path
-from ndpsim.errors import InputError
 
 MODEL = {
     "model_type": "mixtral",

@@ -14,7 +14,7 @@ import pytest
 
 import ndpsim
 from mistakes import mistake_of
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.policies import (
     Assignment,
     Migration,

@@ -11,10 +11,10 @@ from calls import call, refused_call
 from mistakes import refused
 from ndpsim.audit import check, check_lanes
 from ndpsim.config import load_hardware
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import resolve, standards
+from ndpsim.dram.traces import CommandTrace, write_commands
 from ndpsim.simulate import Session
-from ndpsim.spec import resolve, standards
-from ndpsim.traces import CommandTrace, write_commands
+from ndpsim.workload.models import Expert
 
 REFAB = standards()["DDR5"].names.index("REFab")
 DEVICE = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA", 1, {"nREFI": 1000, "nRFC": 10, "nRP": 1})

@@ -16,9 +16,9 @@ import pytest
 from command_lines import COLUMN, NUMBER, SAME_BANK, WHOLE_RANK, Line, Spot, line, trace_of, verdict
 from mistakes import refused
 from ndpsim.audit import check, check_lanes
-from ndpsim.spec import Device, lower, resolve
-from ndpsim.spec import Rule as SpecRule
-from ndpsim.spec.lower import BUSY
+from ndpsim.dram.spec import Device, lower, resolve
+from ndpsim.dram.spec import Rule as SpecRule
+from ndpsim.dram.spec.lower import BUSY
 
 R, W = ("RD", "RDA"), ("WR", "WRA")
 PRECHARGES = ("PREpb", "PREab", "PREsb")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from mistakes import refused
+from ndpsim.base.errors import InputError
 from ndpsim.devtools.claims.expression import Expression
 from ndpsim.devtools.claims.files import read_paper, read_papers, read_tolerances
-from ndpsim.errors import InputError
 
 SOURCES = read_papers()
 PAPERS = {name: paper for name, paper in SOURCES.items() if paper.source == "paper"}

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ndpsim.devtools.claims.files import read_papers
-from ndpsim.processors import read_table
+from ndpsim.inference.processors import read_table
 
 CLAIMS = read_papers()["measured"].claims
 LAYERS = Path(__file__).parents[1] / "validation" / "rtxpro6000_qwen3-30b-a3b_moe_bf16.csv"

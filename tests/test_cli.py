@@ -19,11 +19,11 @@ import pytest
 
 import ndpsim
 from calls import call, refused_call, said
+from ndpsim.base.reported import quantities
 from ndpsim.cli.main import main
 from ndpsim.cli.names import NAMES
 from ndpsim.config import data_path
-from ndpsim.processors import ExpertTime
-from ndpsim.reported import quantities
+from ndpsim.inference.processors import ExpertTime
 
 HEADER = ["clock", "command", "rank", "bankgroup", "bank", "row", "column"]
 

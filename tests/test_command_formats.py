@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ndpsim.traces.commands
+import ndpsim.dram.traces.commands
 from command_lines import NUMBER, named
 from mistakes import mistake_of, refused
-from ndpsim.spec import Device, command_names, resolve
-from ndpsim.traces import CommandTrace, check_command_form, command_forms, write_commands
+from ndpsim.dram.spec import Device, command_names, resolve
+from ndpsim.dram.traces import CommandTrace, check_command_form, command_forms, write_commands
 
 FORMS = ("drampower", "drampower5", "dramsim3", "ndpsim", "ramulator2")
 DEVICE = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=2)  # 8 bank groups of 4 banks
@@ -136,7 +136,7 @@ def test_a_name_in_gz_is_compressed_and_equal_traces_give_equal_files(tmp_path, 
 def test_parts_of_a_trace_join_without_a_seam(tmp_path, form, monkeypatch):
     path = tmp_path / "commands"
     for size in (1, 2, 4):
-        monkeypatch.setattr(ndpsim.traces.commands, "_PART", size)
+        monkeypatch.setattr(ndpsim.dram.traces.commands, "_PART", size)
         write_commands(path, what_it_has(form), form, 1, DEVICE)
         assert path.read_text() == EXPECTED[form]
 
@@ -145,7 +145,7 @@ def test_parts_of_a_trace_join_without_a_seam(tmp_path, form, monkeypatch):
 def test_no_commands_make_a_file_of_the_header(tmp_path, form):
     path = tmp_path / "commands"
     write_commands(path, named((1, "ACT", 0, 0, 0, 0, 0)).take(np.arange(0)), form, 0, DEVICE)
-    from ndpsim.traces.command_form import Setting
+    from ndpsim.dram.traces.command_form import Setting
 
     header = command_forms()[form].header
     assert path.read_text() == ("" if header is None else f"{header(Setting())}\n")
@@ -288,7 +288,7 @@ def test_a_command_of_no_name_is_an_error_of_the_caller(tmp_path, number):
 def test_a_new_form_is_a_new_file(tmp_path, new_format):
     new_format(
         "command_forms",
-        "from ndpsim.traces.command_form import CommandForm\n"
+        "from ndpsim.dram.traces.command_form import CommandForm\n"
         "FORM = CommandForm('clocks', '5', lambda trace, setting: (f'{t}\\n' for t in trace.clock))\n",
     )
     write_commands(tmp_path / "out", EVERY, "clocks")
@@ -297,7 +297,7 @@ def test_a_new_form_is_a_new_file(tmp_path, new_format):
 
 @pytest.mark.parametrize("form", FORMS)
 def test_every_command_has_a_name_or_is_refused(form):
-    module = importlib.import_module(f"ndpsim.traces.command_formats.{form}")
+    module = importlib.import_module(f"ndpsim.dram.traces.command_formats.{form}")
     assert form in ("ndpsim", "ramulator2") or set(module._NAME_OF) <= set(command_names())
     missing = set(NUMBER) - set(getattr(module, "_NAME_OF", NUMBER))
     lacks = {"drampower": {"PREsb", "REFsb", *_RFM}, "drampower5": _RFM, "dramsim3": _RFM}

@@ -13,9 +13,9 @@ import click
 import pytest
 from click.shell_completion import ShellComplete, get_completion_class
 
+from ndpsim.base.options import Choice, Table
 from ndpsim.cli.main import _COMMANDS, cli, main
 from ndpsim.config import hardware_names
-from ndpsim.parameters import Choice, Table
 
 COMMANDS = list(_COMMANDS)
 
@@ -157,10 +157,10 @@ def test_names_that_stand_for_files_are_those_of_their_homes():
     """Names of files, which completion and ``list`` use to avoid imports, equal those of their homes."""
     from ndpsim.cli.names import NAMES
     from ndpsim.dimm.arbitrations import NAMES as ARBITRATIONS
-    from ndpsim.link import TOPOLOGIES
+    from ndpsim.dimm.link import TOPOLOGIES
+    from ndpsim.dram.traces import command_forms, request_formats
     from ndpsim.policies.choose import policy_names
-    from ndpsim.routing import routing_formats
-    from ndpsim.traces import command_forms, request_formats
+    from ndpsim.workload.routing import routing_formats
 
     assert NAMES["policies"]() == policy_names()
     assert NAMES["command-forms"]() == sorted(command_forms())

@@ -17,6 +17,7 @@ from pydantic import BaseModel, ValidationError
 
 from calls import GIVEN
 from mistakes import mistake_of, refused
+from ndpsim.base.errors import InputError
 from ndpsim.config import Origin, data_path, files, load_hardware
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.keys import section_of
@@ -24,7 +25,6 @@ from ndpsim.config.nodes import parse
 from ndpsim.config.origins import ANNOTATION
 from ndpsim.config.system import System
 from ndpsim.dram.mapping import parse_mapping
-from ndpsim.errors import InputError
 
 GOOD, UNIT = ((GIVEN / name).read_text() for name in ("hw.yaml", "unit.yaml"))
 

@@ -13,7 +13,8 @@ from mistakes import refused
 from ndpsim.audit import check_lanes
 from ndpsim.config import load_hardware
 from ndpsim.dimm.building import bus_bubbles
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import lower
+from ndpsim.dram.traces import Requests
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import (
     ContentionResult,
@@ -28,8 +29,7 @@ from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
-from ndpsim.spec import lower
-from ndpsim.traces import Requests
+from ndpsim.workload.models import Expert
 from small_config import DDR4
 
 SMALL = Expert(512, 256)

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from drawn_requests import PLACE, drawn_places
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
+from ndpsim.dram.spec import Device, lower, resolve
+from ndpsim.dram.spec.standard import READ as RD
+from ndpsim.dram.spec.standard import READ_AP as RDA
 from ndpsim.simulate.lane import command_room, run_channel
-from ndpsim.spec import Device, lower, resolve
-from ndpsim.spec.standard import READ as RD
-from ndpsim.spec.standard import READ_AP as RDA
 from one_channel import run_on
 
 DEVICES = [

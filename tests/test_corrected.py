@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from ndpsim.dram.state import ControllerOptions
+from ndpsim.dram.traces import read_requests
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.traces import read_requests
 from test_memories import COUNTERS, text_until
 
 CORRECTED = Path(__file__).parents[1] / "validation" / "ramulator2" / "corrected"

@@ -11,12 +11,12 @@ import pytest
 from mistakes import refused
 from ndpsim.cli.notices import notices
 from ndpsim.config import load_hardware
-from ndpsim.moe import Expert
-from ndpsim.orchestrator import shared_dimm
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.transfers import _BesideOfTokens
-from ndpsim.results import ResultCache
+from ndpsim.inference.layers import shared_dimm
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.transfers import _BesideOfTokens
 from ndpsim.simulate import simulate_expert, simulate_host_read, simulate_relayout
+from ndpsim.simulate.results import ResultCache
+from ndpsim.workload.models import Expert
 
 MODEL = Expert(96, 40)
 LARGE = Expert(1024, 176)  # more than 1000 bursts on each lane of RING
@@ -50,7 +50,7 @@ def test_a_share_of_an_expert_is_an_expert_with_that_share_of_its_columns():
 
 
 def test_more_tokens_than_one_simulation_takes_go_through_an_expert_in_turns(monkeypatch):
-    monkeypatch.setattr("ndpsim.orchestrator.costs.MAX_TOKENS", 4)
+    monkeypatch.setattr("ndpsim.inference.layers.costs.MAX_TOKENS", 4)
     ours = costs(UNREFRESHED)
     assert ours.expert(9).time_ns == simulate_expert(QUIET, MODEL, [3, 3, 3]).time_ns
     assert ours.expert(9).bytes == ours.expert(4).bytes
@@ -89,7 +89,7 @@ def test_an_expert_of_many_refresh_intervals_is_simulated_once(monkeypatch):
         runs.append(options["refresh_phases"])
         return simulate_expert(*args, **options)
 
-    monkeypatch.setattr("ndpsim.orchestrator.costs.simulate_expert", counted)
+    monkeypatch.setattr("ndpsim.inference.layers.costs.simulate_expert", counted)
     costs(model=Expert(4096, 1536)).expert(1)
     assert runs == [1]
 
@@ -157,7 +157,7 @@ def test_every_cost_is_simulated_once(monkeypatch):
         calls.append(args[2])
         return simulate_expert(*args, **options)
 
-    monkeypatch.setattr("ndpsim.orchestrator.costs.simulate_expert", counted)
+    monkeypatch.setattr("ndpsim.inference.layers.costs.simulate_expert", counted)
     ours = costs(UNREFRESHED)
     assert [ours.expert(n) for n in (3, 4, 3)] == [ours.expert(n) for n in (3, 4, 3)]
     assert calls == [[3], [4]]
@@ -220,7 +220,7 @@ def test_only_the_nearest_and_the_farthest_dimm_are_simulated_if_distance_hardly
         targets.extend(args[6])
         return simulate_relayout(*args, **options)
 
-    monkeypatch.setattr("ndpsim.orchestrator.relayouts.simulate_relayout", counted)
+    monkeypatch.setattr("ndpsim.inference.layers.relayouts.simulate_relayout", counted)
     ring = Costs(load_hardware("trimoe", sets), model, cache=False)
     for n, expected in each.items():
         cost = ring.relayout("localized 0", f"localized {n}")
@@ -255,7 +255,7 @@ def test_expected_times_are_simulated_ones_at_their_points_and_on_lines_between(
 
 
 def test_expected_times_beyond_the_last_point_go_on_along_the_line(monkeypatch):
-    monkeypatch.setattr("ndpsim.orchestrator.costs._LAST_SIMULATED", 8)
+    monkeypatch.setattr("ndpsim.inference.layers.costs._LAST_SIMULATED", 8)
     ours = costs()
     expected, error = ours.expected_ns(30)
     assert expected[10] == pytest.approx(expected[8] + (expected[8] - expected[6]))
@@ -271,7 +271,7 @@ def tables():
     model = Expert(1024, 512)
     found = {"host-first": costs(model=model).contention()}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ndpsim.orchestrator.shared_dimm._relayouts", lambda hardware: [])
+        patch.setattr("ndpsim.inference.layers.shared_dimm._relayouts", lambda hardware: [])
         found["ndp-first"] = costs(model=model, arbitration="ndp-first").contention()
     return found
 
@@ -331,8 +331,8 @@ def test_relayouts_slow_experts_and_writing_more_than_reading(tables):
 
 
 def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
-    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._TOKENS", (1,))
-    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._WINDOW_NS", (200.0, 2000.0))
+    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._TOKENS", (1,))
+    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._WINDOW_NS", (200.0, 2000.0))
     table = costs("dimm.count=8").contention()  # one DIMM on a channel
     assert table.ndp_rate_beside_relayout.tolist() == table.ndp_rate_beside_writes.tolist() == [[1.0]]
     assert (table.ndp_rate_crowded == 1).all()
@@ -341,9 +341,9 @@ def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
 
 
 def test_contention_comes_from_the_cache_and_depends_on_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._TOKENS", (1,))
-    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._RELAYOUT_TOKENS", ())
-    monkeypatch.setattr("ndpsim.orchestrator.shared_dimm._WINDOW_NS", (1000.0, 8000.0))
+    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._TOKENS", (1,))
+    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._RELAYOUT_TOKENS", ())
+    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._WINDOW_NS", (1000.0, 8000.0))
     cache = ResultCache(tmp_path)
 
     def asked(*sets):

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.config import load_hardware
-from ndpsim.moe import Expert
-from ndpsim.orchestrator.run import run_moe
-from ndpsim.processors import Cpu, load_processors
-from ndpsim.processors.cpu import PEAK_OPERATIONS
-from ndpsim.processors.fitted import FOLDER
+from ndpsim.inference.layers.run import run_moe
+from ndpsim.inference.processors import Cpu, load_processors
+from ndpsim.inference.processors.cpu import PEAK_OPERATIONS
+from ndpsim.inference.processors.fitted import FOLDER
+from ndpsim.workload.models import Expert
 from scripts import script
 from small_moe import CACHE, GIVEN, alone_on, of_kind, recorded
 from test_moe_answers import SIX, judged

@@ -1,7 +1,7 @@
 """Currents of the parts, number by number, and energies of commands, computed by hand.
 
 DDR4: the limits of DRAMsim3's configs/DDR4_8Gb_x*_*.ini (IDD0, IDD2N, IDD3N, IDD4R, IDD4W, IDD5AB, IPP0). DDR5: gem5's DDR5_4400_4x8 quotes IDD2N, IDD3N, IDD5B and IDD5C of the same addendum; the
-other numbers stand in `ndpsim/energy/devices/micron_mt60b.py` only, and are pinned here as they are there.
+other numbers stand in `ndpsim/dram/energy/devices/micron_mt60b.py` only, and are pinned here as they are there.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from command_lines import NUMBER, named
 from mistakes import refused
-from ndpsim.energy import (
+from ndpsim.dram.energy import (
     Counts,
     Currents,
     Supply,
@@ -29,11 +29,11 @@ from ndpsim.energy import (
     split,
     transfer_nj,
 )
-from ndpsim.energy.channel import counts_of
-from ndpsim.energy.traces import last_clock
-from ndpsim.energy.units import add_up
-from ndpsim.spec import resolve, standards
-from ndpsim.traces import CommandTrace
+from ndpsim.dram.energy.channel import counts_of
+from ndpsim.dram.energy.traces import last_clock
+from ndpsim.dram.energy.units import add_up
+from ndpsim.dram.spec import resolve, standards
+from ndpsim.dram.traces import CommandTrace
 
 COMMANDS = standards()["DDR5"].by_number
 

@@ -7,10 +7,10 @@ import pytest
 
 from ndpsim.audit import check
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
+from ndpsim.dram.spec import Device, lower, resolve, standards
 from ndpsim.dram.state import ControllerOptions, make_policy
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import Device, lower, resolve, standards
-from ndpsim.traces import Requests
 from one_channel import run_on
 
 READS = 8000

@@ -13,7 +13,8 @@ import pytest
 
 from data_sheet import SHEET, WATTS, io_watts, open_bank_watts, row_nj, sheet
 from ndpsim.config import load_hardware
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import standards
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import (
     Memory,
     run_requests,
@@ -23,8 +24,7 @@ from ndpsim.simulate import (
     simulate_host_read,
     simulate_relayout,
 )
-from ndpsim.spec import standards
-from ndpsim.traces import Requests
+from ndpsim.workload.models import Expert
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -406,7 +406,7 @@ def test_the_peak_of_low_bits_is_that_of_the_slower_matrix_in_turn():
     # Cycles of a pass are as many as bits: half the bits, twice the products.
     assert simulate_expert("trimoe", SMALL, bits=8).peak_gflops == pytest.approx(512)
     assert simulate_expert("trimoe", SMALL, bits=4).peak_gflops == pytest.approx(1024)
-    from ndpsim.layout import ExpertFormat
+    from ndpsim.dimm.layout import ExpertFormat
 
     mixed = simulate_expert("trimoe", SMALL, bits=ExpertFormat.of({"gate": 4, "up": 4, "down": 16}))
     assert mixed.peak_gflops == pytest.approx(3 / (1 / 1024 + 1 / 1024 + 1 / 256))

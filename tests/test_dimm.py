@@ -20,8 +20,8 @@ from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import FastDimms, ReadableDimms, SharedDimms, make_dimms
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
+from ndpsim.dram.spec import Device, lower, resolve, standards
 from ndpsim.simulate.lane import decode_commands, merge_commands
-from ndpsim.spec import Device, lower, resolve, standards
 from one_channel import run_on
 
 STANDARD = standards()["DDR5"]  # DDR4 has the first of its commands

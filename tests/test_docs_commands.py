@@ -116,7 +116,7 @@ def smaller(words: list[str]) -> list[str]:
 
 def _first_point(example: str) -> list[str]:
     """Options that reduce an example to its first point, with a small model; test_examples.py has the others."""
-    from ndpsim.sweeps.file import read_definition
+    from ndpsim.studies.sweeps.file import read_definition
 
     definition = read_definition(ROOT / example)
     small = {"model": "small.json"}
@@ -182,7 +182,7 @@ def outputs(words: list[str]) -> set[str]:
 
 @pytest.fixture
 def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    from ndpsim.sweeps import execute as sweeps
+    from ndpsim.studies.sweeps import execute as sweeps
 
     monkeypatch.setattr(sweeps, "run_locally", run_here)  # test_sweep_processes.py has the processes
     return here

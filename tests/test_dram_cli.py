@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from calls import call, refused_call, said
-from ndpsim.traces import read_commands
+from ndpsim.dram.traces import read_commands
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
 CASE = REFERENCE / "ddr5_r2_mixed_wr30.trace.gz"

@@ -15,13 +15,13 @@ from command_lines import named
 from mistakes import refused
 from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state
+from ndpsim.dram.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split
+from ndpsim.dram.energy.traces import sum_open
 from ndpsim.dram.engines import ScanController, make_controller
-from ndpsim.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split
-from ndpsim.energy.traces import sum_open
+from ndpsim.dram.spec import lower, resolve, standards
+from ndpsim.dram.traces import CommandTrace, Requests
 from ndpsim.simulate import Memory, run_requests, run_trace, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
-from ndpsim.spec import lower, resolve, standards
-from ndpsim.traces import CommandTrace, Requests
 
 COMMANDS = standards()["DDR5"].by_number
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import ndpsim
-from ndpsim.moe import Expert
+from ndpsim.workload.models import Expert
 
 SMALL = Expert(512, 256)
 DRAM = {"activate", "read", "write", "refresh", "background", "io"}

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from ndpsim.energy import find_currents
-from ndpsim.spec import resolve
+from ndpsim.dram.energy import find_currents
+from ndpsim.dram.spec import resolve
 from scripts import script
 
 VALIDATION = Path(__file__).parents[1] / "validation"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndpsim.errors import InputError, nearest, one_of
+from ndpsim.base.errors import InputError, nearest, one_of
 
 
 @pytest.mark.parametrize(

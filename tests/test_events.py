@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim._jit import kernel
-from ndpsim.events.loop import DONE, STUCK, run_jobs
-from ndpsim.events.sharing import share_resources
-from ndpsim.events.state import Jobs, Kinds, Slowdown, Work
-from ndpsim.orchestrator.jobs import make_work
+from ndpsim.base.jit import kernel
+from ndpsim.inference.events.loop import DONE, STUCK, run_jobs
+from ndpsim.inference.events.sharing import share_resources
+from ndpsim.inference.events.state import Jobs, Kinds, Slowdown, Work
+from ndpsim.inference.layers.jobs import make_work
 from readable_events import ReadableLoop, ensure_fair, shared_speeds
 
 CHANNELS = 2

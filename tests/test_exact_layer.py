@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from ndpsim.config import load_hardware
-from ndpsim.moe import Expert
-from ndpsim.orchestrator import exact_layer
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.exact_layer import check_layer
-from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
+from ndpsim.inference.layers import exact_layer
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.exact_layer import check_layer
+from ndpsim.inference.layers.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.policies.interface import Assignment
 from ndpsim.policies.views import STRIPED, LayerPlacement
-from ndpsim.results.moe import CheckedEnd, LayerCheck
 from ndpsim.simulate import simulate_dimm
+from ndpsim.simulate.results.moe import CheckedEnd, LayerCheck
+from ndpsim.workload.models import Expert
 
 MODEL = Expert(256, 128)
 BYTES = 3 * 2 * 256 * 128

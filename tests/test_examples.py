@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from ndpsim.cli.main import cli
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.file import read_definition
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.file import read_definition
 from small_config import write_config
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.yaml"))

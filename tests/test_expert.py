@@ -9,14 +9,14 @@ import pytest
 
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.errors import MismatchError
 from ndpsim.config import load_hardware
 from ndpsim.dimm.engines import SharedDimms
-from ndpsim.errors import MismatchError
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import standards
 from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
 from ndpsim.simulate.lane import Bus
 from ndpsim.simulate.program import Queue
-from ndpsim.spec import standards
+from ndpsim.workload.models import Expert
 from small_config import DDR4
 
 COMMANDS = standards()["DDR5"].by_number

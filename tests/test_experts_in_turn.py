@@ -10,11 +10,11 @@ import pytest
 from calls import refused_call, said
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import standards
 from ndpsim.simulate import Session, simulate_contention, simulate_expert
-from ndpsim.spec import standards
+from ndpsim.workload.models import Expert
 
 COMMANDS = standards()["DDR5"].by_number
 

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim._jit import kernel
+from ndpsim.base.jit import kernel
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.dram.fast import transition_table
 from ndpsim.dram.fast.fields import COUNTER_ROLES, FIELDS, IN_SIGNATURE, record_type, shape_of
 from ndpsim.dram.fast.signature import restore, write_signature
 from ndpsim.dram.fast.state import make_shape
+from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.simulate.lane import no_commands, run_channel
-from ndpsim.spec import Device, lower, resolve
 
 DEVICES = [
     ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"),

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from mistakes import refused
-from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable, open_plain_or_gzip, reading, replacing, temporary_folder
+from ndpsim.base.errors import InputError
+from ndpsim.base.files import ensure_writable, open_plain_or_gzip, reading, replacing, temporary_folder
 
 
 def read_plain_or_gzip(path: Path) -> bytes:

@@ -18,14 +18,14 @@ from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import load_hardware
 from ndpsim.config.system import GPU_FAMILIES, GPU_FITTED
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import Expert
-from ndpsim.orchestrator.log import writing_log
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.inference.layers.log import writing_log
+from ndpsim.inference.processors import Gpu, Step, load_processors
+from ndpsim.inference.processors.dense import timed
+from ndpsim.inference.processors.devices import weight_bytes
+from ndpsim.inference.processors.fitted import ANY, FOLDER, fitted_values
 from ndpsim.policies import Migration
-from ndpsim.processors import Gpu, Step, load_processors
-from ndpsim.processors.dense import timed
-from ndpsim.processors.devices import weight_bytes
-from ndpsim.processors.fitted import ANY, FOLDER, fitted_values
+from ndpsim.workload.models import Expert
 from scripts import script
 from small_moe import EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
 from small_moe import GPU as PLAIN_GPU

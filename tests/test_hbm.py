@@ -10,11 +10,11 @@ import pytest
 
 from mistakes import refused
 from ndpsim.dram.refresh_policies import make_schedule
+from ndpsim.dram.spec import lower, resolve, standards
 from ndpsim.dram.state import ControllerOptions, refreshed
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import lower, resolve, standards
-from ndpsim.timing import Probe
-from ndpsim.traces import Requests
+from ndpsim.simulate.timing import Probe
 
 HBM3, HBM4 = ("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"), ("HBM4", "HBM4_32Gb_8Hi", "HBM4_8000Mbps")
 RATES = (6400, 8000, 9200, 9600)

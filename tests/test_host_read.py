@@ -7,15 +7,15 @@ import pytest
 
 from calls import call, said
 from ndpsim.audit import check
+from ndpsim.base.errors import MismatchError
 from ndpsim.config import load_hardware
+from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, make_layout
 from ndpsim.dram.engines import FastController
 from ndpsim.dram.refresh_policies import NAMES
-from ndpsim.errors import MismatchError
-from ndpsim.layout import ExpertFormat, ExpertWeights, make_layout
-from ndpsim.moe import Expert
 from ndpsim.simulate import HostReadResult, simulate_host_read
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.host import host_buses
+from ndpsim.workload.models import Expert
 
 SMALL = Expert(1024, 256)
 RFC = 986 / 9375  # tRFC / tREFI of trimoe: what one rank is not there for

@@ -8,9 +8,9 @@ import pytest
 
 from mistakes import refused
 from ndpsim.config import load_hardware
-from ndpsim.moe import Expert
 from ndpsim.simulate import Session
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
+from ndpsim.workload.models import Expert
 
 BEGIN_NS, END_NS = 10_000, 40_000
 LONG = Expert(512, 4096)  # the host reads it for longer than any window here

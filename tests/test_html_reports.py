@@ -9,7 +9,7 @@ import re
 import pytest
 
 from calls import call
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.report.html.moe import write_moe_report
 from ndpsim.report.html.page import write_page
 from ndpsim.report.html.parts import MOST_ROWS, Cell, Folded, Picture, Section, Table
@@ -17,8 +17,8 @@ from ndpsim.report.html.sections import measured_cell
 from ndpsim.report.html.svg import inline, picture
 from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe_history import History
-from ndpsim.results.cache import version
-from ndpsim.sweeps.definition import Definition, Published
+from ndpsim.simulate.results.cache import version
+from ndpsim.studies.sweeps.definition import Definition, Published
 from small_config import write_config
 from sweep_by_hand import Result, fail, gemv, moe, row
 

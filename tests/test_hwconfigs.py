@@ -10,6 +10,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
+from ndpsim.base.errors import InputError
 from ndpsim.cli.main import main
 from ndpsim.config import (
     Hardware,
@@ -21,11 +22,10 @@ from ndpsim.config import (
     schema_text,
 )
 from ndpsim.config.load import missing_of
-from ndpsim.errors import InputError
-from ndpsim.link import Pcie
-from ndpsim.moe import load_model
-from ndpsim.processors import Processors, load_processors
-from ndpsim.processors.fitted import fitted_values
+from ndpsim.dimm.link import Pcie
+from ndpsim.inference.processors import Processors, load_processors
+from ndpsim.inference.processors.fitted import fitted_values
+from ndpsim.workload.models import load_model
 
 DEFINITIONS = {"gemv": "Gemv", "systolic": "Systolic", "activation": "Activation", "relayout": "Relayout"}
 UNITS = {

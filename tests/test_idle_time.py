@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, idle, run_requests, run_trace
 from ndpsim.simulate.idle import IdleTime
-from ndpsim.traces import Requests
 
 
 def timed(cycles, seed=0, banks=20):

@@ -14,7 +14,7 @@ import yaml
 
 from mistakes import refused
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.importers import Imported, import_hardware
+from ndpsim.config.importers import Imported, import_hardware
 
 
 def imported(folder: Path, name: str, text: str) -> tuple[Imported, Hardware]:

@@ -19,12 +19,12 @@ from jsonschema import Draft202012Validator
 
 from calls import GIVEN, call, refused_call
 from mistakes import mistake_of, refused
+from ndpsim.base.errors import InputError
 from ndpsim.config import Hardware, json_schema, load_hardware
-from ndpsim.errors import InputError
-from ndpsim.importers import Imported, import_hardware
-from ndpsim.importers.formats import dramsim3
-from ndpsim.importers.ramulator import Bits
-from ndpsim.spec import resolve, standards
+from ndpsim.config.importers import Imported, import_hardware
+from ndpsim.config.importers.formats import dramsim3
+from ndpsim.config.importers.ramulator import Bits
+from ndpsim.dram.spec import resolve, standards
 
 Sections = dict[str, dict[str, object]]
 

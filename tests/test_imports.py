@@ -48,22 +48,22 @@ def test_the_contracts_are_kept():
     ("module", "line", "contract", "breach"),
     [
         (
-            "spec/device.py",
+            "dram/spec/device.py",
             "import ndpsim.simulate",
             "Imports go downward",
-            "ndpsim.spec is not allowed to import ndpsim.simulate",
+            "ndpsim.dram is not allowed to import ndpsim.simulate",
         ),
         (
-            "errors.py",
-            "from ndpsim import units as _units",
-            "Imports go downward",
-            "ndpsim.errors is not allowed to import ndpsim.units",
+            "base/errors.py",
+            "from ndpsim.base import units as _units",
+            "Imports go downward in base",
+            "ndpsim.base.errors is not allowed to import ndpsim.base.units",
         ),
         (
-            "layout/regions.py",
-            "import ndpsim.moe",
+            "dimm/layout/regions.py",
+            "import ndpsim.policies",
             "Imports go downward",
-            "ndpsim.layout is not allowed to import ndpsim.moe",
+            "ndpsim.dimm is not allowed to import ndpsim.policies",
         ),
         (
             "dram/state.py",
@@ -72,10 +72,10 @@ def test_the_contracts_are_kept():
             "ndpsim.dram is not allowed to import yaml",
         ),
         (
-            "ndp/gemv.py",
+            "dimm/units/gemv.py",
             "import matplotlib.pyplot",
             "Kernels know integers and arrays only",
-            "ndpsim.ndp is not allowed to import matplotlib",
+            "ndpsim.dimm is not allowed to import matplotlib",
         ),
         (
             "audit/checks.py",

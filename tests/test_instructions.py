@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ndpsim._jit import kernel
+from ndpsim.base.jit import kernel
 from ndpsim.dram.fast.vectors import (
     bits,
     both,

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.events.layer import Copies, EngineParts, Reads, Rules, add_layer
-from ndpsim.events.rows import HERE, MISSING, RADIX, UNKNOWN, find_rows
-from ndpsim.events.state import WHAT
-from ndpsim.orchestrator.jobs import JobList, Label
+from ndpsim.inference.events.layer import Copies, EngineParts, Reads, Rules, add_layer
+from ndpsim.inference.events.rows import HERE, MISSING, RADIX, UNKNOWN, find_rows
+from ndpsim.inference.events.state import WHAT
+from ndpsim.inference.layers.jobs import JobList, Label
 from readable_layer import ReadableLayer
 
 DIMMS, MIGRATIONS = 6, 3

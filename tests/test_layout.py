@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.errors import InputError
-from ndpsim.layout import Interleaving, LaneShare, Region, WeightFormat, expert_regions
-from ndpsim.parameters.weights import BITS
-from ndpsim.spec import Device, resolve, standards
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.weights import BITS
+from ndpsim.dimm.layout import Interleaving, LaneShare, Region, WeightFormat, expert_regions
+from ndpsim.dram.spec import Device, resolve, standards
 
 DEVICES = [
     # Under the rules of the reference: of large GDDR devices no source of tRFC is known.

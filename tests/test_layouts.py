@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
+from ndpsim.base.options.weights import BITS
 from ndpsim.config import load_hardware
-from ndpsim.layout import (
+from ndpsim.dimm.layout import (
     MATRICES,
     PADDING,
     SCALE,
@@ -28,10 +29,9 @@ from ndpsim.layout import (
     sharded,
     striped,
 )
-from ndpsim.moe import Expert
-from ndpsim.parameters.weights import BITS
+from ndpsim.dram.spec import resolve
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.spec import resolve
+from ndpsim.workload.models import Expert
 
 DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 DDR4 = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim.assignment.least_maximum import CPU, GPU, NDP, least_maximum
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, least_maximum
 from readable_least_maximum import Layer
 from readable_least_maximum import least_maximum as readable
 

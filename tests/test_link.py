@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.config import load_hardware
-from ndpsim.link import Bridge, link_ticks, make_network, ports_needed
+from ndpsim.dimm.link import Bridge, link_ticks, make_network, ports_needed
 from packets_alone import simulate_packets
 from readable_sending import step_packets
 

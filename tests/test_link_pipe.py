@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.link import Pcie, Pipe
+from ndpsim.dimm.link import Pcie, Pipe
 
 
 def ints(*values):

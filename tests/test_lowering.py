@@ -22,9 +22,12 @@ from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.dram.spec.standard import ACTIVATE as ACT
+from ndpsim.dram.spec.standard import READ as RD
+from ndpsim.dram.spec.standard import WRITE as WR
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import Expert
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import (
     Memory,
     run_requests,
@@ -36,10 +39,7 @@ from ndpsim.simulate import (
 )
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host, access_by_units
-from ndpsim.spec.standard import ACTIVATE as ACT
-from ndpsim.spec.standard import READ as RD
-from ndpsim.spec.standard import WRITE as WR
-from ndpsim.traces import Requests
+from ndpsim.workload.models import Expert
 
 TINY = Expert(4, 4)  # gate and up make a burst, down another
 SMALL = Expert(256, 128)

@@ -18,11 +18,11 @@ from ndpsim.audit import check
 from ndpsim.dram.controllers.split_activation import CHOICES
 from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.fast.state import chunks_needed
+from ndpsim.dram.spec import Device, lower, resolve, standards
+from ndpsim.dram.spec.standards.lpddr5 import AS_CORRECTED
 from ndpsim.dram.state import ControllerOptions, make_policy
+from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.simulate import Memory, TraceResult, run_requests
-from ndpsim.spec import Device, lower, resolve, standards
-from ndpsim.spec.standards.lpddr5 import AS_CORRECTED
-from ndpsim.traces import CommandTrace, Requests, read_requests
 from one_channel import run_on
 
 CORRECTED = Path(__file__).parents[1] / "validation" / "ramulator2" / "corrected"

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.dram.mapping import MAPPERS, Coordinates, Mapping, Xor, map_addresses, parse_mapping
-from ndpsim.spec import Device, resolve
-from ndpsim.spec.standard import Organisation
+from ndpsim.dram.spec import Device, resolve
+from ndpsim.dram.spec.standard import Organisation
 
 DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=4)
 DDR4 = resolve("DDR4", "DDR4_8Gb_x8", "DDR4_2400R", ranks=2)

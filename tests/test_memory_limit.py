@@ -13,13 +13,14 @@ import pytest
 
 from calls import call, refused_call
 from mistakes import mistake_of, refused
-from ndpsim import limits
 from ndpsim.audit import check
+from ndpsim.base import limits
+from ndpsim.base.limits import ensure_fits, memory_limit
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
-from ndpsim.layout import ExpertFormat, ExpertWeights, localized
-from ndpsim.limits import ensure_fits, memory_limit
-from ndpsim.moe import Expert
+from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, localized
+from ndpsim.dram.spec import resolve
+from ndpsim.dram.traces import HEADER, CommandTrace, Requests, read_commands, read_requests
 from ndpsim.simulate import (
     Memory,
     place_expert,
@@ -30,8 +31,7 @@ from ndpsim.simulate import (
     simulate_relayout,
 )
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.spec import resolve
-from ndpsim.traces import HEADER, CommandTrace, Requests, read_commands, read_requests
+from ndpsim.workload.models import Expert
 
 _HEADER = ",".join(HEADER) + "\n"
 _ADDRESS_SPACE = 3 << 30  # of a process that is offered something endless
@@ -167,7 +167,7 @@ def _bounded() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESS_SPACE, _ADDRESS_SPACE))
 
 
-READ = "import sys; from ndpsim.traces import {0}; {0}(sys.argv[1])"
+READ = "import sys; from ndpsim.dram.traces import {0}; {0}(sys.argv[1])"
 
 
 def outcome(code: str, *arguments: str, **options) -> str:

@@ -10,10 +10,10 @@ from mistakes import mistake_of, refused
 from ndpsim.audit import check, check_lanes
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.orchestrator.costs import Costs
+from ndpsim.dram.traces import Requests
+from ndpsim.inference.layers.costs import Costs
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.traces import Requests
 from small_moe import moe
 
 # Data pins of a channel, and bits that each carries in a ns (JESD209-5, JESD238, JESD250).

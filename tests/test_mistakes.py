@@ -11,10 +11,10 @@ import pytest
 
 import ndpsim
 from mistakes import mistake
-from ndpsim import errors
+from ndpsim.base import errors
+from ndpsim.base.errors import InputError
 from ndpsim.config import data_path, load_hardware
-from ndpsim.errors import InputError
-from ndpsim.traces import HEADER, read_requests
+from ndpsim.dram.traces import HEADER, read_requests
 
 HARDWARE = data_path("hwconfigs", "trimoe").read_text()
 SMALL = {"model": ndpsim.Expert(256, 128)}

@@ -16,11 +16,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ndpsim
-import ndpsim.moe
+import ndpsim.workload.models
 from calls import GIVEN
 from mistakes import mistake_of, refused
-from ndpsim.errors import InputError
-from ndpsim.moe import Attention, Expert, LinearAttention, MoeShape, load_model, model_names, parse_shape
+from ndpsim.base.errors import InputError
+from ndpsim.workload.models import (
+    Attention,
+    Expert,
+    LinearAttention,
+    MoeShape,
+    load_model,
+    model_names,
+    parse_shape,
+)
 
 GIB = 2**30
 Write = Callable[..., Path]
@@ -184,7 +192,7 @@ def test_bundled_models_match_their_cards(name: str) -> None:
 
 @pytest.mark.parametrize("name", CARDS)
 def test_bundled_files_name_the_repository_they_come_from(name: str) -> None:
-    file = Path(ndpsim.moe.__file__).parent / "models" / f"{name}.json"
+    file = Path(ndpsim.workload.models.__file__).parent / "models" / f"{name}.json"
     assert json.loads(file.read_text(encoding="utf-8"))["_source"].count("/") == 1
 
 
@@ -1017,5 +1025,5 @@ def test_any_values_under_the_known_keys_give_a_shape_or_an_input_error(
 
 
 def test_the_example_of_the_package_is_true() -> None:
-    assert doctest.testmod(ndpsim.moe).failed == 0
-    assert doctest.testmod(ndpsim.moe).attempted > 0
+    assert doctest.testmod(ndpsim.workload.models).failed == 0
+    assert doctest.testmod(ndpsim.workload.models).attempted > 0

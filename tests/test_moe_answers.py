@@ -16,12 +16,12 @@ from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import Hardware
 from ndpsim.config.files import data_path
-from ndpsim.orchestrator import step_run
-from ndpsim.orchestrator.log import writing_log
+from ndpsim.inference.layers import step_run
+from ndpsim.inference.layers.log import writing_log
+from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policies
 from ndpsim.policies.predictor import StatedPredictor
-from ndpsim.processors.devices import weight_bytes
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from small_moe import EXPERT_BYTES, MODEL, OFF, alone_on, mean_ns, moe, of_kind, plain, recorded, trace_of
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])

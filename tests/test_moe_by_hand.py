@@ -14,13 +14,13 @@ import pytest
 
 from mistakes import refused
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.moe import Expert
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.transfers import Transfers
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.transfers import Transfers
 from ndpsim.policies import Assignment, Migration, Placement, Policy
 from ndpsim.policies.views import STRIPED
 from ndpsim.report.moe import moe_table
-from ndpsim.routing import Routing
+from ndpsim.workload.models import Expert
+from ndpsim.workload.routing import Routing
 from small_moe import CACHE, CACHED_BYTES, MODEL, moe, of_kind, recorded, trace_of
 
 EXPERT_BYTES = 3 * 512 * 256 * 2
@@ -230,7 +230,7 @@ def test_an_expert_that_is_spread_over_a_ring_passes_less_of_it_over_each_wire_f
 
 def test_slowdowns_lie_between_those_of_the_measured_numbers_of_tokens(monkeypatch):
     """Beside 10 of 10 GB/s, experts of 1, 2 and 4 tokens run at a half, 0.6 and 0.8: 3 lie ln 1.5 / ln 2 on the way."""
-    from ndpsim.orchestrator.contention import shared_bandwidth
+    from ndpsim.inference.layers.contention import shared_bandwidth
 
     none = shared_bandwidth(10.0)
     rows = np.array([[1, 0.5], [1, 0.6], [1, 0.8]])

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from calls import call, refused_call
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def given(monkeypatch, moe_by_hand):
             raise seen.fails
         return moe_by_hand.result(*arguments["policies"], error=seen.error)
 
-    monkeypatch.setitem(sys.modules, "ndpsim.orchestrator.run", SimpleNamespace(run_moe=run_moe))
+    monkeypatch.setitem(sys.modules, "ndpsim.inference.layers.run", SimpleNamespace(run_moe=run_moe))
     return seen
 
 

@@ -14,10 +14,10 @@ import numpy as np
 import pytest
 
 from ndpsim.config import load_hardware
-from ndpsim.energy import count_trace
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.record import MigrationRecord
-from ndpsim.orchestrator.totals import Totals
+from ndpsim.dram.energy import count_trace
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.record import MigrationRecord
+from ndpsim.inference.layers.totals import Totals
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import Parts
@@ -140,7 +140,7 @@ def test_a_kv_cache_with_the_host_is_read_there_and_not_with_the_gpu():
 
 @pytest.mark.parametrize("most", [1 << 26, EXPERT_BYTES // 7])
 def test_a_relayout_moves_every_burst_once_in_whatever_slices(most, monkeypatch):
-    monkeypatch.setattr("ndpsim.orchestrator.relayouts._MOST_MOVED", most)
+    monkeypatch.setattr("ndpsim.inference.layers.relayouts._MOST_MOVED", most)
     costs = Costs("trimoe", MODEL, cache=CACHE)
     cost = costs.relayout("localized 0", "localized 1")
     assert costs.relayouts._slices == (1 if most > EXPERT_BYTES else 8)  # the first that divides 256 columns

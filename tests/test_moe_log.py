@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ndpsim.orchestrator.log import writing_log
+from ndpsim.inference.layers.log import writing_log
 from ndpsim.policies.interface import Assignment, Part
 from ndpsim.policies.views import LayerPlacement
 from ndpsim.report.moe_timeline import writing_timeline

@@ -15,15 +15,15 @@ import pytest
 import ndpsim
 from mistakes import mistake_of, refused
 from ndpsim.audit.schedule import check_schedule
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
-from ndpsim.moe import load_model
-from ndpsim.orchestrator.contention import shared_bandwidth
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.log import writing_log
-from ndpsim.orchestrator.placement import Places
+from ndpsim.inference.layers.contention import shared_bandwidth
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.log import writing_log
+from ndpsim.inference.layers.placement import Places
 from ndpsim.policies import Assignment, Placement, Policy
 from ndpsim.policies.views import STRIPED, Machine
+from ndpsim.workload.models import load_model
 from small_moe import CACHE, EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
 
 FREE_LINK = ["cxl.gbps=1000000", "cxl.latency_ns=0", "cxl.header_bytes=0"]

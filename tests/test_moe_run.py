@@ -17,16 +17,16 @@ import ndpsim
 from argument_types import watch_argument_types
 from mistakes import mistake_of, refused
 from ndpsim.audit.schedule import check_schedule
-from ndpsim.errors import InputError
-from ndpsim.events.state import Jobs
-from ndpsim.moe import Attention, LinearAttention, MixedAttention, MoeShape
-from ndpsim.orchestrator.jobs import JobList
-from ndpsim.orchestrator.log import writing_log
-from ndpsim.orchestrator.record import LayerRecord, RunRecord
-from ndpsim.orchestrator.run import run_moe
+from ndpsim.base.errors import InputError
+from ndpsim.inference.events.state import Jobs
+from ndpsim.inference.layers.jobs import JobList
+from ndpsim.inference.layers.log import writing_log
+from ndpsim.inference.layers.record import LayerRecord, RunRecord
+from ndpsim.inference.layers.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
 from ndpsim.policies.views import STRIPED
-from ndpsim.routing import generate_routing
+from ndpsim.workload.models import Attention, LinearAttention, MixedAttention, MoeShape
+from ndpsim.workload.routing import generate_routing
 from small_moe import (
     CACHE,
     EXPERT_BYTES,

@@ -16,7 +16,7 @@ import ndpsim
 from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.config.system import MULTIPLIERS
-from ndpsim.ndp import ActivationUnit, GemvUnit, MultiplierUnit, find_unit, last_served
+from ndpsim.dimm.units import ActivationUnit, GemvUnit, MultiplierUnit, find_unit, last_served
 
 
 def gemv(**changes: int) -> GemvUnit:
@@ -235,13 +235,13 @@ def test_every_multiplier_of_a_hardware_file_is_a_module_of_its_name(name):
     )
     unit = find_unit(name, hardware.ndp.multiplier[1].model_dump())
     assert isinstance(unit, MultiplierUnit)
-    assert type(unit).__module__ == f"ndpsim.ndp.{name}"
+    assert type(unit).__module__ == f"ndpsim.dimm.units.{name}"
     assert unit.fifo_bursts == getattr(hardware.ndp, name).fifo_bursts
 
 
 def test_nothing_but_the_units_own_files_asks_which_unit_it_is():
     package = Path(ndpsim.__file__).parent
-    own = {"config/multipliers/systolic.py", "ndp/systolic.py", "ndp/__init__.py", "ndp/unit.py"}
+    own = {"config/multipliers/systolic.py", "dimm/units/systolic.py", "dimm/units/__init__.py", "dimm/units/unit.py"}
     naming = {
         str(file.relative_to(package))
         for file in package.rglob("*.py")

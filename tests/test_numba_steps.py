@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim._jit import inner_steps, releases
+from ndpsim.base.jit import inner_steps, releases
 
 pytestmark = pytest.mark.skipif(
     not releases.IS_TRIED, reason="kernels are compiled by what is public in Numba"
@@ -42,7 +42,7 @@ def changed(name: str, step: Callable[..., object]) -> str | None:
     if hashlib.sha256(source.encode()).hexdigest()[:16] == SOURCES[name]:
         return None
     version = releases.numba.__version__
-    return f"Numba {version} changes {name}: see whether ndpsim/_jit/inner_steps.py still fits, then renew SOURCES"
+    return f"Numba {version} changes {name}: see whether ndpsim/base/jit/inner_steps.py still fits, then renew SOURCES"
 
 
 @pytest.mark.parametrize("name", SOURCES)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ndpsim._jit import by_reference, kernel
-from ndpsim.link.offers import (
+from ndpsim.base.jit import by_reference, kernel
+from ndpsim.dimm.link.offers import (
     Offers,
     enqueue_offered,
     is_due,
@@ -91,7 +91,7 @@ def play(handed, offers, due, order, events, waiting, taken, was_due, at_every_c
 
 
 class Lane:
-    """The rules as the docstring of `ndpsim.link.offers` has them, with plain lists."""
+    """The rules as the docstring of `ndpsim.dimm.link.offers` has them, with plain lists."""
 
     def __init__(self, many_reads: int, reads: int, writes: int) -> None:
         self.many_reads, self.many_writes, self.early_writes = many_reads, 2 * many_reads, many_reads // 4

@@ -14,10 +14,10 @@ import pytest
 import ndpsim
 from calls import call, refused_call
 from ndpsim.cli.main import cli
+from ndpsim.dram.spec.standard import READ as RD
+from ndpsim.dram.spec.standard import WRITE as WR
+from ndpsim.dram.traces import read_commands
 from ndpsim.simulate import run_trace, simulate_contention, simulate_expert, simulate_host_read
-from ndpsim.spec.standard import READ as RD
-from ndpsim.spec.standard import WRITE as WR
-from ndpsim.traces import read_commands
 
 
 def settled(value: Any) -> Any:

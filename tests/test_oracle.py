@@ -13,8 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndpsim.moe import MoeShape
-from ndpsim.orchestrator import rehearsals
+from ndpsim.inference.layers import rehearsals
 from ndpsim.policies import (
     Assignment,
     LayerView,
@@ -34,6 +33,7 @@ from ndpsim.policies.own.oracle.moves import LayerMoves, plan_of
 from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted, Visit, legal_assignment
 from ndpsim.policies.views import LayerPlacement
+from ndpsim.workload.models import MoeShape
 from policy_machines import ESTIMATES, EXPERTS, MACHINE
 from small_moe import MODEL, moe, plain
 

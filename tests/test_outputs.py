@@ -9,9 +9,9 @@ import pytest
 
 from calls import refused_call, said
 from mistakes import refused
+from ndpsim.base.files import ensure_writable, inputs_protected, replacing
 from ndpsim.config import data_path, load_hardware
-from ndpsim.files import ensure_writable, inputs_protected, replacing
-from ndpsim.traces import read_commands, write_commands
+from ndpsim.dram.traces import read_commands, write_commands
 
 HEADER = "clock,command,rank,bankgroup,bank,row,column\n"
 PRESET = "--standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN"
@@ -121,6 +121,8 @@ def test_a_file_that_becomes_an_input_meanwhile_is_not_replaced(folder):
 
 
 def test_an_output_on_the_file_of_standard_output_is_refused(folder, monkeypatch):
-    monkeypatch.setattr("ndpsim.files.os.stat", lambda file, **options: os.lstat("t" if file == 1 else file))
+    monkeypatch.setattr(
+        "ndpsim.base.files.os.stat", lambda file, **options: os.lstat("t" if file == 1 else file)
+    )
     assert refused_call(*["show", "schema", "hw", "--json", "t"]) == "twice --json"
     assert refused_call(*["dram", "t"]) == "unwritable standard output"

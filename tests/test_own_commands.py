@@ -20,17 +20,17 @@ from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
+from ndpsim.dram.spec import Device, lower, resolve, standards
+from ndpsim.dram.spec.checking import check_standard
+from ndpsim.dram.spec.standard import Command, Rule
+from ndpsim.dram.traces import CommandTrace, Requests, read_commands, write_commands
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_expert
 from ndpsim.simulate.lane import check_refresh
-from ndpsim.spec import Device, lower, resolve, standards
-from ndpsim.spec.checking import check_standard
-from ndpsim.spec.standard import Command, Rule
-from ndpsim.traces import CommandTrace, Requests, read_commands, write_commands
 from one_channel import run_on
 
 # Eight transfers a clock; a row bus and a column bus; commands of one and two cycles; one bank refreshed by itself.
 PAGE = """
-from ndpsim.spec.standard import Command, Every, Organisation, Rule, Standard
+from ndpsim.dram.spec.standard import Command, Every, Organisation, Rule, Standard
 
 GETS, PUTS = ("GET", "GET-SHUT"), ("PUT", "PUT-SHUT")
 
@@ -133,12 +133,12 @@ def page(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     folder = tmp_path_factory.mktemp("standards")
     for name, text in PAGES.items():
         (folder / f"{name}.py").write_text(text)
-    package = sys.modules["ndpsim.spec.standards"]
+    package = sys.modules["ndpsim.dram.spec.standards"]
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(folder)])
     standards.cache_clear()
     yield
     for name in PAGES:
-        sys.modules.pop(f"ndpsim.spec.standards.{name}", None)
+        sys.modules.pop(f"ndpsim.dram.spec.standards.{name}", None)
         vars(package).pop(name, None)
     standards.cache_clear()
 
@@ -413,7 +413,7 @@ def test_no_code_but_standards_and_foreign_formats_names_a_command():
     root, found = Path(ndpsim.__file__).parent, set()
     for path in root.rglob("*.py"):
         where = path.relative_to(root).as_posix()
-        if where.startswith(("spec/standards/", "traces/command_formats/", "importers/")):
+        if where.startswith(("dram/spec/standards/", "dram/traces/command_formats/", "config/importers/")):
             continue
         text = path.read_text()
         if names.isdisjoint(re.findall(r"\w+", text)):

@@ -14,21 +14,21 @@ import pytest
 import ndpsim
 from calls import refused_call
 from mistakes import mistake_of
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import Choice, Flag, Parameter, Several, Table, Whole, table
+from ndpsim.base.options.dram import CHANNEL, CONTROLLER
+from ndpsim.base.options.gemv import GEMV
+from ndpsim.base.options.moe import CHECKS, MOE
+from ndpsim.base.options.predict import PREDICT
+from ndpsim.base.options.relayout import RELAYOUT
+from ndpsim.base.options.routing import GENERATED
+from ndpsim.base.options.serve import ServiceLevel, service_level
+from ndpsim.base.options.swept import SWEPT
 from ndpsim.cli.command import as_typed
 from ndpsim.cli.sweep import keys_as_typed
-from ndpsim.errors import InputError
-from ndpsim.parameters import Choice, Flag, Parameter, Several, Table, Whole, table
-from ndpsim.parameters.dram import CHANNEL, CONTROLLER
-from ndpsim.parameters.gemv import GEMV
-from ndpsim.parameters.moe import CHECKS, MOE
-from ndpsim.parameters.predict import PREDICT
-from ndpsim.parameters.relayout import RELAYOUT
-from ndpsim.parameters.routing import GENERATED
-from ndpsim.parameters.serve import ServiceLevel, service_level
-from ndpsim.parameters.swept import SWEPT
 from ndpsim.simulate import run_trace, simulate_contention, simulate_expert
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.values import one_value
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.values import one_value
 
 OF_PYTHON: list[tuple[Table, Callable[..., Any]]] = [
     (GEMV, simulate_expert),
@@ -166,7 +166,7 @@ def test_every_need_is_of_an_option_that_is_there_and_every_default_is_allowed()
 
 def test_tables_import_nothing_that_takes_its_time():
     code = """
-import sys, ndpsim.parameters.swept, ndpsim.parameters.predict, ndpsim.parameters.check, ndpsim.parameters.show
+import sys, ndpsim.base.options.swept, ndpsim.base.options.predict, ndpsim.base.options.check, ndpsim.base.options.show
 print(*{"numba", "numpy", "pydantic", "matplotlib", "yaml"} & set(sys.modules))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,11 +12,11 @@ import yaml
 
 from calls import refused_call, said
 from mistakes import mistake, mistake_of, refused
+from ndpsim.base.errors import InputError
 from ndpsim.config import data_path, hardware_names, load_hardware, load_part, part_names
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS
-from ndpsim.errors import InputError
-from ndpsim.processors import Processors
-from ndpsim.processors.fitted import fitted_values
+from ndpsim.inference.processors import Processors
+from ndpsim.inference.processors.fitted import fitted_values
 
 MACHINE = """\
 name: mine
@@ -265,7 +265,7 @@ def test_changed_part_is_read_again():
 
 @pytest.mark.usefixtures("folder")
 def test_tables_that_a_part_names_lie_beside_it():
-    from ndpsim.processors import Processors
+    from ndpsim.inference.processors import Processors
 
     table = Path("tables/times.csv")
     table.parent.mkdir()

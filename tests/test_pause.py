@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import FastController, ScanController
+from ndpsim.dram.spec import lower, resolve
 from ndpsim.simulate.lane import command_room
-from ndpsim.spec import lower, resolve
 
 DEVICES = {
     ranks: resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=ranks, overrides={"nREFI": 3000})

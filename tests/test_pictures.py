@@ -29,8 +29,9 @@ from ndpsim import (
     simulate_expert,
     simulate_relayout,
 )
-from ndpsim.errors import InputError
-from ndpsim.moe import Expert
+from ndpsim.base.errors import InputError
+from ndpsim.dram.spec.standard import READ as RD
+from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.report.moe_history import History
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
 from ndpsim.report.pictures import (
@@ -50,8 +51,7 @@ from ndpsim.report.text import facts_of, title_of
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
 from ndpsim.simulate.latencies import latency_distribution
-from ndpsim.spec.standard import READ as RD
-from ndpsim.traces import CommandTrace, Requests, read_requests
+from ndpsim.workload.models import Expert
 
 GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_8Gb_x8", "timing=GDDR6_14000_1350mV_double")]
 SMALL = Expert(256, 96)
@@ -259,7 +259,7 @@ def pictures(tmp_path_factory, moe_by_hand):
 
 
 def resolved():
-    from ndpsim.spec import resolve
+    from ndpsim.dram.spec import resolve
 
     return resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.policies import (
     BackgroundView,
     OfflineView,
@@ -23,7 +23,7 @@ from ndpsim.policies import (
 )
 from ndpsim.policies.choose import policy_class
 from ndpsim.policies.offline import spread
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from policy_machines import ESTIMATES, EXPERTS, MACHINE, assigned, migrated, residents, started
 
 OWN = """

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import small_moe
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.record import LayerRecord
-from ndpsim.orchestrator.run import run_moe
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.record import LayerRecord
+from ndpsim.inference.layers.run import run_moe
 from ndpsim.policies import Policy
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Assignment, parts_of
 from ndpsim.policies.own.balance.policy import Balance, BalanceParameters
 from ndpsim.policies.views import Estimates, Machine, OfflineView
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from policy_machines import background_view, estimates, flags, layer_view, machine
 
 

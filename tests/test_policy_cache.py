@@ -15,7 +15,7 @@ from mistakes import refused
 from ndpsim.policies import choose_policy
 from ndpsim.policies.published.cache import CacheParameters, ExpertCache
 from ndpsim.policies.views import OfflineView
-from ndpsim.routing import Routing, generate_routing
+from ndpsim.workload.routing import Routing, generate_routing
 from policy_machines import background_view, estimates, layer_view, machine
 
 

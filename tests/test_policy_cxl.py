@@ -14,7 +14,7 @@ from ndpsim.policies.interface import Migration
 from ndpsim.policies.published.cxl.policy import Cxl, CxlParameters
 from ndpsim.policies.published.cxl.quantisation import read_losses
 from ndpsim.policies.views import OfflineView
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from policy_machines import background_view, estimates, layer_view, machine
 
 

@@ -18,7 +18,7 @@ from ndpsim.policies.offloading import cache_slots
 from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
 from ndpsim.policies.published.dali.policy import Dali, DaliParameters
 from ndpsim.policies.published.dali.residual import load_residual
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from policy_machines import estimates, flags
 from policy_machines import machine as plain_machine
 

@@ -9,7 +9,7 @@ from mistakes import refused
 from ndpsim.policies import choose_policy
 from ndpsim.policies.published.hobbit import Hobbit, HobbitParameters
 from ndpsim.policies.views import OfflineView
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from policy_machines import background_view, estimates, layer_view, machine
 
 

@@ -24,7 +24,7 @@ from ndpsim.policies.views import (
     OfflineView,
     Placement,
 )
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from policy_machines import estimates, flags
 from policy_machines import machine as plain_machine
 

@@ -12,14 +12,14 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ndpsim.assignment.bottleneck import CPU, DIMM, GPU
 from ndpsim.policies import views
+from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU
 from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCosts, Schedule, scheduled
 from ndpsim.policies.published.trimoe.policy import TriMoE, TriMoEParameters
 from ndpsim.policies.published.trimoe.relocation import Coming, ndp_busy, prefetches, rebalances
-from ndpsim.routing import Routing
+from ndpsim.workload.routing import Routing
 from policy_machines import TOKENS, flags
 from policy_machines import estimates as plain_estimates
 from policy_machines import machine as plain_machine

@@ -13,14 +13,14 @@ from calls import GIVEN, call
 from docs_commands import without
 from mistakes import refused
 from ndpsim import load_model
-from ndpsim.prediction import band, phases, predict
-from ndpsim.prediction.machine import OwnMachine, parse_memory
-from ndpsim.prediction.programs import PROGRAMS
-from ndpsim.prediction.upgrades import UPGRADES
+from ndpsim.base.reported import quantities
+from ndpsim.inference.prediction import band, phases, predict
+from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
+from ndpsim.inference.prediction.programs import PROGRAMS
+from ndpsim.inference.prediction.upgrades import UPGRADES
 from ndpsim.report.panels import PANELS
 from ndpsim.report.pictures.prediction import prediction_figure
-from ndpsim.reported import quantities
-from ndpsim.results.prediction import PhasePrediction, Prediction, Upgrade
+from ndpsim.simulate.results.prediction import PhasePrediction, Prediction, Upgrade
 
 CONFIG = json.loads((GIVEN / "config.json").read_text())
 #: In q8_0, 32 weights take 34 B.

@@ -19,7 +19,7 @@ WRITES = """
 import sys, time
 from ndpsim.cli import signals
 signals.answer_signals()
-from ndpsim.files import replacing, temporary_folder
+from ndpsim.base.files import replacing, temporary_folder
 with temporary_folder() as folder, replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
@@ -83,8 +83,8 @@ RESULTS = {
     "a picture": "from matplotlib.figure import Figure\n"
     "from ndpsim.report.pictures.canvas import save; save(Figure(), 'out', 'column')",
     "JSON": "from ndpsim.cli.main import main; main(['show', 'hw', 'trimoe', '--json', 'out'])",
-    "a log": "from ndpsim.orchestrator.log import writing_log\nwith writing_log('out'): pass",
-    "a table of a sweep": "from ndpsim.sweeps.store import Store; Store(Path()).write_file('out', b'n')",
+    "a log": "from ndpsim.inference.layers.log import writing_log\nwith writing_log('out'): pass",
+    "a table of a sweep": "from ndpsim.studies.sweeps.store import Store; Store(Path()).write_file('out', b'n')",
 }
 
 
@@ -103,7 +103,7 @@ def test_an_interruption_while_a_result_is_written_leaves_the_old_one(tmp_path, 
 
 
 def test_what_a_killed_run_leaves_goes_with_the_next_that_writes_there(tmp_path):
-    from ndpsim.files import replacing
+    from ndpsim.base.files import replacing
 
     target = tmp_path / "out.json"
     with started("-c", WRITES.format(waits=SLEEPS), str(target)) as living:

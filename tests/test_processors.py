@@ -15,14 +15,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import ndpsim.processors
+import ndpsim.inference.processors
 from calls import GIVEN
 from mistakes import mistake_of, refused
 from ndpsim.config import load_hardware
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import Attention, Expert, LinearAttention, MixedAttention, MoeShape, load_model, model_names
-from ndpsim.processors import Cpu, Gpu, Step, load_processors, operations, read_table, table_names
-from ndpsim.processors.memory import dense_weight_bytes
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.inference.processors import Cpu, Gpu, Step, load_processors, operations, read_table, table_names
+from ndpsim.inference.processors.memory import dense_weight_bytes
+from ndpsim.workload.models import (
+    Attention,
+    Expert,
+    LinearAttention,
+    MixedAttention,
+    MoeShape,
+    load_model,
+    model_names,
+)
 from scripts import script
 from small_moe import GPU
 
@@ -583,7 +591,7 @@ def test_times_of_a_small_model_by_hand() -> None:
 
 
 def timed(model: MoeShape, step: Step, gpu: Gpu = GPU, kv: str = "gpu") -> Any:
-    return ndpsim.processors.dense.timed(gpu, model, step, kv, 16)
+    return ndpsim.inference.processors.dense.timed(gpu, model, step, kv, 16)
 
 
 def test_parts_add_up_to_their_operations() -> None:
@@ -659,7 +667,7 @@ def test_no_dense_part_is_faster_than_the_peaks_allow_nor_slower_than_all_in_tur
 @pytest.mark.parametrize("name", model_names())
 def test_weights_that_are_read_are_those_that_the_memory_holds(name: str) -> None:
     model = load_model(name)
-    read = dict.fromkeys(ndpsim.processors.PARTS, 0)
+    read = dict.fromkeys(ndpsim.inference.processors.PARTS, 0)
     for one in operations(model, Step(2, 5)):
         read[one.part] += one.weight_bytes * (
             model.layers_of_kind[one.kind] if one.part == "attention" else 1
@@ -747,7 +755,7 @@ HELD = {
 def held(
     gpu: Gpu = GPU, model: MoeShape = SMALL, step: Step | None = None, kv: str = "auto", bits: int = 16
 ) -> Any:
-    return ndpsim.processors.memory.gpu_memory(gpu, model, step or Step(5, 7), kv, bits, 16)
+    return ndpsim.inference.processors.memory.gpu_memory(gpu, model, step or Step(5, 7), kv, bits, 16)
 
 
 def test_what_the_memory_holds_by_hand() -> None:
@@ -836,8 +844,8 @@ def test_what_the_hardware_file_says_counts() -> None:
 
 
 def test_the_example_of_the_package_is_true() -> None:
-    assert doctest.testmod(ndpsim.processors).attempted > 0
-    assert doctest.testmod(ndpsim.processors).failed == 0
+    assert doctest.testmod(ndpsim.inference.processors).attempted > 0
+    assert doctest.testmod(ndpsim.inference.processors).failed == 0
 
 
 def test_fitted_values_are_what_the_script_finds() -> None:

@@ -14,7 +14,7 @@ import pytest
 import kernels_used
 import ndpsim
 from calls import said
-from ndpsim._jit import by_reference, by_type, inlined, kernel, outlined, overridable, releases
+from ndpsim.base.jit import by_reference, by_type, inlined, kernel, outlined, overridable, releases
 from numba_parts import Doubling
 
 
@@ -83,7 +83,7 @@ through = []
 sys.setprofile(lambda frame, event, of: through.append(frame.f_code.co_filename) if event == "call" else None)
 assert after(numbers) == before(numbers)
 sys.setprofile(None)
-ours = {file for file in through if "ndpsim" in file and not file.endswith("_jit/__init__.py")}
+ours = {file for file in through if "ndpsim" in file and not file.endswith("base/jit/__init__.py")}
 assert not ours, ours  # the listener, which says how long kernels took, hears of it and does nothing
 print("untouched")
 """

@@ -24,14 +24,14 @@ import pytest
 import ndpsim
 import ndpsim.simulate
 from mistakes import refused
-from ndpsim.arguments import shown
+from ndpsim.base.arguments import shown
+from ndpsim.base.errors import InputError
 from ndpsim.config.files import data_folder
 from ndpsim.devtools.bench import run_rows
-from ndpsim.errors import InputError
-from ndpsim.layout import Geometry, make_layout, parse_layout
-from ndpsim.moe import parse_shape
-from ndpsim.traces import check_command_form
-from ndpsim.workloads import Requests
+from ndpsim.dimm.layout import Geometry, make_layout, parse_layout
+from ndpsim.dram.traces import check_command_form
+from ndpsim.workload.models import parse_shape
+from ndpsim.workload.requests import Requests
 
 SMALL = ndpsim.Expert(256, 128)
 DEVICE = ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")

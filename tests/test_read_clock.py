@@ -10,10 +10,10 @@ from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.dram.engines import FastController, ScanController, make_controller
 from ndpsim.dram.mapping import map_addresses
+from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.dram.state import ControllerOptions, make_policy
+from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import Device, lower, resolve
-from ndpsim.traces import CommandTrace, Requests, read_requests
 from one_channel import run_on
 from readable_gddr7 import Request, run
 from test_memories import REFERENCE, memory_of

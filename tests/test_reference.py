@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ndpsim.dram.spec import standards
+from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate import TraceResult, run_trace
-from ndpsim.spec import standards
-from ndpsim.traces import CommandTrace
 
 COMMANDS = standards()["DDR5"].under("reference").by_number
 

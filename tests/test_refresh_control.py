@@ -7,15 +7,15 @@ import pytest
 
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.dram.mapping import MAPPERS, map_addresses
-from ndpsim.errors import InputError
+from ndpsim.dram.spec import resolve
+from ndpsim.dram.spec.standard import WHOLE_RANK
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import run_trace
 from ndpsim.simulate.memory import bus_policy
-from ndpsim.spec import resolve
-from ndpsim.spec.standard import WHOLE_RANK
-from ndpsim.timing import Probe
-from ndpsim.traces import Requests
+from ndpsim.simulate.timing import Probe
 
 # A standard of each controller class with refreshes of banks, and the time in us of the case in which a waiting
 # REFpb stopped all banks (PC-07): HBM3 none 39.2, all-bank 43.5, per-bank 52.4.

@@ -13,9 +13,9 @@ from ndpsim.config import Dram
 from ndpsim.dram import refresh_policies, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.refresh_policies import Due, Refreshed, Schedule, Turn, make_schedule
+from ndpsim.dram.spec import lower, resolve, standards
+from ndpsim.dram.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.simulate.lane import check_refresh
-from ndpsim.spec import lower, resolve, standards
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from one_channel import run_on
 
 COMMANDS = standards()["DDR5"].by_number

@@ -29,7 +29,7 @@ from calls import refused_call
 from mistakes import refused
 
 _HERE = Path(__file__).parent
-_WORK = ("ndpsim.simulate.lane.run_channel", "ndpsim.orchestrator.costs.Costs.__init__")
+_WORK = ("ndpsim.simulate.lane.run_channel", "ndpsim.inference.layers.costs.Costs.__init__")
 
 
 def _groups() -> Iterator[tuple[str, dict[str, Any]]]:

@@ -18,19 +18,19 @@ from mistakes import refused
 from ndpsim import check, load_hardware, simulate_relayout
 from ndpsim.audit import check_lanes
 from ndpsim.dimm.engines import FastDimms, ReadableDimms
+from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
+from ndpsim.dimm.link import Bridge, link_ticks, make_network
+from ndpsim.dimm.link.requests import DimmLanes
 from ndpsim.dram import state
-from ndpsim.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
-from ndpsim.link import Bridge, link_ticks, make_network
-from ndpsim.link.requests import DimmLanes
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import resolve
+from ndpsim.dram.spec.standard import READ as RD
+from ndpsim.dram.spec.standard import WRITE as WR
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import relayout_plan, relayout_run
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host
 from ndpsim.simulate.relayout_run import Access, Job, Transfer, run_relayout
-from ndpsim.spec import resolve
-from ndpsim.spec.standard import READ as RD
-from ndpsim.spec.standard import WRITE as WR
+from ndpsim.workload.models import Expert
 from readable_sending import step_packets
 
 #: DDR4-3200: a clock of 625 ps. Links of 1.6 GB/s, or half of that, take a clock, or two, a byte.

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim import load_hardware, simulate_relayout
-from ndpsim.layout import ExpertFormat, ExpertWeights
-from ndpsim.moe import Expert
+from ndpsim.dimm.layout import ExpertFormat, ExpertWeights
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host, access_by_units, plan_transfers
 from ndpsim.simulate.relayout_waves import _uses_ns, choose_waves
+from ndpsim.workload.models import Expert
 
 EXPERT = Expert(1024, 256)
 HARDWARE = load_hardware("trimoe", ["ndp.relayout.concurrent_experts=4"])

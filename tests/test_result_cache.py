@@ -21,16 +21,17 @@ import pytest
 
 import ndpsim
 from mistakes import refused
-from ndpsim import ResultCache, _jit
-from ndpsim.cachedirs import entries as cache_entries
+from ndpsim import ResultCache
+from ndpsim.base import jit as _jit
+from ndpsim.base.cachedirs import entries as cache_entries
+from ndpsim.base.errors import InputError
 from ndpsim.config import AddressMapping
 from ndpsim.config.dram import Power, Sizes
 from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
-from ndpsim.errors import InputError
-from ndpsim.results import cache as result_cache
-from ndpsim.results.form import digest_of, from_text, to_text
-from ndpsim.spec.registry import standards
+from ndpsim.dram.spec.registry import standards
+from ndpsim.simulate.results import cache as result_cache
+from ndpsim.simulate.results.form import digest_of, from_text, to_text
 
 SMALL = ndpsim.Expert(256, 128)
 REQUESTS = ndpsim.Requests.of(np.arange(300) * 64 * 37, np.arange(300) % 3 == 0)
@@ -563,16 +564,16 @@ def test_another_version_of_the_simulator_has_results_of_its_own(folder, monkeyp
 def test_the_version_covers_every_source_that_simulates(tmp_path, monkeypatch):
     copied = tmp_path / "ndpsim"
     shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(_jit, "__file__", str(copied / "_jit" / "__init__.py"))
+    monkeypatch.setattr(_jit, "__file__", str(copied / "base" / "jit" / "__init__.py"))
     version = result_cache.version.__wrapped__
     before = version()
     for source in (
         "simulate/expert.py",
-        "results/form.py",
+        "simulate/results/form.py",
         "config/system.py",
-        "moe/shape.py",
+        "workload/models/shape.py",
         "dram/engines.py",
-        "units.py",
+        "base/units.py",
     ):
         whole = (copied / source).read_text()
         (copied / source).write_text(whole + "# another comment\n")
@@ -591,9 +592,10 @@ def test_simulations_import_nothing_that_the_version_leaves_out():
         f"import importlib, sys; [importlib.import_module(name) for name in {modules}]; print(*sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    imported = {name.split(".")[1] for name in done.stdout.split() if name.startswith("ndpsim.")}
-    assert "energy" in imported
-    assert not imported & set(result_cache._WITHOUT_SIMULATION)
+    imported = [name.replace(".", "/") for name in done.stdout.split() if name.startswith("ndpsim.")]
+    assert "ndpsim/dram/energy" in imported
+    left_out = tuple(f"ndpsim/{folder}" for folder in result_cache._WITHOUT_SIMULATION)
+    assert not [name for name in imported if f"{name}/".startswith(left_out)]
 
 
 # Bounds.
@@ -672,7 +674,7 @@ def test_a_cache_that_is_sent_to_another_process_finds_what_is_on_disk(folder):
 _MANY = """
 import hashlib, random, sys
 from pathlib import Path
-from ndpsim.cachedirs import Entries
+from ndpsim.base.cachedirs import Entries
 
 root, seed = Path(sys.argv[1]), int(sys.argv[2])
 entries = Entries("results", "a" * 20, dict, root, 40 * 4096)

@@ -12,16 +12,16 @@ from calls import refused_call, said
 from command_lines import named
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
+from ndpsim.dram.energy.channel import counts_of
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
+from ndpsim.dram.spec import Device, resolve, standards
+from ndpsim.dram.spec.standard import ACTIVATE, SAME_BANKS, WHOLE_RANK
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.energy.channel import counts_of
-from ndpsim.errors import InputError
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_trace
 from ndpsim.simulate.memory import policy_of
-from ndpsim.spec import Device, resolve, standards
-from ndpsim.spec.standard import ACTIVATE, SAME_BANKS, WHOLE_RANK
-from ndpsim.traces import Requests
 from one_channel import run_on
 
 DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")

@@ -12,8 +12,8 @@ import pytest
 
 import ndpsim
 from mistakes import refused
-from ndpsim.moe import load_model
-from ndpsim.routing import Routing, load_routing
+from ndpsim.workload.models import load_model
+from ndpsim.workload.routing import Routing, load_routing
 
 IDS = np.array([[[[0, 2], [1, 0], [3, 1]], [[2, 3], [0, 3], [1, 2]]]], np.int16)  # 1 step, 2 layers, 3 tokens
 PREFILL = np.array([[[0, 1], [2, 3], [1, 2], [0, 3]], [[3, 0], [1, 2], [2, 0], [3, 1]]], np.int16)

@@ -8,7 +8,7 @@ import numpy as np
 
 import ndpsim
 from calls import call
-from ndpsim.reported import quantities
+from ndpsim.base.reported import quantities
 
 SMALL = ("--model", "mixtral-8x7b", "--batch", "16", "--steps", "3")
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 import ndpsim
 from mistakes import refused
-from ndpsim.moe import load_model, model_names
-from ndpsim.routing import default_routing, generate_routing
-from ndpsim.routing.counts import BUNDLED
-from ndpsim.routing.drawing import Lines, draw
-from ndpsim.routing.shares import UNIT, cosine, exchanged, filled, in_units, like
-from ndpsim.routing.spec import COMMON, parse_spec
+from ndpsim.workload.models import load_model, model_names
+from ndpsim.workload.routing import default_routing, generate_routing
+from ndpsim.workload.routing.counts import BUNDLED
+from ndpsim.workload.routing.drawing import Lines, draw
+from ndpsim.workload.routing.shares import UNIT, cosine, exchanged, filled, in_units, like
+from ndpsim.workload.routing.spec import COMMON, parse_spec
 
 SEEDS = (1, 2, 3)
 
@@ -213,7 +213,7 @@ def test_a_cosine_below_the_least_possible_is_refused():
 
 def shares_of(spec: str, model: str = "deepseek-v2", seed: int = 1) -> np.ndarray:
     """The popularity that a generator asks for, [layer, expert]."""
-    from ndpsim.routing.spec import Shape
+    from ndpsim.workload.routing.spec import Shape
 
     shape, parsed = load_model(model), parse_spec(spec)
     layers = tuple(layer for layer in range(shape.layers) if layer not in shape.dense_layers)

@@ -16,10 +16,10 @@ import pytest
 
 import ndpsim
 from mistakes import refused
-from ndpsim.errors import InputError
-from ndpsim.routing import import_routing, routing_formats
-from ndpsim.routing.counts import BUNDLED
-from ndpsim.routing.tensors import read_saved
+from ndpsim.base.errors import InputError
+from ndpsim.workload.routing import import_routing, routing_formats
+from ndpsim.workload.routing.counts import BUNDLED
+from ndpsim.workload.routing.tensors import read_saved
 
 LITE = ndpsim.load_model("deepseek-v2-lite")  # 27 layers, of which 0 is dense; 6 of 64 experts
 

@@ -10,12 +10,12 @@ import pytest
 
 import ndpsim
 from mistakes import refused
-from ndpsim.moe import load_model
-from ndpsim.routing import Routing, describe_routing, generate_routing
-from ndpsim.routing.activity import predicted
-from ndpsim.routing.estimates import Estimate, estimate, groups_of, left_out
-from ndpsim.routing.shares import class_counts
-from ndpsim.routing.statistics import _drift
+from ndpsim.workload.models import load_model
+from ndpsim.workload.routing import Routing, describe_routing, generate_routing
+from ndpsim.workload.routing.activity import predicted
+from ndpsim.workload.routing.estimates import Estimate, estimate, groups_of, left_out
+from ndpsim.workload.routing.shares import class_counts
+from ndpsim.workload.routing.statistics import _drift
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -203,7 +203,7 @@ def test_drift_that_is_asked_is_found_and_shares_of_a_step_stay(asked):
 @pytest.mark.parametrize("data", ["c4", "book", "arxiv", "tulu"])
 def test_counts_of_olmoe_are_found_again(data):
     """The shares of the top 10%, next 30% and rest of the three layers that were counted."""
-    from ndpsim.routing.counts import BUNDLED
+    from ndpsim.workload.routing.counts import BUNDLED
 
     table = np.array(json.loads((BUNDLED / "olmoe-1b-7b.json").read_text())["counts"][data])
     trace = generate_routing(f"popularity:olmoe-1b-7b:data={data}", batch=512, steps=8)

@@ -11,16 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndpsim.events.state import Slowdown
-from ndpsim.orchestrator import bounds as orchestrator_bounds
-from ndpsim.orchestrator.bounds import _LEAST, least_lost_ns_per_byte
-from ndpsim.orchestrator.costs import Costs
-from ndpsim.orchestrator.run import run_moe
+from ndpsim.inference.events.state import Slowdown
+from ndpsim.inference.layers import bounds as orchestrator_bounds
+from ndpsim.inference.layers.bounds import _LEAST, least_lost_ns_per_byte
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy, run_bound
 from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Steps
 from ndpsim.policies.run_bound import run_bound_ns
-from ndpsim.results.moe import MoeResult
-from ndpsim.routing import Routing
+from ndpsim.simulate.results.moe import MoeResult
+from ndpsim.workload.routing import Routing
 from small_moe import CACHE, MODEL, moe, recorded
 
 optimize = pytest.importorskip("scipy.optimize")

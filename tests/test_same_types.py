@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from argument_types import always_the_same
-from ndpsim._jit import kernel, same_types
+from ndpsim.base.jit import kernel, same_types
 
 
 def test_a_kernel_is_compiled_for_the_first_call_and_called_alike_in_later_ones():

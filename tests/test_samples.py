@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndpsim.moe import Expert
 from ndpsim.simulate import contention as simulated_contention
 from ndpsim.simulate import simulate_contention
 from ndpsim.simulate.samples import Samples, equal_clocks, sample_clocks
+from ndpsim.workload.models import Expert
 
 SMALL = Expert(256, 96)
 

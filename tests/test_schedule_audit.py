@@ -16,8 +16,8 @@ import ndpsim.audit
 from calls import call, refused_call
 from mistakes import refused
 from ndpsim.audit import check_schedule
-from ndpsim.errors import InputError
-from ndpsim.orchestrator.log import writing_log
+from ndpsim.base.errors import InputError
+from ndpsim.inference.layers.log import writing_log
 
 
 @pytest.fixture(scope="module")

@@ -14,25 +14,25 @@ import pytest
 import ndpsim
 from mistakes import refused
 from ndpsim.audit import check_serving
-from ndpsim.errors import InputError
-from ndpsim.orchestrator.given import given_of
-from ndpsim.parameters.serve import ServiceLevel
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.serve import ServiceLevel
+from ndpsim.inference.layers.given import given_of
+from ndpsim.inference.processors.dense import attention_of
+from ndpsim.inference.processors.operations import MixedStep, Step
+from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
+from ndpsim.inference.serving.hashes import prompt_hashes
+from ndpsim.inference.serving.kv import KvCache
+from ndpsim.inference.serving.log import writing_serving_log
+from ndpsim.inference.serving.run import run_serving, server_for
+from ndpsim.inference.serving.scheduler import Chunk, Limits, schedulers
+from ndpsim.inference.serving.sequence import Sequence
 from ndpsim.policies import Assignment, Migration, Placement, Policy
-from ndpsim.processors.dense import attention_of
-from ndpsim.processors.operations import MixedStep, Step
-from ndpsim.results.serving import ServingResult
-from ndpsim.routing import Routing
-from ndpsim.routing.generate import shape_of, shares_of
-from ndpsim.routing.sequences import SequenceRouting
-from ndpsim.routing.spec import parse_spec
-from ndpsim.serving.engine import Arrivals, DoneStep, Engines
-from ndpsim.serving.hashes import prompt_hashes
-from ndpsim.serving.kv import KvCache
-from ndpsim.serving.log import writing_serving_log
-from ndpsim.serving.run import run_serving, server_for
-from ndpsim.serving.scheduler import Chunk, Limits, schedulers
-from ndpsim.serving.sequence import Sequence
-from ndpsim.workloads import Requests, generate_requests
+from ndpsim.simulate.results.serving import ServingResult
+from ndpsim.workload.requests import Requests, generate_requests
+from ndpsim.workload.routing import Routing
+from ndpsim.workload.routing.generate import shape_of, shares_of
+from ndpsim.workload.routing.sequences import SequenceRouting
+from ndpsim.workload.routing.spec import parse_spec
 from small_moe import MODEL
 
 MACHINE = "dali-7532-3090"
@@ -426,7 +426,9 @@ def test_a_machine_that_is_set_up_once_has_the_results_of_runs_for_themselves(ar
 
 def test_a_search_for_a_rate_sets_the_machine_up_once(arriving: Requests, monkeypatch: pytest.MonkeyPatch):
     made: list[Any] = []
-    monkeypatch.setattr("ndpsim.serving.server.given_of", lambda *args: made.append(1) or given_of(*args))
+    monkeypatch.setattr(
+        "ndpsim.inference.serving.server.given_of", lambda *args: made.append(1) or given_of(*args)
+    )
     ndpsim.find_rate(
         "ttft=1s", hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64
     )

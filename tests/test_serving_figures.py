@@ -12,23 +12,23 @@ import pytest
 
 from calls import refused_call
 from mistakes import refused
+from ndpsim.base.options.serve import FIND, ServiceLevel
+from ndpsim.base.units import percent
 from ndpsim.config import load_hardware
-from ndpsim.moe import load_model
-from ndpsim.orchestrator.weights import run_weights
-from ndpsim.parameters.serve import FIND, ServiceLevel
-from ndpsim.processors import Processors
+from ndpsim.inference.layers.weights import run_weights
+from ndpsim.inference.processors import Processors
+from ndpsim.inference.serving.find_rate import find_rate
+from ndpsim.inference.serving.kv import KvCache
+from ndpsim.inference.serving.room import KvAsked, KvRoom, kv_room
+from ndpsim.inference.serving.scheduler import Limits
+from ndpsim.inference.serving.summary import _grows
 from ndpsim.report.metrics import higher_is_better
 from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving import print_found_rate, serving_table
-from ndpsim.results.serving import FoundRate, ServingResult, TriedRate, percentiles
-from ndpsim.routing.sequences import SequenceRouting
-from ndpsim.serving.find_rate import find_rate
-from ndpsim.serving.kv import KvCache
-from ndpsim.serving.room import KvAsked, KvRoom, kv_room
-from ndpsim.serving.scheduler import Limits
-from ndpsim.serving.summary import _grows
-from ndpsim.units import percent
-from ndpsim.workloads import Requests
+from ndpsim.simulate.results.serving import FoundRate, ServingResult, TriedRate, percentiles
+from ndpsim.workload.models import load_model
+from ndpsim.workload.requests import Requests
+from ndpsim.workload.routing.sequences import SequenceRouting
 from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 from test_serving import MACHINE, OnGpu, engine, requests, sequence, serve
 
@@ -214,7 +214,7 @@ def test_the_highest_rate_is_found_within_the_64th_root_of_two(monkeypatch, high
             good = 8.0 if rate <= highest else 0.0
             return SimpleNamespace(requests_per_s=8.0, goodput_per_s=good, ttft_ns=None, tpot_ns=None)
 
-    monkeypatch.setattr("ndpsim.serving.find_rate.server_for", lambda **asked: Machine())
+    monkeypatch.setattr("ndpsim.inference.serving.find_rate.server_for", lambda **asked: Machine())
     found = find_rate(ServiceLevel(ttft_ns=1.0))
     assert found.rate_per_s <= highest < found.beyond_per_s
     assert found.beyond_per_s / found.rate_per_s == pytest.approx(2 ** (1 / 64))

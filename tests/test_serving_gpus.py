@@ -16,13 +16,13 @@ import ndpsim
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.config import data_path
-from ndpsim.moe import Attention
-from ndpsim.results.serving import ServingResult
-from ndpsim.routing.sequences import SequenceRouting
-from ndpsim.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
-from ndpsim.serving.log import writing_serving_log
-from ndpsim.serving.run import run_serving
-from ndpsim.workloads import Requests
+from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
+from ndpsim.inference.serving.log import writing_serving_log
+from ndpsim.inference.serving.run import run_serving
+from ndpsim.simulate.results.serving import ServingResult
+from ndpsim.workload.models import Attention
+from ndpsim.workload.requests import Requests
+from ndpsim.workload.routing.sequences import SequenceRouting
 from small_moe import MODEL
 
 DENSE = "llama-3.1-8b"
@@ -267,6 +267,6 @@ def test_a_run_of_moe_has_one_gpu():
     ],
 )
 def test_a_point_of_a_sweep_names_the_policy_that_runs(given, policy):
-    from ndpsim.sweeps.commands.serve import COMMAND
+    from ndpsim.studies.sweeps.commands.serve import COMMAND
 
     assert COMMAND.resolve({"requests": "poisson:rate=1", **given}).config["policy"] == policy

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.results.cache import ResultCache
-from ndpsim.serving.engine import DoneStep
-from ndpsim.serving.observer import ServingObserver
-from ndpsim.serving.run import run_serving
-from ndpsim.workloads import Requests
+from ndpsim.inference.serving.engine import DoneStep
+from ndpsim.inference.serving.observer import ServingObserver
+from ndpsim.inference.serving.run import run_serving
+from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.workload.requests import Requests
 from small_moe import MODEL
 
 OUTPUTS = 5, 6, 7, 8

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 
 from ndpsim.audit import check_serving
-from ndpsim.serving.engine import Arrivals, Engines
-from ndpsim.serving.hashes import prompt_hashes
-from ndpsim.serving.kv import HostRoom, KvCache
-from ndpsim.serving.log import ServingLog
-from ndpsim.serving.scheduler import Limits, scheduler_named
-from ndpsim.serving.shared_room import SharedRoom, SharedSizes
-from ndpsim.workloads import Requests
+from ndpsim.inference.serving.engine import Arrivals, Engines
+from ndpsim.inference.serving.hashes import prompt_hashes
+from ndpsim.inference.serving.kv import HostRoom, KvCache
+from ndpsim.inference.serving.log import ServingLog
+from ndpsim.inference.serving.scheduler import Limits, scheduler_named
+from ndpsim.inference.serving.shared_room import SharedRoom, SharedSizes
+from ndpsim.workload.requests import Requests
 
 
 class RandomSteps:

@@ -14,15 +14,15 @@ import pytest
 import ndpsim
 from mistakes import refused
 from ndpsim.audit import check_serving
+from ndpsim.inference.serving.kv import KvCache
+from ndpsim.inference.serving.log import writing_serving_log
+from ndpsim.inference.serving.sequence import Sequence
+from ndpsim.inference.serving.shared_room import SharedRoom, SharedSizes
 from ndpsim.policies import Policy
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.policies.published.on_demand import OnDemand
-from ndpsim.results.serving import ServingResult
-from ndpsim.serving.kv import KvCache
-from ndpsim.serving.log import writing_serving_log
-from ndpsim.serving.sequence import Sequence
-from ndpsim.serving.shared_room import SharedRoom, SharedSizes
-from ndpsim.workloads import Requests
+from ndpsim.simulate.results.serving import ServingResult
+from ndpsim.workload.requests import Requests
 from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 
 MACHINE = "dali-7532-3090"

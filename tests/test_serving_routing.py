@@ -11,10 +11,10 @@ import pytest
 
 import ndpsim
 from mistakes import refused
-from ndpsim.routing import Routing, generate_routing
-from ndpsim.routing.replayed import ReplayedRouting
-from ndpsim.routing.sequences import routing_of_sequences
-from ndpsim.workloads import Requests
+from ndpsim.workload.requests import Requests
+from ndpsim.workload.routing import Routing, generate_routing
+from ndpsim.workload.routing.replayed import ReplayedRouting
+from ndpsim.workload.routing.sequences import routing_of_sequences
 from small_moe import MODEL
 
 MACHINE = "dali-7532-3090"

@@ -15,14 +15,14 @@ import pytest
 
 import ndpsim
 from ndpsim.audit import check_serving
-from ndpsim.moe import Expert
-from ndpsim.orchestrator.given import host_room_bytes
-from ndpsim.orchestrator.step_run import StepRunner
-from ndpsim.serving.engine import Arrivals, DoneStep, Engines
-from ndpsim.serving.kv import HostRoom, KvCache
-from ndpsim.serving.log import ServingLog, writing_serving_log
-from ndpsim.serving.scheduler import Chunk, Limits, schedulers
-from ndpsim.workloads import Requests
+from ndpsim.inference.layers.given import host_room_bytes
+from ndpsim.inference.layers.step_run import StepRunner
+from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
+from ndpsim.inference.serving.kv import HostRoom, KvCache
+from ndpsim.inference.serving.log import ServingLog, writing_serving_log
+from ndpsim.inference.serving.scheduler import Chunk, Limits, schedulers
+from ndpsim.workload.models import Expert
+from ndpsim.workload.requests import Requests
 from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 
 MACHINE = "dali-7532-3090"

@@ -7,12 +7,12 @@ import pytest
 
 from mistakes import refused
 from ndpsim.audit import check_lanes
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import standards
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import Session, simulate_contention, simulate_dimm, simulate_expert, simulate_host_read
-from ndpsim.spec import standards
+from ndpsim.workload.models import Expert
 
 COMMANDS = standards()["DDR5"].by_number
 

@@ -7,12 +7,12 @@ import pytest
 
 from mistakes import refused
 from ndpsim.audit import CommandBuses, check_lanes
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.dimm.engines import ReadableDimms
-from ndpsim.errors import InputError
-from ndpsim.moe import Expert
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import Session, channel, simulate_dimm, simulate_relayout
+from ndpsim.workload.models import Expert
 
 MOVED, COMPUTED = Expert(256, 128), Expert(512, 128)
 ONE_CHANNEL = ("dimm.count=2", "host.channels=1", "dimm.ranks=2", "link.ports=2")

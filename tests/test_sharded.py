@@ -8,9 +8,9 @@ import pytest
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import Expert
+from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.simulate import simulate_expert
+from ndpsim.workload.models import Expert
 
 SMALL = Expert(512, 256)
 NO_WALL = ("wall_s", "compile_s", "config")

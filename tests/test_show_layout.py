@@ -7,10 +7,10 @@ import json
 import pytest
 
 from calls import said
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import Expert
+from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.report.pictures.layout import layout_figure
 from ndpsim.simulate import place_expert
+from ndpsim.workload.models import Expert
 
 
 @pytest.mark.parametrize("name", ["localized", "striped", "sharded:5"])

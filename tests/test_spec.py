@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.errors import InputError
-from ndpsim.spec import NO_RULE, lower, resolve, standard_names, standards
-from ndpsim.spec.lower import BUSY, CLOCKS, COMPLETED_BY
-from ndpsim.spec.standard import latency_terms
+from ndpsim.base.errors import InputError
+from ndpsim.dram.spec import NO_RULE, lower, resolve, standard_names, standards
+from ndpsim.dram.spec.lower import BUSY, CLOCKS, COMPLETED_BY
+from ndpsim.dram.spec.standard import latency_terms
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -293,7 +293,7 @@ def test_every_timing_of_every_preset_has_a_source(standard):
 
 
 def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
-    from ndpsim.spec import device, registry
+    from ndpsim.dram.spec import device, registry
 
     page = standards()["DDR4"]
     speeds = dict(page.speeds)

@@ -12,7 +12,7 @@ from ndpsim.cli.main import main
 from ndpsim.config import load as loading
 from ndpsim.config import load_hardware
 from ndpsim.config.files import data_names
-from ndpsim.spec import resolve, standards
+from ndpsim.dram.spec import resolve, standards
 
 OWN = {
     "nCL": 40,

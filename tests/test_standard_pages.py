@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mistakes import refused
-from ndpsim.errors import InputError
-from ndpsim.spec import standards
+from ndpsim.base.errors import InputError
+from ndpsim.dram.spec import standards
 
 DDR3 = re.search(
     r"^```python\n(.*?)^```$",
@@ -22,7 +22,7 @@ DDR3 = re.search(
 @pytest.fixture
 def page(tmp_path, monkeypatch):
     """Reads DDR3's page with a text of it changed."""
-    package = sys.modules["ndpsim.spec.standards"]
+    package = sys.modules["ndpsim.dram.spec.standards"]
     monkeypatch.setattr(package, "__path__", [*package.__path__, str(tmp_path)])
     file = tmp_path / "mine.py"
 
@@ -33,7 +33,7 @@ def page(tmp_path, monkeypatch):
 
     standards.cache_clear()
     yield read
-    sys.modules.pop("ndpsim.spec.standards.mine", None)
+    sys.modules.pop("ndpsim.dram.spec.standards.mine", None)
     vars(package).pop("mine", None)
     standards.cache_clear()
 

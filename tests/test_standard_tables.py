@@ -14,10 +14,10 @@ from fractions import Fraction
 import pytest
 
 from mistakes import refused
+from ndpsim.base.options.dram import RULES
 from ndpsim.config import load_hardware
-from ndpsim.parameters.dram import RULES
-from ndpsim.spec import resolve, standards
-from ndpsim.spec.standard import ByDensity, ByWidth
+from ndpsim.dram.spec import resolve, standards
+from ndpsim.dram.spec.standard import ByDensity, ByWidth
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -413,7 +413,7 @@ def without_faw_of_x8(monkeypatch):
     """DDR4, in which tFAW of x8 devices is left open."""
     plain = standards()["DDR4"]
     partial = replace(plain, derived={**plain.derived, "nFAW": ByWidth({4: 16, 16: 28})})
-    monkeypatch.setattr("ndpsim.spec.device.standards", lambda: {"DDR4": partial})
+    monkeypatch.setattr("ndpsim.dram.spec.device.standards", lambda: {"DDR4": partial})
 
 
 @pytest.mark.usefixtures("without_faw_of_x8")

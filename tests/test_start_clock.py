@@ -12,12 +12,12 @@ from calls import refused_call, said
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dram.refresh_policies import NAMES, Refreshed, make_schedule
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import standards
+from ndpsim.dram.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.report.pictures.curves import reads_over_time
-from ndpsim.results import ResultCache
 from ndpsim.simulate import simulate_dimm, simulate_expert
-from ndpsim.spec import standards
-from ndpsim.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
+from ndpsim.simulate.results import ResultCache
+from ndpsim.workload.models import Expert
 
 SMALL = Expert(512, 256)
 SHORT = {"model": Expert(1024, 333), "bits": 2}  # less than half an interval between refreshes on trimoe

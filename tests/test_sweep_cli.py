@@ -17,12 +17,12 @@ import pytest
 
 import calls
 from calls import Done
+from ndpsim.base.options.swept import SWEPT
 from ndpsim.cli import sweep_progress
 from ndpsim.cli.main import cli
 from ndpsim.cli.notices import announce_kernels
-from ndpsim.parameters.swept import SWEPT
-from ndpsim.sweeps import execute as execute_module
-from ndpsim.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps.commands import swept_commands
 from swept_fake import Fake, run_here
 
 
@@ -133,7 +133,7 @@ def test_progress_is_a_bar_on_a_terminal(monkeypatch):
 
 
 def test_what_is_compiled_first_is_announced(monkeypatch, capsys):
-    monkeypatch.setattr("ndpsim._jit.cached_kernels", Counter)
+    monkeypatch.setattr("ndpsim.base.jit.cached_kernels", Counter)
     announce_kernels("gemv", {})
     announce_kernels("gemv", {"host-traffic": 5})
     announce_kernels("fake", {})

@@ -15,11 +15,11 @@ from types import SimpleNamespace
 import pytest
 
 from mistakes import refused
-from ndpsim.search.run import optimize
-from ndpsim.sweeps import execute as execute_module
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.executors import cluster as cluster_module
-from ndpsim.sweeps.run import sweep
+from ndpsim.studies.search.run import optimize
+from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.executors import cluster as cluster_module
+from ndpsim.studies.sweeps.run import sweep
 from swept_fake import register, run_here, runs
 
 dask = pytest.importorskip("dask")

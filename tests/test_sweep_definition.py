@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from calls import GIVEN
 from mistakes import refused
-from ndpsim.processors import table as tables
-from ndpsim.routing import generate_routing
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.definition import Definition
-from ndpsim.sweeps.executors.attempt import attempt
-from ndpsim.sweeps.file import read_definition
-from ndpsim.sweeps.values import checked, values_of
+from ndpsim.inference.processors import table as tables
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.executors.attempt import attempt
+from ndpsim.studies.sweeps.file import read_definition
+from ndpsim.studies.sweeps.values import checked, values_of
+from ndpsim.workload.routing import generate_routing
 from small_config import write_config
 
 GEMV, MOE, RELAYOUT, DRAM, SERVE = map(swept_commands().get, ("gemv", "moe", "relayout", "dram", "serve"))

@@ -10,14 +10,14 @@ import pytest
 from matplotlib.path import Path
 
 from mistakes import refused
+from ndpsim.base.reported import quantities
 from ndpsim.report.metrics import described, key_label, metric_label, metric_text, name_of, scale_of
 from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot, sweep_title
-from ndpsim.reported import quantities
-from ndpsim.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
-from ndpsim.sweeps.definition import Definition, Published
+from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
+from ndpsim.studies.sweeps.definition import Definition, Published
 from sweep_by_hand import fail, gemv, moe, row
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim.sweeps import execute as execute_module
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.executors import local
-from ndpsim.sweeps.run import sweep
+from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.executors import local
+from ndpsim.studies.sweeps.run import sweep
 from swept_fake import register, run_here, runs
 
 TABLES = ("table.csv", "table.parquet")

@@ -19,14 +19,14 @@ import pyarrow.parquet
 import pytest
 
 from mistakes import refused
-from ndpsim.sweeps import execute as execute_module
-from ndpsim.sweeps import points as points_module
-from ndpsim.sweeps import store as store_module
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.executors.attempt import attempt, failure
-from ndpsim.sweeps.points import Progress, Running
-from ndpsim.sweeps.run import defined, run_sweep, sweep
-from ndpsim.sweeps.table import SweepResult, parquet_of
+from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import points as points_module
+from ndpsim.studies.sweeps import store as store_module
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.executors.attempt import attempt, failure
+from ndpsim.studies.sweeps.points import Progress, Running
+from ndpsim.studies.sweeps.run import defined, run_sweep, sweep
+from ndpsim.studies.sweeps.table import SweepResult, parquet_of
 from swept_fake import Fake, run_here, runs
 
 

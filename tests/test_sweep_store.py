@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.sweeps import store as store_module
-from ndpsim.sweeps.store import SCHEMA, Store, point_name
+from ndpsim.studies.sweeps import store as store_module
+from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
 
 
 def record(name: str, **more: Any) -> dict[str, Any]:

@@ -9,12 +9,12 @@ import pytest
 
 from mistakes import mistake_of, refused
 from ndpsim.audit import check
+from ndpsim.base.errors import MismatchError
 from ndpsim.config import load_hardware
-from ndpsim.errors import MismatchError
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import Expert
-from ndpsim.ndp.array_plain import run_plain
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.dimm.units.array_plain import run_plain
 from ndpsim.simulate import ExpertResult, simulate_expert
+from ndpsim.workload.models import Expert
 
 WEIGHTS = 3 * 4096 * 14336  # of an expert of Mixtral-8x7B, table 1 of the cxl paper
 FIXED = "ndp.systolic.low_bit_throughput=fixed"
@@ -228,7 +228,7 @@ def test_an_array_that_differs_from_its_twin_is_found(monkeypatch):
         plain = run_plain(*given)
         return plain._replace(known=[cycle + 1 for cycle in plain.known])
 
-    monkeypatch.setattr("ndpsim.ndp.systolic.run_plain", late)
+    monkeypatch.setattr("ndpsim.dimm.units.systolic.run_plain", late)
     with pytest.raises(MismatchError, match="an array differs from its plain twin"):
         simulate_expert(
             "cxl", Expert(64, 64), sets=["dimm.subchannels=1", "ndp.systolic.arrays=1"], exact_check=True

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.config import load_hardware
-from ndpsim.layout import PADDING, Address, ExpertFormat, ExpertWeights, Tiles, expert_regions
-from ndpsim.moe import Expert
+from ndpsim.dimm.layout import PADDING, Address, ExpertFormat, ExpertWeights, Tiles, expert_regions
+from ndpsim.dram.spec import standards
 from ndpsim.simulate import place_expert, simulate_expert
-from ndpsim.spec import standards
+from ndpsim.workload.models import Expert
 
 COMMANDS = standards()["DDR5"].by_number
 

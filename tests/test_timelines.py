@@ -17,7 +17,7 @@ from ndpsim.simulate import simulate_contention, simulate_expert, simulate_relay
 
 
 def shape():
-    from ndpsim.moe import Expert
+    from ndpsim.workload.models import Expert
 
     return Expert(1024, 256)
 

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from mistakes import refused
-from ndpsim.errors import InputError, MismatchError
-from ndpsim.parameters.dram import RULES
-from ndpsim.spec import Device, Rule, resolve, standards
-from ndpsim.spec.standard import BANK_PAIR, SAME_BANKS, WHOLE_RANK
-from ndpsim.timing import Probe
-from ndpsim.timing.commands import Issued, addressed
+from ndpsim.base.errors import InputError, MismatchError
+from ndpsim.base.options.dram import RULES
+from ndpsim.dram.spec import Device, Rule, resolve, standards
+from ndpsim.dram.spec.standard import BANK_PAIR, SAME_BANKS, WHOLE_RANK
+from ndpsim.simulate.timing import Probe
+from ndpsim.simulate.timing.commands import Issued, addressed
 
 Place = dict[str, int]
 CASES = [(standard, rules) for standard in standards() for rules in RULES]

@@ -9,10 +9,10 @@ import pytest
 
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.dram.spec import resolve
 from ndpsim.dram.state import ControllerOptions
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, TraceResult, run_trace, sweep_load
-from ndpsim.spec import resolve
-from ndpsim.traces import Requests
 
 CAPACITY = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN").capacity_bytes
 

@@ -14,12 +14,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ndpsim.traces.requests
+import ndpsim.dram.traces.requests
 from mistakes import mistake, refused
-from ndpsim.errors import InputError
-from ndpsim.traces import Requests, read_requests, request_formats
-from ndpsim.traces.chunks import whole_lines
-from ndpsim.traces.request_format import Field, RequestFormat
+from ndpsim.base.errors import InputError
+from ndpsim.dram.traces import Requests, read_requests, request_formats
+from ndpsim.dram.traces.chunks import whole_lines
+from ndpsim.dram.traces.request_format import Field, RequestFormat
 
 FORMATS = ("dramsim3", "dramsys", "ramulator1", "ramulator2", "ramulator2-vector")
 LARGEST = 2**62 - 1
@@ -33,7 +33,9 @@ def file(tmp_path_factory):
 
 def read(path: Path, data: bytes | str, name: str | None = None, chunk: int | None = None) -> Requests:
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    with mock.patch.object(ndpsim.traces.requests, "_CHUNK", chunk or ndpsim.traces.requests._CHUNK):
+    with mock.patch.object(
+        ndpsim.dram.traces.requests, "_CHUNK", chunk or ndpsim.dram.traces.requests._CHUNK
+    ):
         return read_requests(path, name)
 
 
@@ -377,7 +379,7 @@ def test_an_example_is_in_its_format_only(file, name):
 def test_a_new_format_is_a_new_file(file, new_format):
     new_format(
         "request_formats",
-        "from ndpsim.traces.request_format import Field, RequestFormat\n"
+        "from ndpsim.dram.traces.request_format import Field, RequestFormat\n"
         "FORMAT = RequestFormat('plain', 'fetch@5;0x40', 'x',\n"
         "    (Field('operation'), Field('cycle', after=';'), Field('address', base=16)), ('fetch',), ())\n",
     )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndpsim.units import (
+from ndpsim.base.units import (
     Timebase,
     common_ticks,
     dram_period_ps,

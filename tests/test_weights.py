@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-import ndpsim.moe.weights
+import ndpsim.workload.models.weights
 from calls import call
 from mistakes import refused
 from ndpsim.audit import check_schedule
-from ndpsim.layout import MATRICES
-from ndpsim.moe import load_model, model_names
-from ndpsim.moe.weights import BLOCKS, WeightFile, weight_file, weight_names
-from ndpsim.orchestrator.log import writing_log
-from ndpsim.processors import Step, operations
-from ndpsim.processors.devices import weight_bytes
-from ndpsim.processors.memory import dense_weight_bytes
-from ndpsim.processors.weights import dense_bits, expert_format_of
-from ndpsim.sweeps.commands.gemv import COMMAND as GEMV
-from ndpsim.sweeps.commands.moe import COMMAND
+from ndpsim.dimm.layout import MATRICES
+from ndpsim.inference.layers.log import writing_log
+from ndpsim.inference.processors import Step, operations
+from ndpsim.inference.processors.devices import weight_bytes
+from ndpsim.inference.processors.memory import dense_weight_bytes
+from ndpsim.inference.processors.weights import dense_bits, expert_format_of
+from ndpsim.studies.sweeps.commands.gemv import COMMAND as GEMV
+from ndpsim.studies.sweeps.commands.moe import COMMAND
+from ndpsim.workload.models import load_model, model_names
+from ndpsim.workload.models.weights import BLOCKS, WeightFile, weight_file, weight_names
 from scripts import script
 from small_moe import EXPERT_BYTES, MODEL, moe
 
@@ -123,7 +123,7 @@ def test_the_committed_page_is_current() -> None:
 def test_names_are_found_as_files_are_called() -> None:
     assert weight_file("IQ4_K_R4", MODEL).name == "iq4_k"
     assert weight_file(" UD-Q2_K_XL", MODEL).name == "ud-q2_k_xl"
-    assert doctest.testmod(ndpsim.moe.weights).failed == 0
+    assert doctest.testmod(ndpsim.workload.models.weights).failed == 0
     with refused("unknown-name weights ? q4_k_m"):
         weight_file("q4_km", MODEL)
 

@@ -9,10 +9,10 @@ from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.dimm import engines
 from ndpsim.dimm.common import STUCK
-from ndpsim.moe import Expert
+from ndpsim.dram.spec import resolve, row_times, standards
 from ndpsim.simulate import Session, run_trace, simulate_contention
 from ndpsim.simulate.lane import check_refresh
-from ndpsim.spec import resolve, row_times, standards
+from ndpsim.workload.models import Expert
 
 CLOSED = ["dimm.ranks=2", "dram.row_policy=closed-cap"]
 DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")

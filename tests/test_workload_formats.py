@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from mistakes import refused
-from ndpsim.workloads import Requests, import_requests, request_formats
+from ndpsim.workload.requests import Requests, import_requests, request_formats
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 CODE_2023 = AZURE + "\r\n".join(

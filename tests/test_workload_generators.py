@@ -8,8 +8,14 @@ import numpy as np
 import pytest
 
 from mistakes import refused
-from ndpsim.workloads import Requests, describe_requests, generate_requests, load_requests, save_requests
-from ndpsim.workloads.drawing import exponential, gamma, lognormal, normal
+from ndpsim.workload.requests import (
+    Requests,
+    describe_requests,
+    generate_requests,
+    load_requests,
+    save_requests,
+)
+from ndpsim.workload.requests.drawing import exponential, gamma, lognormal, normal
 
 MANY = 200_000
 

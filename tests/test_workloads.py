@@ -6,8 +6,8 @@ import gzip
 
 import pytest
 
-from ndpsim.errors import InputError
-from ndpsim.workloads import Requests, import_requests, load_requests, save_requests
+from ndpsim.base.errors import InputError
+from ndpsim.workload.requests import Requests, import_requests, load_requests, save_requests
 
 
 def _requests(**changed):

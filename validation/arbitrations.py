@@ -9,8 +9,8 @@ import sys
 
 from ndpsim.config import load_hardware
 from ndpsim.dimm.arbitrations import NAMES
-from ndpsim.moe import Expert
 from ndpsim.simulate import Session
+from ndpsim.workload.models import Expert
 
 BEGIN_NS, END_NS = 20_000.0, 120_000.0
 # One token through experts in a queue on every DIMM of a channel: waits for weights, not for multipliers.

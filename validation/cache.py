@@ -11,8 +11,8 @@ import textwrap
 from collections.abc import Sequence
 
 from ndpsim import run_moe
-from ndpsim.results import MoeResult
-from ndpsim.results.moe import PolicyRun
+from ndpsim.simulate.results import MoeResult
+from ndpsim.simulate.results.moe import PolicyRun
 
 HARDWARE = "cache-7960x-4090"
 THREADS = (1, 2, 4, 8, 16, 24)

@@ -1,4 +1,4 @@
-"""Writes cpu.md and ndpsim/processors/fits/cpu.csv: what the values of CPUs are fitted to.
+"""Writes cpu.md and ndpsim/inference/processors/fits/cpu.csv: what the values of CPUs are fitted to.
 
 Run in the checkout: python validation/cpu.py
 """
@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim import generate_routing
-from ndpsim.layout import MATRICES
-from ndpsim.moe import load_model
-from ndpsim.moe.weights import weight_file
-from ndpsim.processors import Step, operations
-from ndpsim.processors.cpu import PEAK_OPERATIONS
-from ndpsim.processors.fitted import ANY, FOLDER
-from ndpsim.routing import default_routing
+from ndpsim.dimm.layout import MATRICES
+from ndpsim.inference.processors import Step, operations
+from ndpsim.inference.processors.cpu import PEAK_OPERATIONS
+from ndpsim.inference.processors.fitted import ANY, FOLDER
+from ndpsim.workload.models import load_model
+from ndpsim.workload.models.weights import weight_file
+from ndpsim.workload.routing import default_routing
 
 HERE = Path(__file__).parent
 # Instructions and the code that multiplies with them. ik_llama.cpp multiplies in 512 bits only with VNNI
@@ -48,7 +48,7 @@ LAYERS_MB, COMPUTING_S, HANDING_S, DENSE_GBPS = 1298 * 4.5 / 8, 8.42, 1.88, 60.0
 TEXT = """\
 # CPU: fits of its values
 
-Made by `python validation/cpu.py`, which also writes `ndpsim/processors/fits/cpu.csv`. The fits use
+Made by `python validation/cpu.py`, which also writes `ndpsim/inference/processors/fits/cpu.csv`. The fits use
 measurements of memory and of kernels, and prompts computed by a CPU alone; they do not use tokens/s of
 machines with a GPU. Sources are in `validation/cpu_reads.csv`, `cpu_products.csv` and `cpu_steps.csv`.
 Means are geometric. An error is the model minus the measurement, as a share of the measurement. "Left

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim import generate_routing, run_moe, simulate_expert
-from ndpsim.orchestrator.record import LayerRecord, RunRecord
-from ndpsim.results.moe import PolicyRun
-from ndpsim.routing import Routing
+from ndpsim.inference.layers.record import LayerRecord, RunRecord
+from ndpsim.simulate.results.moe import PolicyRun
+from ndpsim.workload.routing import Routing
 
 HARDWARE = "cxl"
 #: Model: routing, and the experts a layer that the GPU holds (Section 5.1).

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 
 from ndpsim import run_moe
-from ndpsim.results import MoeResult, PolicyRun
+from ndpsim.simulate.results import MoeResult, PolicyRun
 
 HARDWARE = "dali-7532-3090"
 MODELS = ("mixtral-8x7b", "deepseek-v2-lite", "qwen3-30b-a3b")

@@ -20,11 +20,11 @@ from typing import Any
 
 import numpy as np
 
+from ndpsim.dram.energy import ChannelEnergy, Currents, channel_energy, find_currents, from_trace, last_clock
+from ndpsim.dram.spec import Device, standards
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.energy import ChannelEnergy, Currents, channel_energy, find_currents, from_trace, last_clock
+from ndpsim.dram.traces import CommandTrace, Requests, write_commands
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import Device, standards
-from ndpsim.traces import CommandTrace, Requests, write_commands
 
 HERE = Path(__file__).parent
 ACT, PREPB, _, _, RDA, WRA, PREAB, REFAB, *_ = range(len(standards()["DDR5"].names))  # DDR4 has these, too
@@ -379,10 +379,10 @@ HEAD = """\
 # Energy against DRAMPower
 
 Made by `python validation/drampower.py PATH` with DRAMPower {version}: {workloads} command traces, each
-through `ndpsim.energy` and through DRAMPower, with the currents, voltages and resistances of
-`ndpsim/energy/devices`. The traces are commands under `--rules reference`, the values and rules of Ramulator
-2.1: energy follows from commands, whichever rules these keep. `drampower.csv` has the results of DRAMPower;
-without PATH the page is written from this file.
+through `ndpsim.dram.energy` and through DRAMPower, with the currents, voltages and resistances of
+`ndpsim/dram/energy/devices`. The traces are commands under `--rules reference`, the values and rules of
+Ramulator 2.1: energy follows from commands, whichever rules these keep. `drampower.csv` has the results of
+DRAMPower; without PATH the page is written from this file.
 
 Both use the same model of a chip: energies of commands above standby, and standby that grows with each
 open bank (Jung et al., RAPIDO 2017; DRAMPower's `factRho`, here 0). Equality therefore shows that

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim import run_moe
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
-from ndpsim.results import PolicyRun
+from ndpsim.simulate.results import PolicyRun
 
 MODELS = ("deepseek-moe-16b", "qwen3-30b-a3b", "phi-3.5-moe", "mixtral-8x7b")
 DIMMS = (2, 4, 6)

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ndpsim.energy import Currents, find_currents, from_trace
-from ndpsim.spec import Device, command_names, resolve
-from ndpsim.traces import CommandTrace
+from ndpsim.dram.energy import Currents, find_currents, from_trace
+from ndpsim.dram.spec import Device, command_names, resolve
+from ndpsim.dram.traces import CommandTrace
 
 NUMBER = {name: number for number, name in enumerate(command_names())}
 Command = tuple[int, str, int, int]  # clock, name, bank group, bank
@@ -268,8 +268,8 @@ Limits: [1] Micron MTA18ASF2G72HZ (asf18c2gx72hz.pdf, Rev. F 8/16), Table 15, pa
 chips in the loop and 9 in IDD2P (25 mA) and IPP3N (3 mA), whose share is taken off; [2] MTA4ATF51264AZ
 (atf4c512x64az.pdf, Rev. B 8/16), Table 13, page 16, die revision B: 4 chips. Loops: Alliance AS4C256M16D4
 (Rev. 1.0 8/2019), Tables 83 and 90, pages 171 and 178, in the form of JESD79-4. tRP of the bins: Micron's
-module data sheets, Table 1. [1] has the currents of `ndpsim/energy/devices/micron_mt40a.py` for this part
-and rate, {IPP5B}.
+module data sheets, Table 1. [1] has the currents of `ndpsim/dram/energy/devices/micron_mt40a.py` for this
+part and rate, {IPP5B}.
 
 ## Micron's calculators
 
@@ -286,7 +286,7 @@ For a refresh with closed banks the calculator subtracts IDD3N, although the sta
 
 `DDR4_Power_Calc.xlsm`, a data pin with two ranks and its default resistances (34 ohm drivers, 10 ohm on
 the board, RTT 40 and 120 ohm; `tests/test_termination.py` of the same), both ends and the other rank
-together, and VDDQ^2 over driver and termination as `ndpsim.energy` has it for a line that is low:
+together, and VDDQ^2 over driver and termination as `ndpsim.dram.energy` has it for a line that is low:
 
 | pin | calculator | VDDQ^2 / ohm | error |
 |---|---|---|---|

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from ndpsim import run_moe
-from ndpsim.results.moe import LayerCheck
+from ndpsim.simulate.results.moe import LayerCheck
 
 STEPS = 4
 #: On `trimoe`: model, routing (None: the model's default), batch, policy, changes, step, layer.

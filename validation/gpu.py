@@ -1,4 +1,4 @@
-"""Writes gpu.md and ndpsim/processors/fits/gpu.csv: what the GPU's model is fitted to, and its errors.
+"""Writes gpu.md and inference/processors/fits/gpu.csv: what the GPU's model is fitted to, and its errors.
 
 Run in the checkout: python validation/gpu.py
 """
@@ -40,8 +40,8 @@ from gpu_fits import (
     single_fit,
     together,
 )
-from ndpsim.processors import Gpu
-from ndpsim.processors.fitted import ANY, FOLDER
+from ndpsim.inference.processors import Gpu
+from ndpsim.inference.processors.fitted import ANY, FOLDER
 
 # What is chosen of the exponents and tiles in the table: within 0.003 of the least, and the better of those
 # for operations of dense parts; tensor cores have no smaller tile.
@@ -55,10 +55,10 @@ LONE_US = 18  # gpu.expert_overhead_us of trimoe.yaml
 TEXT = """\
 # GPU: measured calls, kernels and copies
 
-Made by `python validation/gpu.py`, which also writes `ndpsim/processors/fits/gpu.csv`: the values of
-keys that a machine with `gpu.family` does not give. The measurements were published by others;
-`validation/gpu_measured/` has them with their sources. An error is simulated minus measured, as a share
-of measured.
+Made by `python validation/gpu.py`, which also writes `ndpsim/inference/processors/fits/gpu.csv`: the values
+of keys that a machine with `gpu.family` does not give. The measurements were published by others;
+`validation/gpu_measured/` has them with their sources. An error is simulated minus measured, as a share of
+measured.
 
 ## One call for all experts of a layer
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.moe import MoeShape, load_model
-from ndpsim.processors import Gpu, Step, read_table
-from ndpsim.processors.dense import timed
-from ndpsim.processors.fitted import ANY
+from ndpsim.inference.processors import Gpu, Step, read_table
+from ndpsim.inference.processors.dense import timed
+from ndpsim.inference.processors.fitted import ANY
+from ndpsim.workload.models import MoeShape, load_model
 
 Floats = NDArray[np.float64]
 

@@ -1,7 +1,7 @@
 """Tokens/s that owners of machines have published, beside what `ndpsim predict` says of the same machines.
 
 ``python validation/machines.py predict``: predicts all of machines.csv, into machines_predicted.csv.
-``python validation/machines.py``: from both files, machines.md and ndpsim/prediction/measured.csv.
+``python validation/machines.py``: from both files, machines.md and ndpsim/inference/prediction/measured.csv.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpsim import predict
-from ndpsim.results.prediction import Prediction
+from ndpsim.simulate.results.prediction import Prediction
 
 HERE = Path(__file__).parent
 RUNS = HERE / "machines.csv"
@@ -161,7 +161,7 @@ def ratios() -> Iterator[tuple[Row, str, float, Row]]:
 
 
 def write_ratios() -> None:
-    """ndpsim/prediction/measured.csv: what the error band of predictions is made of."""
+    """ndpsim/inference/prediction/measured.csv: what the error band of predictions is made of."""
     with MEASURED.open("w", encoding="utf-8", newline="") as file:
         file.write("# Measured over predicted tokens/s: python validation/machines.py\n")
         out = csv.writer(file, lineterminator="\n")

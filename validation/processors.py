@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from ndpsim.moe import load_model
-from ndpsim.processors import ExpertTable, Gpu, Processors, load_processors, read_table
+from ndpsim.inference.processors import ExpertTable, Gpu, Processors, load_processors, read_table
+from ndpsim.workload.models import load_model
 
 MODELS = ("deepseek-v2", "qwen3-235b-a22b", "glm-4.5-air")
 TABLE = "h100_mixtral-8x7b"
@@ -130,7 +130,7 @@ def text() -> str:
     expert = load_model(MODELS[0]).expert
     rates = ", ".join(f"{cpu.expert_time(expert, n).tflops:.1f} at {n}" for n in (32, 64, 128, 256, 512))
     return TEXT.format(
-        table=f"ndpsim/processors/tables/{TABLE}.csv",
+        table=f"ndpsim/inference/processors/tables/{TABLE}.csv",
         tflops=H100_TFLOPS,
         gbps=H100_GBPS,
         memory=memory_efficiency(table),

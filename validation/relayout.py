@@ -9,7 +9,7 @@ import dataclasses
 from pathlib import Path
 
 from ndpsim.config import load_hardware
-from ndpsim.link import TOPOLOGIES, ports_needed
+from ndpsim.dimm.link import TOPOLOGIES, ports_needed
 from ndpsim.simulate import RelayoutResult, simulate_relayout
 
 EXPERTS = 4

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpsim.results.serving import ServingResult
-from ndpsim.serving.run import run_serving
-from ndpsim.workloads import Requests, import_requests
+from ndpsim.inference.serving.run import run_serving
+from ndpsim.simulate.results.serving import ServingResult
+from ndpsim.workload.requests import Requests, import_requests
 
 MEASURED = Path(__file__).parent / "serving_measured"
 MAX_TOKENS = 2048  # in a step of an engine, in all runs

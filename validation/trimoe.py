@@ -12,7 +12,7 @@ import itertools
 import sys
 
 from ndpsim import run_moe
-from ndpsim.results import MoeResult
+from ndpsim.simulate.results import MoeResult
 
 BATCH = 512
 GPU_EXPERTS = 12

@@ -9,10 +9,10 @@ import csv
 from pathlib import Path
 from typing import NamedTuple
 
-from ndpsim.moe import load_model
-from ndpsim.moe.weights import WeightFile, weight_file, weight_names
-from ndpsim.processors.devices import weight_bytes
-from ndpsim.processors.weights import expert_format_of
+from ndpsim.inference.processors.devices import weight_bytes
+from ndpsim.inference.processors.weights import expert_format_of
+from ndpsim.workload.models import load_model
+from ndpsim.workload.models.weights import WeightFile, weight_file, weight_names
 
 UNITS = {"GiB": 1 << 30, "GB": 10**9}
 

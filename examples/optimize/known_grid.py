@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from ndpsim.search.run import problem_of, run_search
-from ndpsim.sweeps.points import Running
-from ndpsim.sweeps.run import run_sweep
+from ndpsim.studies.search.run import problem_of, run_search
+from ndpsim.studies.sweeps.points import Running
+from ndpsim.studies.sweeps.run import run_sweep
 
 FILE = Path(__file__).with_name("time_power.yaml")
 SEEDS = range(1, 9)

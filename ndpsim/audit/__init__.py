@@ -4,8 +4,8 @@ It shares only the standard's data with the controllers. It reads the rules itse
 command the earlier commands that forbid it. Therefore it can judge the controllers.
 
 >>> from ndpsim.audit import check
->>> from ndpsim.spec import resolve
->>> from ndpsim.traces import read_commands
+>>> from ndpsim.dram.spec import resolve
+>>> from ndpsim.dram.traces import read_commands
 >>> device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks=4)
 >>> report = check(read_commands("commands.csv.gz"), device)  # doctest: +SKIP
 >>> report.ok  # doctest: +SKIP

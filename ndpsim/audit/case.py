@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.report import Violation
-from ndpsim.caching import cached_by_identity
-from ndpsim.spec import Device, Standard
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
-from ndpsim.traces import HEADER, CommandTrace
+from ndpsim.base.caching import cached_by_identity
+from ndpsim.dram.spec import Device, Standard
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
+from ndpsim.dram.traces import HEADER, CommandTrace
 
 COORDINATES = HEADER[2:]
 

@@ -17,10 +17,10 @@ from ndpsim.audit.case import (
     wrong_coordinates,
 )
 from ndpsim.audit.kernels import Rules, find_early, find_row_faults
-from ndpsim.caching import cached_by_identity
-from ndpsim.spec import Device, Rule
-from ndpsim.spec.checking import check_rule
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, READ, SAME_BANKS, WHOLE_RANK
+from ndpsim.base.caching import cached_by_identity
+from ndpsim.dram.spec import Device, Rule
+from ndpsim.dram.spec.checking import check_rule
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, READ, SAME_BANKS, WHOLE_RANK
 
 # The form of a trace: commands and coordinates.
 

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.report import Violation
-from ndpsim.spec import Device
-from ndpsim.traces import CommandTrace
+from ndpsim.dram.spec import Device
+from ndpsim.dram.traces import CommandTrace
 
 #: How the ranks of a sub-channel get their commands: each over its own bus, in turn over one bus, or all
 #: ranks the same commands at once.

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined, kernel
+from ndpsim.base.jit import inlined, kernel
 
 Ints = NDArray[np.int64]
 

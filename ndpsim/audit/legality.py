@@ -6,19 +6,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpsim.arguments import choice, instance, whole_number
 from ndpsim.audit.case import Case, case_of, no_such_lane, violation
 from ndpsim.audit.checks import CHECKS
 from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses, bus_violations
 from ndpsim.audit.management import unmanaged
 from ndpsim.audit.refresh import refresh_debt
 from ndpsim.audit.report import Report
-from ndpsim.errors import InputError
-from ndpsim.parameters.check import CHECK, MOST_DESCRIBED
-from ndpsim.plugins import option_names
-from ndpsim.spec import Device
-from ndpsim.spec.management import Managed, managed
-from ndpsim.traces import CommandTrace
+from ndpsim.base.arguments import choice, instance, whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.check import CHECK, MOST_DESCRIBED
+from ndpsim.base.plugins import option_names
+from ndpsim.dram.spec import Device
+from ndpsim.dram.spec.management import Managed, managed
+from ndpsim.dram.traces import CommandTrace
 
 #: How a trace may be refreshed. With "all-bank" and "staggered" each rank needs a refresh in every interval;
 #: with "none" nothing does. With the others each bank, or each bank number of a rank, needs its own.

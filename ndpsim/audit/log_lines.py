@@ -10,12 +10,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ndpsim.arguments import path_of
 from ndpsim.audit.report import Outcome
 from ndpsim.audit.schedule_rules import Fault
-from ndpsim.errors import InputError
-from ndpsim.files import open_plain_or_gzip, reading
-from ndpsim.parameters.check import CHECK
+from ndpsim.base.arguments import path_of
+from ndpsim.base.errors import InputError
+from ndpsim.base.files import open_plain_or_gzip, reading
+from ndpsim.base.options.check import CHECK
 
 _LONGEST = 1 << 28  # bytes of a line
 

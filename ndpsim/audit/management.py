@@ -7,7 +7,7 @@ import numpy as np
 from ndpsim.audit.case import Case, Finding, Found
 from ndpsim.audit.checks import addressed_banks
 from ndpsim.audit.kernels import find_unmanaged
-from ndpsim.spec.management import Managed
+from ndpsim.dram.spec.management import Managed
 
 
 def unmanaged(case: Case, by: Managed) -> Found:

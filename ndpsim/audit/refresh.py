@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.case import Case, Finding, Found, counted, flags, too_early
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
 
 
 class _Owner(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ndpsim.reported import Reported, quantities, quantity, said, with_unit
+from ndpsim.base.reported import Reported, quantities, quantity, said, with_unit
 
 _SHOWN = 16  # of what was found, in the repr of a report
 

@@ -1,7 +1,7 @@
 """Judges a log of `ndpsim moe` without trusting what wrote it.
 
 It imports nothing of the orchestrator, its policies or the simulator. It knows only the form of the log,
-which `ndpsim/orchestrator/log.py` describes.
+which `ndpsim/inference/layers/log.py` describes.
 
 >>> from ndpsim.audit import check_schedule
 >>> check_schedule("log.jsonl.gz").ok  # doctest: +SKIP
@@ -20,12 +20,12 @@ from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
 from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
-from ndpsim.errors import InputError
-from ndpsim.reported import quantity
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import quantity
 
 _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
-# What a log has, see `ndpsim/orchestrator/log.py`.
+# What a log has, see `ndpsim/inference/layers/log.py`.
 _RUN_KEYS = {
     "log", "policy", "parameters", "model", "experts", "experts_per_token", "layers", "batch",
     "prompt_tokens", "dimms", "channels", "channel_of_dimm", "expert_bytes", "dimm_bytes", "gpu_experts",

@@ -59,7 +59,7 @@ def dimms_of(location: str) -> range | None:
 
 @dataclass(frozen=True)
 class Machine:
-    """The machine in the first line of a run; see `ndpsim/orchestrator/log.py`."""
+    """The machine in the first line of a run; see `ndpsim/inference/layers/log.py`."""
 
     policy: str
     experts: int

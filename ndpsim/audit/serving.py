@@ -21,8 +21,8 @@ from ndpsim.audit.schedule_rules import Fault, close, is_later, unknown_keys
 from ndpsim.audit.serving_blocks import Served
 from ndpsim.audit.serving_engine import Engine, Together
 from ndpsim.audit.serving_schedulers import Limits
-from ndpsim.errors import InputError
-from ndpsim.reported import quantity
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import quantity
 
 _VERSION = 1
 _BEGIN = b'{"serving_log":'

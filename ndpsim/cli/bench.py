@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ndpsim.base.files import replacing
+from ndpsim.base.options import Kind, Output, Parameter, Whole, table
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, progress_of
-from ndpsim.files import replacing
-from ndpsim.parameters import Kind, Output, Parameter, Whole, table
 
 _BENCH = table(
     {

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
+from ndpsim.base.options import Flag, Parameter, table
 from ndpsim.cli.command import Given, group, options_of, taking
 from ndpsim.cli.options import JSON, check_outputs, write_json
-from ndpsim.parameters import Flag, Parameter, table
 
 
 def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
     """Contents of a folder of caches; `current`: names of the folders that this version uses."""
-    from ndpsim.cachedirs import find_folders, problem_of
+    from ndpsim.base.cachedirs import find_folders, problem_of
 
     folders = [
         {
@@ -54,11 +54,11 @@ def command(context: click.Context, json: str | None) -> None:
     if context.invoked_subcommand is not None:
         return
     check_outputs({"--json": json})
-    from ndpsim import _jit
-    from ndpsim.cachedirs import roots
+    from ndpsim.base import jit as _jit
+    from ndpsim.base.cachedirs import roots
+    from ndpsim.base.units import format_bytes
     from ndpsim.report.printing import print_table
-    from ndpsim.results.cache import version
-    from ndpsim.units import format_bytes
+    from ndpsim.simulate.results.cache import version
 
     current = {"kernels": _jit.entries().name, "results": f"results-{version()}"}
     found = [_root(root, current.values()) for root in roots()]
@@ -104,8 +104,8 @@ _CLEAR = table(
 )
 def clear(given: Given) -> None:
     """Remove all files of ndpsim, of any version, from the caches, and no other files."""
-    from ndpsim import cachedirs
-    from ndpsim.units import format_bytes
+    from ndpsim.base import cachedirs
+    from ndpsim.base.units import format_bytes
 
     kinds = tuple(kind for kind in cachedirs.KINDS if kind in given) or cachedirs.KINDS
     cleared = cachedirs.clear(kinds)

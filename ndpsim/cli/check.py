@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import refuse, table
+from ndpsim.base.options.check import CHECK
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, hardware_of, naming, timing_overrides
-from ndpsim.errors import InputError
-from ndpsim.parameters import refuse, table
-from ndpsim.parameters.check import CHECK
 
 if TYPE_CHECKING:
     from ndpsim.audit import CommandBuses, Report
     from ndpsim.audit.report import Outcome
     from ndpsim.config import Hardware
-    from ndpsim.spec import Device
-    from ndpsim.traces import CommandTrace
+    from ndpsim.dram.spec import Device
+    from ndpsim.dram.traces import CommandTrace
 
 _MOST_LANES = 1 << 20  # of the largest machine: 1024 DIMMs of 16 ranks with 64 sub-channels each
 
@@ -28,8 +28,8 @@ def _energy(
 ) -> dict[str, Any]:
     """Energy of the commands from the clock `start` on, and its time."""
 
-    from ndpsim.energy import NO_ONE_BANK, NO_SAME_BANK, explain, find_currents, from_trace, last_clock
-    from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
+    from ndpsim.dram.energy import NO_ONE_BANK, NO_SAME_BANK, explain, find_currents, from_trace, last_clock
+    from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK
 
     currents = find_currents(device, power)
     energy, note = from_trace(commands, device, currents, start=start, lanes=lanes), explain(device, currents)
@@ -81,7 +81,7 @@ def _channel_of_hardware(given: Given) -> _Channel:
 
 def _channel_of_options(given: Given) -> _Channel:
     from ndpsim.audit import CommandBuses
-    from ndpsim.spec import resolve
+    from ndpsim.dram.spec import resolve
 
     if not given.keys() >= {"standard", "org", "timing"}:
         raise InputError("give --standard, --org and --timing, or --hw", key="check", code="missing")
@@ -153,8 +153,8 @@ def command(given: Given) -> None:
 def _check_commands(given: Given, trace: str, limit: int) -> bool:
     """Check the commands of a trace and print the outcome; returns whether all are legal."""
     from ndpsim.audit import check, check_lanes
+    from ndpsim.dram.traces import read_commands
     from ndpsim.report.timings import print_rounded
-    from ndpsim.traces import read_commands
 
     if "lanes" in given:
         refuse(given, "is of one channel; each of --lanes is a channel of one rank", "ranks")
@@ -192,7 +192,7 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
 
 def _refuse_other_standard(file: str, commands: CommandTrace, device: Device) -> None:
     """Refuse a trace with commands that another standard has."""
-    from ndpsim.traces import other_standards
+    from ndpsim.dram.traces import other_standards
 
     lacking, fitting = other_standards(commands, device)
     if fitting:
@@ -213,8 +213,8 @@ def _print_outcome(file: str, outcome: Outcome, more: str = "") -> None:
 
 
 def _print_commands(trace: str, report: Report, lanes: int | None, outcome: Mapping[str, Any]) -> None:
+    from ndpsim.base.reported import label_of
     from ndpsim.report.text import print_energy
-    from ndpsim.reported import label_of
 
     _print_outcome(trace, report, "" if lanes is None else f", {label_of('lanes')} {lanes:,}")
     if "energy_nj" in outcome:

@@ -1,4 +1,4 @@
-"""Commands whose options come from tables of `ndpsim.parameters`."""
+"""Commands whose options come from tables of `ndpsim.base.options`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import click
 from click.core import ParameterSource
 from click.shell_completion import CompletionItem
 
+from ndpsim.base.errors import SETS, InputError, unknown
+from ndpsim.base.options import Folder, Output, Parameter, Table, joined
 from ndpsim.cli.completion import offered
 from ndpsim.cli.options import check_folder, check_outputs
-from ndpsim.errors import SETS, InputError, unknown
-from ndpsim.parameters import Folder, Output, Parameter, Table, joined
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
 #: The parameters of a command that the user typed, by name.

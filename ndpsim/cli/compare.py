@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.base.options import Choice, Parameter, table
+from ndpsim.base.options.dram import MEMORY
+from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.memory_options import check_addressed, memory_of
 from ndpsim.cli.options import JSON, answer
-from ndpsim.parameters import Choice, Parameter, table
-from ndpsim.parameters.dram import MEMORY
-from ndpsim.parameters.hardware import SET
 
 if TYPE_CHECKING:
     from ndpsim.devtools.peers.ramulator import Comparison
@@ -41,7 +41,7 @@ def command(given: Given) -> None:
     1 if the commands differ.
     """
     from ndpsim.devtools.peers.ramulator import compare
-    from ndpsim.traces import read_requests
+    from ndpsim.dram.traces import read_requests
 
     memory = memory_of(given)
     requests = read_requests(given["trace"], given.get("format"))
@@ -53,9 +53,9 @@ def command(given: Given) -> None:
 
 
 def _print(outcome: Comparison) -> None:
+    from ndpsim.base.units import significant
     from ndpsim.report.printing import print_text
     from ndpsim.report.words import counted
-    from ndpsim.units import significant
 
     print_text("identical" if outcome.identical else f"different: {outcome.first_difference}")
     ours, theirs = significant(outcome.ours_mps), significant(outcome.ramulator_mps)

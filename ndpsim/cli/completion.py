@@ -1,7 +1,7 @@
 """Completion in the shell: options, names, files, and the keys and values of ``--set``.
 
-The tables of commands (`ndpsim.parameters`) have the values. Completion must be fast, so nothing here imports
-Numba, pydantic or matplotlib: keys of hardware come from the bundled JSON schema.
+The tables of commands (`ndpsim.base.options`) have the values. Completion must be fast, so nothing here
+imports Numba, pydantic or matplotlib: keys of hardware come from the bundled JSON schema.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from click.shell_completion import (
     split_arg_string,
 )
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import Choice, Parameter, Table
+from ndpsim.base.options.hardware import YAML
+from ndpsim.base.options.swept import SWEPT
 from ndpsim.cli.names import NAMES
-from ndpsim.errors import InputError
-from ndpsim.parameters import Choice, Parameter, Table
-from ndpsim.parameters.hardware import YAML
-from ndpsim.parameters.swept import SWEPT
 
 
 def offered(parameter: Parameter, context: click.Context, typed: str) -> list[CompletionItem]:
@@ -70,7 +70,7 @@ def _names(names: str | tuple[str, ...], context: click.Context) -> Iterable[str
 def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
     """The names of a kind of `NAMES`, of parts, or the values of a key of hardware; else the word itself."""
     if kind in ("standards", "orgs", "timings") and context.params.get("standard"):
-        from ndpsim.spec import standards
+        from ndpsim.dram.spec import standards
 
         known = standards()
         given = known.get(context.params["standard"])
@@ -93,7 +93,7 @@ def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
 
 def _shown(context: click.Context, typed: str) -> Iterator[str]:
     """The names of the kind of object that ``show`` prints."""
-    from ndpsim.parameters.show import SHOWN
+    from ndpsim.base.options.show import SHOWN
 
     names, files = SHOWN.get(context.params.get("what") or "", ("", ()))
     yield from _names(names, context)
@@ -154,7 +154,7 @@ def _settings(context: click.Context, typed: str) -> Iterable[str]:
 
 
 def _timing_names() -> list[str]:
-    from ndpsim.spec import standards
+    from ndpsim.dram.spec import standards
 
     known = standards().values()
     names = {name for standard in known for speed in standard.speeds.values() for name in speed}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import Flag, Kind, Parameter, Whole, refuse, table
+from ndpsim.base.options.dram import DRAM
+from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.memory_options import check_addressed, memory_of, own_hardware
 from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, naming, progress_of
 from ndpsim.cli.picture_options import Plot, picture, plot_of
-from ndpsim.errors import InputError
-from ndpsim.parameters import Flag, Kind, Parameter, Whole, refuse, table
-from ndpsim.parameters.dram import DRAM
-from ndpsim.parameters.hardware import SET
 
 if TYPE_CHECKING:
+    from ndpsim.dram.traces import Requests
     from ndpsim.simulate import Memory
-    from ndpsim.traces import Requests
 
 _OUTPUTS = table(
     {
@@ -69,7 +69,7 @@ def command(given: Given) -> None:
         refuse(given, "a sweep has many runs; leave out --sweep-load", "commands")
         refuse(given, "a sweep offers every request at its time, and skips none", "exact-check")
 
-    from ndpsim.traces import check_command_form, read_requests
+    from ndpsim.dram.traces import check_command_form, read_requests
 
     plot = plot_of(given, "sweep" if sweeps else "latencies")
     with naming(form="--commands-format"):
@@ -115,10 +115,10 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
 
 def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) -> None:
     """Run the trace once."""
+    from ndpsim.dram.traces import write_commands
     from ndpsim.report.text import print_result
     from ndpsim.report.timings import print_rounded
     from ndpsim.simulate import run_requests
-    from ndpsim.traces import write_commands
 
     wrap, recorded, exact = "wrap" in given, "commands" in given, "exact-check" in given
     with progress_of("simulating") as progress:

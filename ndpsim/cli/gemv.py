@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import Parameter, Whole, refuse, table
+from ndpsim.base.options.gemv import ALONE, GEMV, HOST, check_gemv
+from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, hardware_of, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
-from ndpsim.errors import InputError
-from ndpsim.parameters import Parameter, Whole, refuse, table
-from ndpsim.parameters.gemv import ALONE, GEMV, HOST, check_gemv
-from ndpsim.parameters.hardware import SET
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -73,7 +73,7 @@ def command(given: Given) -> None:
     name = "host-read" if host_reads else "contention" if beside else "expert"
     plot = plot_of(given, name)
 
-    from ndpsim.sweeps.parameters import expert_of, weight_format
+    from ndpsim.studies.sweeps.parameters import expert_of, weight_format
 
     hardware = hardware_of(given, GEMV, None if host_reads else "gemv")
     call = {"hw": hardware, "model": expert_of(given), "bits": weight_format(given)}
@@ -126,7 +126,7 @@ def _records(given: Given) -> bool:
 
 def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """Run the expert on DIMMs without host traffic."""
-    from ndpsim.layout import parse_layout
+    from ndpsim.dimm.layout import parse_layout
     from ndpsim.simulate import simulate_expert
 
     _check_lane_of(given, max(1, parse_layout(given.get("layout", "localized"))[1]), call["hw"])
@@ -153,9 +153,9 @@ def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
 
 def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
     """`--engine host-read`."""
+    from ndpsim.dram.traces import write_commands
     from ndpsim.simulate import place_expert, simulate_host_read
     from ndpsim.simulate.host import host_buses
-    from ndpsim.traces import write_commands
 
     call["layout"] = given.get("layout", "striped")
     if "lane" in given:

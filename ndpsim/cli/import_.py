@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.files import replacing
+from ndpsim.base.options import Flag, Kind, Output, Parameter, table
 from ndpsim.cli.command import Given, taking
-from ndpsim.errors import InputError
-from ndpsim.files import replacing
-from ndpsim.parameters import Flag, Kind, Output, Parameter, table
 
 _IMPORT = table(
     {
@@ -35,7 +35,7 @@ def command(given: Given) -> None:
     Each value has a source: file and key. For each setting that cannot be converted, a line is printed on
     standard error.
     """
-    from ndpsim.importers import import_hardware
+    from ndpsim.config.importers import import_hardware
 
     out = given.get("out")
     if out is not None and "force" not in given and Path(out).exists():

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ndpsim.base.options import Choice, Parameter, table
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.names import NAMES
-from ndpsim.parameters import Choice, Parameter, table
 
 _WHAT = Parameter(
     "what", "Kind of names.", Choice(tuple(NAMES), "kind of thing", form="WHAT"), positional=True

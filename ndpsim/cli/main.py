@@ -18,11 +18,11 @@ from typing import Any
 
 import click
 
+from ndpsim.base.errors import InputError, MismatchError
+from ndpsim.base.files import inputs_protected
 from ndpsim.cli.command import CommandGroup, group
 from ndpsim.cli.notices import notices
 from ndpsim.cli.streams import StandardOutputError, forget_output
-from ndpsim.errors import InputError, MismatchError
-from ndpsim.files import inputs_protected
 
 _SUMMARY = re.compile(r'"""``ndpsim ([a-z]+)``: (.+?)\.?(?:"""|$)')
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from ndpsim.base.options import refuse
+from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM
 from ndpsim.cli.options import hardware_of, naming, timing_overrides
-from ndpsim.parameters import refuse
-from ndpsim.parameters.dram import CHANNEL, CONTROLLER, DRAM
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
+    from ndpsim.dram.traces import Requests
     from ndpsim.simulate import Memory
-    from ndpsim.traces import Requests
 
 
 def check_addressed(requests: Requests, given: Mapping[str, Any]) -> None:

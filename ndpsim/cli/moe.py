@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.base.options import Output, Parameter, Table, joined, table
+from ndpsim.base.options.hardware import SET
+from ndpsim.base.options.moe import CHECKS, MOE
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import picture, plot_of
-from ndpsim.parameters import Output, Parameter, Table, joined, table
-from ndpsim.parameters.hardware import SET
-from ndpsim.parameters.moe import CHECKS, MOE
 
 if TYPE_CHECKING:
-    from ndpsim.orchestrator.record import LayerRecord, Observer, RunRecord
+    from ndpsim.inference.layers.record import LayerRecord, Observer, RunRecord
     from ndpsim.report.moe_history import History
 
 _POLICIES = replace(
@@ -47,7 +47,7 @@ def _observed(given: Given, history: History | None) -> Iterator[Observer | None
     with ExitStack() as files:
         observers: list[Observer] = []
         if "log" in given:
-            from ndpsim.orchestrator.log import writing_log
+            from ndpsim.inference.layers.log import writing_log
 
             observers.append(files.enter_context(writing_log(given["log"])))
         if "timeline" in given:
@@ -93,7 +93,7 @@ def command(given: Given) -> None:
     """
     plot, history = plot_of(given, "moe"), _history(given)
 
-    from ndpsim.orchestrator.run import run_moe
+    from ndpsim.inference.layers.run import run_moe
     from ndpsim.report.moe import print_moe
 
     with _observed(given, history) as observer, progress_of("running layers") as progress:

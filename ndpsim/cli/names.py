@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from ndpsim.parameters.gemv import LAYOUTS
-from ndpsim.plugins import option_names
+from ndpsim.base.options.gemv import LAYOUTS
+from ndpsim.base.plugins import option_names
 
 
 def _from(home: str, function: str) -> Callable[[], list[str]]:
@@ -25,7 +25,7 @@ def _parts() -> list[str]:
 
 
 def _of_standards(presets: str) -> list[str]:
-    from ndpsim.spec import standards
+    from ndpsim.dram.spec import standards
 
     return [name for standard in standards().values() for name in getattr(standard, presets)]
 
@@ -35,21 +35,21 @@ NAMES: dict[str, Callable[[], list[str]]] = {
     "hw": _from("config", "hardware_names"),
     "parts": _parts,
     "rtl": _from("config.files", "rtl_names"),
-    "models": _from("moe", "model_names"),
-    "expert-times": _from("processors", "table_names"),
+    "models": _from("workload.models", "model_names"),
+    "expert-times": _from("inference.processors", "table_names"),
     "layouts": lambda: sorted(LAYOUTS),
-    "standards": lambda: sorted(_from("spec", "standards")()),
+    "standards": lambda: sorted(_from("dram.spec", "standards")()),
     "orgs": lambda: _of_standards("organisations"),
-    "configuration-formats": lambda: sorted(option_names("importers/formats", "dramsim3")),
-    "request-formats": lambda: sorted(option_names("traces/request_formats", "dramsim3")),
+    "configuration-formats": lambda: sorted(option_names("config/importers/formats", "dramsim3")),
+    "request-formats": lambda: sorted(option_names("dram/traces/request_formats", "dramsim3")),
     "policies": lambda: sorted(
         (*option_names("policies/published", "trimoe"), *option_names("policies/own", "balance"))
     ),
-    "routing": _from("routing", "routing_names"),
-    "routing-formats": lambda: list(option_names("routing/formats", "counts")),
-    "workloads": lambda: list(option_names("workloads/generators", "poisson")),
-    "workload-formats": lambda: list(option_names("workloads/formats", "csv")),
-    "command-forms": lambda: sorted(option_names("traces/command_formats", "drampower")),
+    "routing": _from("workload.routing", "routing_names"),
+    "routing-formats": lambda: list(option_names("workload/routing/formats", "counts")),
+    "workloads": lambda: list(option_names("workload/requests/generators", "poisson")),
+    "workload-formats": lambda: list(option_names("workload/requests/formats", "csv")),
+    "command-forms": lambda: sorted(option_names("dram/traces/command_formats", "drampower")),
     "timings": lambda: _of_standards("speeds"),
-    "weights": _from("moe.weights", "weight_names"),
+    "weights": _from("workload.models.weights", "weight_names"),
 }

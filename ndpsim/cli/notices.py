@@ -19,23 +19,23 @@ COMPILE_S = {
     "ndpsim.dimm.arbiter.run": 8,
     "ndpsim.dimm.readable.run": 10,
     "ndpsim.dram.fast.controller.run": 10,
-    "ndpsim.energy.traces.sum_open": 1,
-    "ndpsim.traces.parser.parse": 4,
+    "ndpsim.dram.energy.traces.sum_open": 1,
+    "ndpsim.dram.traces.parser.parse": 4,
 }
 _FAST = "ndpsim.dram.fast.controller.run"
 _ARBITER = "ndpsim.dimm.arbiter.run"
 #: The kernels that a command usually runs.
 _OF_COMMAND = {
     "gemv": (_FAST,),
-    "dram": ("ndpsim.traces.parser.parse", _FAST),
-    "compare": ("ndpsim.traces.parser.parse", _FAST),
+    "dram": ("ndpsim.dram.traces.parser.parse", _FAST),
+    "compare": ("ndpsim.dram.traces.parser.parse", _FAST),
     "check": ("ndpsim.audit.kernels.find_early", "ndpsim.audit.kernels.find_row_faults"),
     "relayout": (_ARBITER,),
 }
 #: The kernel that an option adds.
 _OF_OPTION = {
     "host_gbps": _ARBITER,
-    "energy": "ndpsim.energy.traces.sum_open",
+    "energy": "ndpsim.dram.energy.traces.sum_open",
     "exact_check": "ndpsim.dram.controller.run",
 }
 
@@ -59,7 +59,7 @@ def _say(text: str) -> None:
 
 def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
     """Announce the kernels that other processes, which print nothing, compile for a command first."""
-    from ndpsim import _jit
+    from ndpsim.base import jit as _jit
 
     missing = kernels_of(command, {**given, "host_gbps": given.get("host-traffic")}) - _jit.cached_kernels()
     if missing:
@@ -101,7 +101,7 @@ class _Notices(logging.Handler):
 
     def _missing(self) -> Counter[str]:
         """The kernels that the command usually runs and that are not in the cache."""
-        from ndpsim import _jit
+        from ndpsim.base import jit as _jit
 
         context = click.get_current_context(silent=True)
         if context is not None:
@@ -112,7 +112,7 @@ class _Notices(logging.Handler):
 
     def finish(self) -> None:
         """Print the compile time, if something was compiled."""
-        from ndpsim import _jit
+        from ndpsim.base import jit as _jit
 
         if self._compiled:
             kernels = "1 kernel" if self._compiled == 1 else f"{self._compiled} kernels"

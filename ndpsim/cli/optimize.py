@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.base.options.swept import OPTIMIZE
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import answer
 from ndpsim.cli.picture_options import check_format
 from ndpsim.cli.sweep import OUTPUTS, folder_of, keys_as_typed, pairs, run_with_progress
-from ndpsim.parameters.swept import OPTIMIZE
 
 if TYPE_CHECKING:
-    from ndpsim.search.result import SearchResult
+    from ndpsim.studies.search.result import SearchResult
 
 _SHOWN = 40  # points that are printed
 
@@ -40,7 +40,7 @@ def command(given: Given) -> None:
     """
     out = folder_of(given, given["study"], "optimize")
     check_format(given)
-    from ndpsim.search.run import problem_of, run_search
+    from ndpsim.studies.search.run import problem_of, run_search
 
     with keys_as_typed(given):
         problem = problem_of(

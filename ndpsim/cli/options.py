@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.files import ensure_writable, file_identity, is_in_place, replacing
+from ndpsim.base.options import Flag, Output, Parameter, Table
 from ndpsim.cli.streams import is_closed
-from ndpsim.errors import InputError
-from ndpsim.files import ensure_writable, file_identity, is_in_place, replacing
-from ndpsim.parameters import Flag, Output, Parameter, Table
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
-from ndpsim.parameters import Choice, Output, Parameter, Several
+from ndpsim.base.options import Choice, Output, Parameter, Several
 from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ndpsim.base.options import table
+from ndpsim.base.options.predict import PREDICT
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, progress_of
 from ndpsim.cli.picture_options import picture, plot_of
-from ndpsim.parameters import table
-from ndpsim.parameters.predict import PREDICT
-from ndpsim.prediction.programs import PROGRAMS
+from ndpsim.inference.prediction.programs import PROGRAMS
 
 _PROGRAM = replace(
     PREDICT["program"], help=f"Program that runs the model: {', '.join(PROGRAMS)}.", names=tuple(PROGRAMS)
@@ -34,7 +34,7 @@ def command(given: Given) -> None:
     (validation/machines.md).
     """
     plot = plot_of(given, "predict")
-    from ndpsim.prediction import predict
+    from ndpsim.inference.prediction import predict
     from ndpsim.report.prediction import print_prediction
 
     asked = {"model": PREDICT["model"].default, **PREDICT.arguments(given)}

@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.options import refuse, table
+from ndpsim.base.options.hardware import SET
+from ndpsim.base.options.relayout import MOVED, RELAYOUT
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
-from ndpsim.errors import InputError, one_of
-from ndpsim.parameters import refuse, table
-from ndpsim.parameters.hardware import SET
-from ndpsim.parameters.relayout import MOVED, RELAYOUT
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -62,9 +62,9 @@ def command(given: Given) -> None:
         refuse(given, "needs a topology of its own, not all", "commands", "timeline")
 
     from ndpsim.config import load_hardware
-    from ndpsim.link import TOPOLOGIES
+    from ndpsim.dimm.link import TOPOLOGIES
     from ndpsim.simulate import simulate_relayout
-    from ndpsim.sweeps.parameters import expert_of, weight_format
+    from ndpsim.studies.sweeps.parameters import expert_of, weight_format
 
     plot = plot_of(given, "topologies" if topology == _ALL else "relayout")
     names = (*TOPOLOGIES, "groups")
@@ -156,7 +156,7 @@ def _topology_settings(hw: str, sets: tuple[str, ...], name: str | None, with_po
     if not with_ports:
         return (f"link.topology={name}",)
     from ndpsim.config import load_hardware
-    from ndpsim.link import ports_needed
+    from ndpsim.dimm.link import ports_needed
 
     system = load_hardware(hw, sets, "relayout").system
     assert system.link is not None
@@ -169,8 +169,8 @@ def _topology_settings(hw: str, sets: tuple[str, ...], name: str | None, with_po
 def _write_files(given: Given, result: RelayoutResult) -> None:
     """Commands and timeline."""
     if "commands" in given:
+        from ndpsim.dram.traces import write_commands
         from ndpsim.report import traces
-        from ndpsim.traces import write_commands
 
         if not result.command_traces:
             raise InputError("nothing moved, so there are no commands", "conflict", key="commands")

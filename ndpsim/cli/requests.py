@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.base.options import refuse, table
+from ndpsim.base.options.requests import DESCRIBE, GENERATE, IMPORT, RECORDED
 from ndpsim.cli.command import Given, group, taking
 from ndpsim.cli.options import JSON, answer, naming
-from ndpsim.parameters import refuse, table
-from ndpsim.parameters.requests import DESCRIBE, GENERATE, IMPORT, RECORDED
 
 if TYPE_CHECKING:
-    from ndpsim.workloads import Requests
+    from ndpsim.workload.requests import Requests
 
 
 @group(
@@ -29,7 +29,7 @@ def command() -> None:
 def _save(requests: Requests, out: str) -> None:
     """Write requests, and print a line about them."""
     from ndpsim.report.requests import requests_title
-    from ndpsim.workloads import save_requests
+    from ndpsim.workload.requests import save_requests
 
     save_requests(requests, out)
     click.echo(f"wrote {out} from {requests_title(requests)}")
@@ -55,7 +55,7 @@ def generate(given: Given) -> None:
     logarithms, for log-normal lengths. input_most and output_most are upper limits. With lengths=FILE, pairs
     of lengths are drawn from the requests of a file of any known format.
     """
-    from ndpsim.workloads import generate_requests
+    from ndpsim.workload.requests import generate_requests
 
     spec = GENERATE.value(given, "spec")
     with naming(requests="SPEC"):
@@ -78,7 +78,7 @@ def import_(given: Given) -> None:
     serve --save-detailed) and csv, ndpsim's own. Files may be compressed with gzip. Failed requests are left
     out. The first request arrives at 0, except in ndpsim's own files.
     """
-    from ndpsim.workloads import import_requests
+    from ndpsim.workload.requests import import_requests
 
     requests = import_requests(**IMPORT.arguments(given, "file", "format", "first"))
     failed = (requests.source or {}).get("failed")
@@ -102,8 +102,8 @@ def describe(given: Given) -> None:
     the share that an unlimited prefix cache saves.
     """
     from ndpsim.report.requests import print_requests
-    from ndpsim.workloads import describe_requests, import_requests, load_requests
-    from ndpsim.workloads.spec import is_spec
+    from ndpsim.workload.requests import describe_requests, import_requests, load_requests
+    from ndpsim.workload.requests.spec import is_spec
 
     requests = given["requests"]
     if is_spec(requests):

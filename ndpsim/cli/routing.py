@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ndpsim.base.options import refuse, table
+from ndpsim.base.options.gemv import DEFAULT_MODEL
+from ndpsim.base.options.routing import DESCRIBE, GENERATE, GENERATED, IMPORT
 from ndpsim.cli.command import Given, group, taking
 from ndpsim.cli.options import JSON, answer, naming
 from ndpsim.cli.picture_options import picture, plot_of
-from ndpsim.parameters import refuse, table
-from ndpsim.parameters.gemv import DEFAULT_MODEL
-from ndpsim.parameters.routing import DESCRIBE, GENERATE, GENERATED, IMPORT
 
 if TYPE_CHECKING:
-    from ndpsim.routing import Routing
+    from ndpsim.workload.routing import Routing
 
 
 @group(
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 def command() -> None:
     """Generate, import and describe which experts the tokens of a model choose.
 
-    A trace is an NPZ file with int16 `ids` [step, layer, token, k]; `ndpsim/routing/file.py` documents it.
+    A trace is an NPZ file with int16 `ids` [step, layer, token, k]; `ndpsim/workload/routing/file.py`
+    documents it.
     """
 
 
@@ -37,8 +38,8 @@ def _save(trace: Routing, out: str) -> None:
 
 
 def _generated(spec: str, given: Given) -> Routing:
-    from ndpsim.routing import generate_routing
-    from ndpsim.routing.spec import parse_spec
+    from ndpsim.workload.routing import generate_routing
+    from ndpsim.workload.routing.spec import parse_spec
 
     with naming(routing="SPEC"):
         parsed = parse_spec(spec)
@@ -84,9 +85,9 @@ def import_(given: Given) -> None:
 
     The formats are counts (JSON, CSV), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt)
     and vllm (NPY, NPZ, JSON). Several files may be one recording: requests, ranks, layers or parts. The files
-    in `ndpsim/routing/formats` describe the formats.
+    in `ndpsim/workload/routing/formats` describe the formats.
     """
-    from ndpsim.routing import import_routing
+    from ndpsim.workload.routing import import_routing
 
     trace = import_routing(**IMPORT.arguments(given, *(name for name in IMPORT if name != "out")))
     for note in (trace.source or {}).get("notes", ()):
@@ -113,8 +114,8 @@ def describe(given: Given) -> None:
     """
     plot = plot_of(given, "routing")
     from ndpsim.report.routing import print_routing
-    from ndpsim.routing import describe_routing, load_routing
-    from ndpsim.routing.generate import existing_file, is_spec
+    from ndpsim.workload.routing import describe_routing, load_routing
+    from ndpsim.workload.routing.generate import existing_file, is_spec
 
     if is_spec(given["routing"]):
         trace = _generated(given["routing"], given)

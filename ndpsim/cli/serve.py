@@ -7,15 +7,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from ndpsim.base.options import Kind, Output, Parameter, Table, joined, refuse, table
+from ndpsim.base.options.hardware import SET
+from ndpsim.base.options.serve import FIND, SERVE
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, progress_of, timeline
 from ndpsim.cli.picture_options import picture, plot_of
-from ndpsim.parameters import Kind, Output, Parameter, Table, joined, refuse, table
-from ndpsim.parameters.hardware import SET
-from ndpsim.parameters.serve import FIND, SERVE
 
 if TYPE_CHECKING:
-    from ndpsim.serving.observer import ServingObserver
+    from ndpsim.inference.serving.observer import ServingObserver
 
 _RATES = replace(
     SERVE["rate"],
@@ -73,7 +73,7 @@ def _rates(given: Given) -> Sequence[float]:
     """The values of ``--rate``, in the forms of a sweep."""
     if "rate" not in given:
         return ()
-    from ndpsim.sweeps.run import defined
+    from ndpsim.studies.sweeps.run import defined
 
     rates: Sequence[float] = defined("serve", {"rate": given["rate"]}).varied["rate"]
     return rates
@@ -81,8 +81,8 @@ def _rates(given: Given) -> Sequence[float]:
 
 def _find(given: Given, asked: dict[str, Any]) -> None:
     """`--find-rate`."""
+    from ndpsim.inference.serving.find_rate import find_rate
     from ndpsim.report.serving import print_found_rate
-    from ndpsim.serving.find_rate import find_rate
 
     with progress_of("finding the rate") as progress:
         found = find_rate(progress=progress, **asked, **FIND.arguments(given, "attainment"))
@@ -95,8 +95,8 @@ def _find(given: Given, asked: dict[str, Any]) -> None:
 
 def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> None:
     """A run for each of several rates."""
+    from ndpsim.inference.serving.run import server_for
     from ndpsim.report.serving import print_rates
-    from ndpsim.serving.run import server_for
 
     def part(place: int) -> Callable[[float], None]:
         return lambda share: progress((place + share) / len(rates))
@@ -127,9 +127,9 @@ def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
 
 def _run(given: Given, asked: dict[str, Any]) -> None:
     """One run."""
+    from ndpsim.inference.serving.log import writing_serving_log
+    from ndpsim.inference.serving.run import run_serving
     from ndpsim.report.serving import print_serving
-    from ndpsim.serving.log import writing_serving_log
-    from ndpsim.serving.run import run_serving
 
     plot = plot_of(given, "serve")
     logging = writing_serving_log(given["log"]) if "log" in given else nullcontext()

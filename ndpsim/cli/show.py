@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ndpsim.arguments import choice
+from ndpsim.base.arguments import choice
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import refuse, table
+from ndpsim.base.options.show import PROCESSORS, SHOW
+from ndpsim.base.options.weights import WEIGHTS
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, hardware_of, naming, write_json
 from ndpsim.cli.picture_options import picture, plot_of
-from ndpsim.errors import InputError
-from ndpsim.parameters import refuse, table
-from ndpsim.parameters.show import PROCESSORS, SHOW
-from ndpsim.parameters.weights import WEIGHTS
 
 if TYPE_CHECKING:
-    from ndpsim.spec import Standard
+    from ndpsim.dram.spec import Standard
 
 _OUTPUTS = table({"Results": (*picture("For a layout: draw where the weights are.", "layout"), JSON)})
 
@@ -56,7 +56,7 @@ def _show_missing(given: Given) -> None:
 
 def _show_hw(given: Given) -> None:
     from ndpsim.config import load_hardware
-    from ndpsim.energy import find_currents, power_rows
+    from ndpsim.dram.energy import find_currents, power_rows
     from ndpsim.report.text import print_rows
 
     hardware = load_hardware(given["name"], given.get("set", ()))
@@ -78,7 +78,7 @@ def _show_part(given: Given) -> None:
 
 
 def _show_model(given: Given) -> None:
-    from ndpsim.moe import load_model
+    from ndpsim.workload.models import load_model
 
     values = load_model(given["name"]).to_dict()
     _show_plain(given, values if "json" in given else _readable_attention(values))
@@ -110,7 +110,7 @@ def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
 
 def _rules_with(given: Given, standard: Standard, field: str) -> list[str]:
     """The sets of rules that have the preset; that of ``--rules``, if it is given."""
-    from ndpsim.parameters.dram import RULES
+    from ndpsim.base.options.dram import RULES
 
     name = given["name"]
     having = [rules for rules in RULES if name in getattr(standard.under(rules), field)]
@@ -124,7 +124,7 @@ def _rules_with(given: Given, standard: Standard, field: str) -> list[str]:
 def _show_org(given: Given) -> None:
     from dataclasses import asdict
 
-    from ndpsim.spec.timing_rows import standard_of
+    from ndpsim.dram.spec.timing_rows import standard_of
 
     name = given["name"]
     standard = standard_of(name, "organisations", "show org", "organisation")
@@ -144,8 +144,8 @@ def _under(having: list[str]) -> str:
 
 
 def _show_timing(given: Given) -> None:
+    from ndpsim.dram.spec.timing_rows import standard_of, timing_rows
     from ndpsim.report.timings import print_timings, timings_dict
-    from ndpsim.spec.timing_rows import standard_of, timing_rows
 
     name, org = given["name"], given.get("org")
     standard = standard_of(name, "speeds", "show timing", "timing preset")
@@ -175,7 +175,7 @@ def _show_schema(given: Given) -> None:
 def _show_layout(given: Given) -> None:
     from ndpsim.report.layouts import print_layout
     from ndpsim.simulate import place_expert
-    from ndpsim.sweeps.parameters import weight_format
+    from ndpsim.studies.sweeps.parameters import weight_format
 
     plot = plot_of(given, "layout")
     hardware = hardware_of(given, SHOW)
@@ -189,10 +189,10 @@ def _show_layout(given: Given) -> None:
 
 
 def _show_processor(given: Given) -> None:
-    from ndpsim.moe import load_model
-    from ndpsim.processors import load_processors
+    from ndpsim.inference.processors import load_processors
     from ndpsim.report.processors import print_expert_times
-    from ndpsim.sweeps.parameters import weight_format
+    from ndpsim.studies.sweeps.parameters import weight_format
+    from ndpsim.workload.models import load_model
 
     name, form = choice(given["name"], "show processor", PROCESSORS, "processor"), weight_format(given)
     processors = load_processors(SHOW.value(given, "hw"), given.get("set", ()))
@@ -222,9 +222,9 @@ def _show_policy(given: Given) -> None:
 
 
 def _show_weights(given: Given) -> None:
-    from ndpsim.moe import load_model
-    from ndpsim.moe.weights import weight_file
     from ndpsim.report.weights import print_weight_file, weight_file_dict
+    from ndpsim.workload.models import load_model
+    from ndpsim.workload.models.weights import weight_file
 
     with naming(weights="show weights"):
         file = weight_file(given["name"], load_model(SHOW.value(given, "model")))

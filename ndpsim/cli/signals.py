@@ -39,7 +39,7 @@ def _wait(reader: int) -> None:
     while number not in _ENDING:
         number = os.read(reader, 1)[0]
     _say(f"ndpsim: {_ENDING[number]}\n")
-    files = sys.modules.get("ndpsim.files")
+    files = sys.modules.get("ndpsim.base.files")
     try:
         if files is not None:
             files.remove_temporaries()

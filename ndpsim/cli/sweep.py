@@ -12,21 +12,21 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import Output, Parameter, Table, joined, refuse, table
+from ndpsim.base.options.swept import PLACE, PLOT, STUDIES, SWEEP, SWEPT
 from ndpsim.cli.command import Command, CommandGroup, Given, group
 from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
 from ndpsim.cli.options import JSON, answer, check_folder
 from ndpsim.cli.picture_options import SIZE, check_format
 from ndpsim.cli.sweep_progress import showing
-from ndpsim.errors import InputError
-from ndpsim.parameters import Output, Parameter, Table, joined, refuse, table
-from ndpsim.parameters.swept import PLACE, PLOT, STUDIES, SWEEP, SWEPT
 
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
-    from ndpsim.sweeps.definition import Definition
-    from ndpsim.sweeps.points import Running
-    from ndpsim.sweeps.table import SweepResult
+    from ndpsim.studies.sweeps.definition import Definition
+    from ndpsim.studies.sweeps.points import Running
+    from ndpsim.studies.sweeps.table import SweepResult
 
 _R = TypeVar("_R")
 
@@ -87,7 +87,7 @@ class _Sweeps(CommandGroup):
 
 def run_with_progress(run: Callable[[Running], _R], out: Path, definition: Definition, given: Given) -> _R:
     """Run with the executor of the options, and show progress."""
-    from ndpsim.sweeps.points import Running
+    from ndpsim.studies.sweeps.points import Running
 
     place = SWEEP.arguments(given, *PLACE) | {"force": "force" in given}
     if "cluster" not in given:
@@ -105,7 +105,7 @@ def _table_of(name: str) -> Table | None:
     """The options of a command that can be swept; None: no such command can be swept."""
     if name in SWEPT:
         return SWEPT[name]
-    from ndpsim.sweeps.commands import swept_commands
+    from ndpsim.studies.sweeps.commands import swept_commands
 
     command = swept_commands().get(name)
     return None if command is None else command.parameters
@@ -165,7 +165,7 @@ def folder_of(given: Given, name: str, ending: str) -> Path:
 
 def _sweep(name: str, fixed: dict[str, Any], given: Given) -> None:
     """Run a sweep, print the outcome, and write the requested files."""
-    from ndpsim.sweeps.run import defined, run_sweep
+    from ndpsim.studies.sweeps.run import defined, run_sweep
 
     out = folder_of(given, name, "sweep")
     sets = pairs(given, "set", "dimm.ranks=2")

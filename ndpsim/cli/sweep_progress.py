@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from ndpsim.sweeps.points import Progress
+    from ndpsim.studies.sweeps.points import Progress
 
 _LINES_S = 10.0  # between two lines, if standard error is no terminal
 

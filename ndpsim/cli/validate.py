@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
+from ndpsim.base.options import Flag, Folder, Kind, Parameter, table
+from ndpsim.base.options.swept import JOBS
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, naming, progress_of
-from ndpsim.parameters import Flag, Folder, Kind, Parameter, table
-from ndpsim.parameters.swept import JOBS
 
 _VALIDATE = table(
     {
@@ -55,7 +55,7 @@ def command(given: Given) -> None:
     from ndpsim.devtools.claims.evaluate import sensitivity as at_other_values
     from ndpsim.devtools.claims.pairs import pairs as at_two_values
     from ndpsim.devtools.claims.words import plain_data, print_outcomes
-    from ndpsim.sweeps.executors.local import chosen_jobs
+    from ndpsim.studies.sweeps.executors.local import chosen_jobs
 
     with naming(claim="PAPER|CLAIM"):
         claims = chosen_claims(given.get("names", ()))

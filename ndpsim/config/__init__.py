@@ -7,6 +7,6 @@
 """
 
 # Imported when first used: importing pydantic is slow, and names of files do not need it.
-from ndpsim._later import from_stub as _from_stub
+from ndpsim.base._later import from_stub as _from_stub
 
 __getattr__, __dir__, __all__ = _from_stub(__name__)

@@ -1,4 +1,4 @@
-# The public names of the package, once; see ndpsim._later.
+# The public names of the package, once; see ndpsim.base._later.
 from ndpsim.config.dram import AddressMapping as AddressMapping
 from ndpsim.config.dram import Dram as Dram
 from ndpsim.config.files import data_path as data_path

@@ -6,12 +6,12 @@ import functools
 import logging
 from collections.abc import Iterable
 
+from ndpsim.base.errors import Code, InputError
+from ndpsim.base.units import exact
 from ndpsim.config.hardware import DIMM_BITS, Hardware
 from ndpsim.config.origins import Draft, KeyPath
 from ndpsim.config.system import MULTIPLIERS, System
-from ndpsim.errors import Code, InputError
-from ndpsim.spec import row_times
-from ndpsim.units import exact
+from ndpsim.dram.spec import row_times
 
 _log = logging.getLogger("ndpsim")
 

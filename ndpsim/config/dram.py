@@ -4,6 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
+from ndpsim.base.options.dram import (
+    MAPPERS,
+    MOST_IDLE,
+    RCK,
+    REFRESH_CONTROLS,
+    REFRESH_POLICIES,
+    RFM,
+    ROW_POLICIES,
+    RULES,
+    SCHEDULERS,
+    WCK,
+)
 from ndpsim.config.quantities import (
     XOR_TARGET,
     Banks,
@@ -21,18 +33,6 @@ from ndpsim.config.quantities import (
     Volts,
     Xor,
     key,
-)
-from ndpsim.parameters.dram import (
-    MAPPERS,
-    MOST_IDLE,
-    RCK,
-    REFRESH_CONTROLS,
-    REFRESH_POLICIES,
-    RFM,
-    ROW_POLICIES,
-    RULES,
-    SCHEDULERS,
-    WCK,
 )
 
 
@@ -59,7 +59,7 @@ class AddressMapping(Section):
 
 
 class Power(Section):
-    """Currents and voltages of a DRAM chip, instead of those of its data sheet (`ndpsim.energy.Currents`)."""
+    """Currents and voltages of a DRAM chip, instead of those of its data sheet (`dram.energy.Currents`)."""
 
     VDD: Volts | None = key("supply of the core; VDD2H of LPDDR5", None)
     VDDQ: Volts | None = key("supply of the data pins", None)
@@ -111,7 +111,7 @@ class Sizes(Section):
 
 
 class DramNames(Section):
-    """A DRAM by the names of `ndpsim.spec`."""
+    """A DRAM by the names of `ndpsim.dram.spec`."""
 
     part: PartName = None
     standard: Name = key("DRAM standard, for instance DDR5")
@@ -120,7 +120,7 @@ class DramNames(Section):
 
 
 class Dram(DramNames):
-    """The DRAM of every lane or channel, with names of `ndpsim.spec`, and its controller."""
+    """The DRAM of every lane or channel, with names of `ndpsim.dram.spec`, and its controller."""
 
     overrides: dict[str, Timing] = key(
         "timings in clocks or ns (nRCD: 34, tRCD: 14.16ns), which replace those of the preset", {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ndpsim.errors import unknown
+from ndpsim.base.errors import unknown
 
 #: The kinds of parts, each a folder of `hwconfigs/parts`, and what one of them is called.
 PART_KINDS = {"cpus": "CPU", "memories": "memory", "gpus": "GPU", "links": "link"}

@@ -10,16 +10,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ndpsim.caching import cached_by_identity
+from ndpsim.base.caching import cached_by_identity
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import Shown
+from ndpsim.base.units import exact, format_bytes
 from ndpsim.config.dram import Dram
 from ndpsim.config.keys import Row, leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
 from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Dimm, Host, Ndp, Pcie, Relayout, System
-from ndpsim.errors import InputError
-from ndpsim.reported import Shown
-from ndpsim.spec import Device, resolve
-from ndpsim.spec.overrides import SIZES, timing_name
-from ndpsim.units import exact, format_bytes
+from ndpsim.dram.spec import Device, resolve
+from ndpsim.dram.spec.overrides import SIZES, timing_name
 
 DIMM_BITS = 64  # data pins of a DIMM, without the pins for error correction
 

@@ -10,10 +10,11 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import choice, path_of, several
-from ndpsim.arguments import shown as quoted
-from ndpsim.arguments import text as as_text
-from ndpsim.caching import FileCache
+from ndpsim.base.arguments import choice, path_of, several
+from ndpsim.base.arguments import shown as quoted
+from ndpsim.base.arguments import text as as_text
+from ndpsim.base.caching import FileCache
+from ndpsim.base.errors import SETS, InputError, one_of
 from ndpsim.config.consistency import check_cpu, check_memories, check_system
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path, is_path
@@ -26,7 +27,6 @@ from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
 from ndpsim.config.settings import OVERRIDES, setting
 from ndpsim.config.system import UNITS, System
 from ndpsim.config.validation import validated
-from ndpsim.errors import SETS, InputError, one_of
 
 _log = logging.getLogger("ndpsim")
 

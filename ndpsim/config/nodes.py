@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ndpsim.errors import Code, InputError
+from ndpsim.base.errors import Code, InputError
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded

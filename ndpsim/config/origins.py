@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ndpsim.base.errors import SETS, Code, InputError, one_of
 from ndpsim.config.nodes import Node, parse
-from ndpsim.errors import SETS, Code, InputError, one_of
 
 #: The keys of an annotated leaf; no section of a hardware file has a key of these names.
 ANNOTATION = ("value", "source", "assumption")

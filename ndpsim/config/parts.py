@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ndpsim.caching import FileCache
+from ndpsim.base.caching import FileCache
+from ndpsim.base.errors import InputError, did_you_mean, one_of
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS, data_folder, is_path, part_names
 from ndpsim.config.hardware import DIMM_BITS
 from ndpsim.config.keys import Row, allowed, field_at, refusal, section_of, unit_of
 from ndpsim.config.nodes import parse, plain_of, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.system import GPU_FITTED
-from ndpsim.errors import InputError, did_you_mean, one_of
-from ndpsim.spec import resolve
+from ndpsim.dram.spec import resolve
 
 _log = logging.getLogger("ndpsim")
 

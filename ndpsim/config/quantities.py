@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ndpsim.errors import did_you_mean
+from ndpsim.base.errors import did_you_mean
 
 
 def _thousandths(value: float) -> float:

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from pydantic import BaseModel
 
+from ndpsim.base.errors import SETS, InputError, nearest
 from ndpsim.config.keys import field_at, section_of
 from ndpsim.config.origins import KeyPath, dotted, shown
 from ndpsim.config.system import System
-from ndpsim.errors import SETS, InputError, nearest
-from ndpsim.spec import standards
-from ndpsim.spec.overrides import timing_name
+from ndpsim.dram.spec import standards
+from ndpsim.dram.spec.overrides import timing_name
 
 #: The section with the clocks that replace those of the preset.
 OVERRIDES = ("dram", "overrides")

@@ -9,6 +9,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, create_model
 
+from ndpsim.base.options.dram import MAPPERS
+from ndpsim.base.plugins import plugins
 from ndpsim.config import multipliers
 from ndpsim.config.dram import Dram, DramNames
 from ndpsim.config.multiplier import Multiplier
@@ -43,8 +45,6 @@ from ndpsim.config.quantities import (
     key,
     unit,
 )
-from ndpsim.parameters.dram import MAPPERS
-from ndpsim.plugins import plugins
 
 #: The units of the `ndp` section that multiply, by name.
 MULTIPLIERS: dict[str, type[Multiplier]] = {

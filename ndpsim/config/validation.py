@@ -7,12 +7,12 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import ValidationError
 
+from ndpsim.base.errors import Code, InputError, nearest, one_of
 from ndpsim.config.keys import allowed, field_at, section_of
 from ndpsim.config.needs import refuse_missing
 from ndpsim.config.origins import Draft, KeyPath, dotted, shown
 from ndpsim.config.settings import MOST_GUESSES, all_keys, timing_names
 from ndpsim.config.system import System
-from ndpsim.errors import Code, InputError, nearest, one_of
 
 
 def validated(draft: Draft, command: str | None) -> System:

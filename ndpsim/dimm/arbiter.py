@@ -5,7 +5,7 @@ The package describes its decisions. `dimm.readable` makes the same decisions cl
 
 from __future__ import annotations
 
-from ndpsim._jit import by_type, inlined, kernel, outlined
+from ndpsim.base.jit import by_type, inlined, kernel, outlined
 from ndpsim.dimm.arrivals import carry_transfers
 from ndpsim.dimm.common import (
     DONE,

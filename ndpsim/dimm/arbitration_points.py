@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dimm.arbitrations import arbitrations
 from ndpsim.dimm.state import HOST
 from ndpsim.dram.state import FAR

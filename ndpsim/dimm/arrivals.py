@@ -4,7 +4,7 @@ and due refreshes.
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dimm.arbitration_points import record_request as record_host_request
 from ndpsim.dimm.common import (
     admit,

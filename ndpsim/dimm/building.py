@@ -27,8 +27,8 @@ from ndpsim.dimm.state import (
 )
 from ndpsim.dram.fast.fields import BANKS_PER_RANK
 from ndpsim.dram.sink import Groups
+from ndpsim.dram.spec import Tables, standard
 from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
-from ndpsim.spec import Tables, standard
 
 
 def request_slots(setup: Setup) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dimm.relayout import has_requests, is_relayout_done
 from ndpsim.dimm.relayout_weights import is_promised
 from ndpsim.dimm.staging import has_reads, lane_credit

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dimm.arbitration_points import host_waits, master_changes_at, usual_master
 from ndpsim.dimm.arrivals import (
     ask_for_refresh,

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.errors import no_way_on
+from ndpsim.base.limits import ensure_fits
 from ndpsim.dimm import arbiter, readable, stepping
 from ndpsim.dimm.alone import Alone
 from ndpsim.dimm.building import (
@@ -24,6 +26,8 @@ from ndpsim.dimm.building import (
     request_slots,
 )
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
+from ndpsim.dimm.link.engine_state import Engine
+from ndpsim.dimm.link.requests import Requests
 from ndpsim.dimm.readable_channels import Controllers
 from ndpsim.dimm.relayout import make_relayout
 from ndpsim.dimm.state import HOST, NDP, Agents, Setup
@@ -42,10 +46,6 @@ from ndpsim.dram.state import (
     number_nodes,
     schedule_of,
 )
-from ndpsim.errors import no_way_on
-from ndpsim.limits import ensure_fits
-from ndpsim.link.engine_state import Engine
-from ndpsim.link.requests import Requests
 
 Ints = NDArray[np.int64]
 #: A bank of a rank of a channel, and its row: rank, bank group, bank, row.

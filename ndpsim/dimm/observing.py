@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.choosing import end_refresh, forget_all, forget_bank
 from ndpsim.dram.issuing import note_rows, reads_or_writes
 from ndpsim.dram.maintenance import end_round
+from ndpsim.dram.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
+from ndpsim.dram.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE
 from ndpsim.dram.state import (
     AWAITS_REFRESH,
     BANK,
@@ -17,8 +19,6 @@ from ndpsim.dram.state import (
     REFRESH_UNTIL,
 )
 from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
-from ndpsim.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE
 
 
 @inlined

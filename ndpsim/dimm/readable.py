@@ -5,7 +5,7 @@ The package describes its decisions. It is the twin of `dimm.arbiter`.
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, kernel, outlined
+from ndpsim.base.jit import inlined, kernel, outlined
 from ndpsim.dimm.arbitration_points import host_waits, record_data, usual_master
 from ndpsim.dimm.common import (
     DONE,
@@ -48,6 +48,8 @@ from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, n
 from ndpsim.dram.choosing import Blocking, forget_all, is_barred
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh
+from ndpsim.dram.spec import standard
+from ndpsim.dram.spec.standard import ACTIVATE, PRECHARGE
 from ndpsim.dram.state import (
     ACTIVE,
     ARRIVED,
@@ -72,8 +74,6 @@ from ndpsim.dram.state import (
 )
 from ndpsim.dram.step import step
 from ndpsim.dram.timing import banks_per_rank, first_bank
-from ndpsim.spec import standard
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE
 
 # ---- Which master is first
 

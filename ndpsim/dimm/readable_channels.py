@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._jit import by_reference, inlined
+from ndpsim.base.jit import by_reference, inlined
 from ndpsim.dimm.arbitration_points import record_request
 from ndpsim.dimm.common import (
     admit,
@@ -20,6 +20,7 @@ from ndpsim.dimm.staging import next_step
 from ndpsim.dram.choosing import bars_queues, forget_all, is_barred
 from ndpsim.dram.maintenance import push_refresh, refresh
 from ndpsim.dram.queues import accept, would_accept
+from ndpsim.dram.spec import Tables
 from ndpsim.dram.state import (
     BANK,
     FINAL,
@@ -39,7 +40,6 @@ from ndpsim.dram.state import (
     Commands,
 )
 from ndpsim.dram.timing import first_bank
-from ndpsim.spec import Tables
 
 
 @by_reference

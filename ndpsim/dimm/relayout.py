@@ -14,13 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import by_reference, inlined, outlined
-from ndpsim.dimm.staging import lane_source
-from ndpsim.dimm.state import READ, WRITE
-from ndpsim.dram.state import FAR, Source
-from ndpsim.link.engine import advance, begin, known_until, read_issued, write_taken
-from ndpsim.link.engine_state import Engine
-from ndpsim.link.offers import (
+from ndpsim.base.jit import by_reference, inlined, outlined
+from ndpsim.dimm.link.engine import advance, begin, known_until, read_issued, write_taken
+from ndpsim.dimm.link.engine_state import Engine
+from ndpsim.dimm.link.offers import (
     Offers,
     enqueue_offered,
     is_due,
@@ -30,7 +27,10 @@ from ndpsim.link.offers import (
     record_issued,
     record_taken,
 )
-from ndpsim.link.requests import Requests
+from ndpsim.dimm.link.requests import Requests
+from ndpsim.dimm.staging import lane_source
+from ndpsim.dimm.state import READ, WRITE
+from ndpsim.dram.state import FAR, Source
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]

@@ -9,7 +9,7 @@ An argument `relayout` is the engine, or None; with None the function is compile
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dimm.relayout import START, has_requests
 from ndpsim.dimm.staging import lane_credit
 from ndpsim.dram.state import FAR, SERVED, TAKEN

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import by_reference
+from ndpsim.base.jit import by_reference
 from ndpsim.dimm.arbitrations import Arbitration
+from ndpsim.dram.spec import Tables
 from ndpsim.dram.state import Policy
-from ndpsim.spec import Tables
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import by_reference, inlined, outlined
+from ndpsim.base.jit import by_reference, inlined, outlined
 from ndpsim.dimm.arbitration_points import record_data
 from ndpsim.dimm.common import (
     commands_at,

@@ -7,7 +7,7 @@ when it is free, before the data of later commands, and commands wait until thei
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dimm.state import (
     BUS_TURNAROUNDS,
     DIRECTION,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.fast.banks import active_bank, is_barred, requests_held
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, SLOTS
 from ndpsim.dram.fast.slots import slot_bank, wait_row

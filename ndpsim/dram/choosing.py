@@ -7,8 +7,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined, overridable
+from ndpsim.base.jit import inlined, overridable
 from ndpsim.dram.queues import remove
+from ndpsim.dram.spec.lower import CLOSES, CLOSES_FIRST, COMPLETED_BY, IS_REFRESH, SCOPE
+from ndpsim.dram.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, PRECHARGE, READ, WRITE
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
@@ -31,8 +33,6 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, first_bank, ready_at
-from ndpsim.spec.lower import CLOSES, CLOSES_FIRST, COMPLETED_BY, IS_REFRESH, SCOPE
-from ndpsim.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, PRECHARGE, READ, WRITE
 
 
 @inlined

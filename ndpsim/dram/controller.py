@@ -8,7 +8,7 @@ step is the earliest clock at which a candidate becomes ready or a refresh falls
 
 from __future__ import annotations
 
-from ndpsim._jit import by_type, inlined, kernel
+from ndpsim.base.jit import by_type, inlined, kernel
 from ndpsim.dram.maintenance import close_due, next_refresh, refresh
 from ndpsim.dram.queues import accept, sum_queues, would_accept
 from ndpsim.dram.state import CLOCK, COUNTED_UNTIL, FAR, IDLE_SINCE, NEXT_REFRESH, PAUSE, PLACE, SERVED, TAKEN

@@ -9,9 +9,11 @@ further idle time.
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.choosing import all_closed, is_barred
 from ndpsim.dram.queues import push_priority
+from ndpsim.dram.spec.lower import BUSY, CLOSES_FIRST
+from ndpsim.dram.spec.standard import WHOLE_RANK
 from ndpsim.dram.state import (
     ACTIVE,
     FAR,
@@ -24,8 +26,6 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import banks_of, ready_at
-from ndpsim.spec.lower import BUSY, CLOSES_FIRST
-from ndpsim.spec.standard import WHOLE_RANK
 
 
 @inlined

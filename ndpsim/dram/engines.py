@@ -17,6 +17,7 @@ from ndpsim.dram.fast.fields import BANKS, SLOTS
 from ndpsim.dram.fast.transition_table import can_fast_forward, make_table, no_table
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.sink import Sink
+from ndpsim.dram.spec import Tables
 from ndpsim.dram.state import (
     CLOSED_AT,
     COUNTERS,
@@ -29,7 +30,6 @@ from ndpsim.dram.state import (
     make_channel,
     schedule_of,
 )
-from ndpsim.spec import Tables
 
 Ints = NDArray[np.int64]
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import by_type, inlined
+from ndpsim.base.jit import by_type, inlined
 from ndpsim.dram.choosing import bars_queues, end_refresh, forget_all, forget_bank
 from ndpsim.dram.maintenance import end_round
 from ndpsim.dram.management import lower_after_refresh, note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock, take_burst
+from ndpsim.dram.spec.lower import BUSY, CLOSES, INTERVAL, IS_REFRESH, SCOPE
+from ndpsim.dram.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WHOLE_RANK, WRITE, WRITE_AP
 from ndpsim.dram.state import (
     ACCESSES,
     ACTIVE,
@@ -43,8 +45,6 @@ from ndpsim.dram.state import (
     SERVED,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, banks_per_rank, note_timing
-from ndpsim.spec.lower import BUSY, CLOSES, INTERVAL, IS_REFRESH, SCOPE
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WHOLE_RANK, WRITE, WRITE_AP
 
 
 @inlined

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import by_type, inlined
+from ndpsim.base.jit import by_type, inlined
 from ndpsim.dram.choosing import is_barred
 from ndpsim.dram.elastic import request_owed
 from ndpsim.dram.queues import push_priority
+from ndpsim.dram.spec.lower import INTERVAL, IS_REFRESH, SCOPE
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 from ndpsim.dram.state import (
     AWAITS_REFRESH,
     BANK,
@@ -30,8 +32,6 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import banks_of, first_bank
-from ndpsim.spec.lower import INTERVAL, IS_REFRESH, SCOPE
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, WHOLE_RANK
 
 
 @inlined

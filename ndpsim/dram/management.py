@@ -11,9 +11,11 @@ A channel has the settings as an array, so that the machine code is the same wit
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.choosing import is_barred
 from ndpsim.dram.maintenance import push_refresh
+from ndpsim.dram.spec.lower import SCOPE
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.dram.state import (
     ALL_RANKS,
     BANK,
@@ -32,8 +34,6 @@ from ndpsim.dram.state import (
     RFM_THRESHOLD,
 )
 from ndpsim.dram.timing import banks_of, first_bank
-from ndpsim.spec.lower import SCOPE
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
 
 
 @inlined

@@ -14,8 +14,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError
-from ndpsim.spec import Device
+from ndpsim.base.errors import InputError
+from ndpsim.dram.spec import Device
 
 Ints = NDArray[np.int64]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
+from ndpsim.dram.spec.standard import READ, WRITE
 from ndpsim.dram.state import (
     ARRIVED,
     BANK,
@@ -34,7 +35,6 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import first_bank
-from ndpsim.spec.standard import READ, WRITE
 
 
 @inlined

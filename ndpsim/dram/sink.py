@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]

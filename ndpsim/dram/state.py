@@ -14,16 +14,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.caching import cached_by_identity
+from ndpsim.base.caching import cached_by_identity
 from ndpsim.dram import refresh_policies
 from ndpsim.dram.controllers import make_step
 from ndpsim.dram.refresh_policies import Refreshed, Round, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
-from ndpsim.spec import Tables
-from ndpsim.spec.checking import MOST_COMMANDS
-from ndpsim.spec.lower import INTERVAL, IS_REFRESH, LENGTH, PAUSE_FROM, RANK_ORDER, ROUND, ROUND_PAUSE, SCOPE
-from ndpsim.spec.standard import PAUSES_FROM, RANK_ORDERS
+from ndpsim.dram.spec import Tables
+from ndpsim.dram.spec.checking import MOST_COMMANDS
+from ndpsim.dram.spec.lower import (
+    INTERVAL,
+    IS_REFRESH,
+    LENGTH,
+    PAUSE_FROM,
+    RANK_ORDER,
+    ROUND,
+    ROUND_PAUSE,
+    SCOPE,
+)
+from ndpsim.dram.spec.standard import PAUSES_FROM, RANK_ORDERS
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]

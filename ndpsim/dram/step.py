@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, overridable
+from ndpsim.base.jit import inlined, overridable
 from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import column_command, issue
 from ndpsim.dram.state import BANK, GROUP, INDEX, RANK, ROW, Policy

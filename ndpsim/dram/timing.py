@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
-from ndpsim.spec.checking import MOST_COMMANDS
-from ndpsim.spec.lower import CLOCKS, COUNTED, LENGTH, LEVEL, SCOPE
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK, STACK, WHOLE_RANK
+from ndpsim.base.jit import inlined
+from ndpsim.dram.spec.checking import MOST_COMMANDS
+from ndpsim.dram.spec.lower import CLOCKS, COUNTED, LENGTH, LEVEL, SCOPE
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, STACK, WHOLE_RANK
 
 
 @inlined

@@ -23,10 +23,10 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from ndpsim.arguments import settings, several, shown
-from ndpsim.arguments import text as as_text
-from ndpsim.errors import InputError, one_of
-from ndpsim.plugins import plugins_by_name
+from ndpsim.base.arguments import settings, several, shown
+from ndpsim.base.arguments import text as as_text
+from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.plugins import plugins_by_name
 from ndpsim.policies import own, published
 from ndpsim.policies.interface import Policy, PolicyParameters
 from ndpsim.policies.views import Estimates, Machine

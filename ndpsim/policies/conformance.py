@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import instance, shown
-from ndpsim.errors import InputError
+from ndpsim.base.arguments import instance, shown
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import Reported
 from ndpsim.policies.answers import Answering, checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
 from ndpsim.policies.example import BATCH, ESTIMATES, MACHINE, PROMPT
@@ -26,9 +27,8 @@ from ndpsim.policies.views import (
     Scores,
     Shorts,
 )
-from ndpsim.reported import Reported
-from ndpsim.routing import Routing, generate_routing
-from ndpsim.routing.trace import loads_of
+from ndpsim.workload.routing import Routing, generate_routing
+from ndpsim.workload.routing.trace import loads_of
 
 _STEPS = 4
 

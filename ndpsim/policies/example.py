@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from ndpsim.moe import MoeShape
 from ndpsim.policies.views import Estimates, Machine
+from ndpsim.workload.models import MoeShape
 
 BATCH, PROMPT = 64, 4  # sequences, and prompt tokens of each
 

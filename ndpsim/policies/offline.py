@@ -9,7 +9,7 @@ import numpy as np
 
 from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import Flags, Floats, Ints, OfflineView, Shorts
-from ndpsim.routing.trace import loads_of
+from ndpsim.workload.routing.trace import loads_of
 
 
 def mean_loads(view: OfflineView) -> Floats:

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.layout import ExpertFormat
-from ndpsim.moe import MoeShape
-from ndpsim.routing import Routing
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.workload.models import MoeShape
+from ndpsim.workload.routing import Routing
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ndpsim.dram.spec import Device, resolve, standards
 from ndpsim.report.words import clocks_of
-from ndpsim.spec import Device, resolve, standards
 
 
 def clock_words(cycles: int, clock_ns: float, config: Mapping[str, Any]) -> str:

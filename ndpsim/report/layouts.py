@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ndpsim.layout import MATRICES
+from ndpsim.base.reported import label_of
+from ndpsim.base.units import format_bytes
+from ndpsim.dimm.layout import MATRICES
 from ndpsim.report.printing import print_table
 from ndpsim.report.words import counted
-from ndpsim.reported import label_of
 from ndpsim.simulate import PlacedExpert
 from ndpsim.simulate.placed import DimmPart, LanePart
-from ndpsim.units import format_bytes
 
 
 def layout_title(placed: PlacedExpert) -> str:

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ndpsim.base.reported import Quantity, quantity_of, with_unit
+from ndpsim.base.units import TIMES, Scale, scale_for
 from ndpsim.config.keys import field_at, unit_of
-from ndpsim.reported import Quantity, quantity_of, with_unit
-from ndpsim.units import TIMES, Scale, scale_for
 
 _NO_UNIT = Scale("")
 _SPEEDUP = Quantity("speed-up", TIMES)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ndpsim.base.reported import quantity_of, with_unit
+from ndpsim.base.units import format_bytes, format_time, percent
 from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.routing import trace_title
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted, unknown_components
-from ndpsim.reported import quantity_of, with_unit
-from ndpsim.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
-from ndpsim.results.moe import ENGINES, RESOURCES
-from ndpsim.units import format_bytes, format_time, percent
+from ndpsim.simulate.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
+from ndpsim.simulate.results.moe import ENGINES, RESOURCES
 
 #: A quantity of runs: its name in the result, its label, and its value in each.
 _Row: TypeAlias = tuple[str, str, list[str]]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.orchestrator.record import LayerRecord, RunRecord
+from ndpsim.inference.layers.record import LayerRecord, RunRecord
 
 #: Groups of resources whose times are summed; for NDP units, that of the busiest in each layer.
 GROUPS = ("gpu", "cpu", "ndp", "pcie-down")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from os import PathLike
 
-from ndpsim.orchestrator.record import JobRecord, LayerRecord, MigrationRecord, Observer, RunRecord
+from ndpsim.inference.layers.record import JobRecord, LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.report.trace_events import TimelineWriter, timeline_file
 
 

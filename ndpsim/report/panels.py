@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ndpsim.errors import InputError, unknown
+from ndpsim.base.errors import InputError, unknown
 
 
 @dataclass(frozen=True)

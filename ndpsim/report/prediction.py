@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ndpsim.base.reported import label_of, said, table_of, with_unit
+from ndpsim.base.units import percent, significant
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.reported import label_of, said, table_of, with_unit
-from ndpsim.results.prediction import PhasePrediction, Prediction
-from ndpsim.units import percent, significant
+from ndpsim.simulate.results.prediction import PhasePrediction, Prediction
 
 _LEAST = 0.001  # least share of the time of a part that is shown
 _OF_UPGRADES = (

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 from rich.cells import cell_len
 
-from ndpsim.units import PLUS_MINUS, TIMES
+from ndpsim.base.units import PLUS_MINUS, TIMES
 
 _GAP = "  "
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]+")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ndpsim.processors import ExpertTime
+from ndpsim.base.reported import table_of, with_unit
+from ndpsim.inference.processors import ExpertTime
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.reported import table_of, with_unit
 
 _COLUMNS = (
     "tokens",

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ndpsim.base.reported import label_of, with_unit
 from ndpsim.report.printing import print_table
 from ndpsim.report.text import title_of
 from ndpsim.report.trace_events import timeline_file
-from ndpsim.reported import label_of, with_unit
 from ndpsim.simulate import RelayoutResult
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ndpsim.base.units import percent
 from ndpsim.report.printing import print_grid, print_text
 from ndpsim.report.words import counted, source_words
-from ndpsim.units import percent
-from ndpsim.workloads import Requests
-from ndpsim.workloads.statistics import Lengths, RequestStatistics
+from ndpsim.workload.requests import Requests
+from ndpsim.workload.requests.statistics import Lengths, RequestStatistics
 
 
 def requests_title(requests: Requests) -> str:

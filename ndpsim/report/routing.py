@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ndpsim.base.reported import label_of, said, with_unit
+from ndpsim.base.units import PLUS_MINUS, percent
 from ndpsim.report.printing import print_grid, print_table, print_text
 from ndpsim.report.words import counted, source_words
-from ndpsim.reported import label_of, said, with_unit
-from ndpsim.routing import RoutingStatistics
-from ndpsim.routing.estimates import Estimate
-from ndpsim.routing.statistics import PhaseStatistics, Reuse
-from ndpsim.units import PLUS_MINUS, percent
+from ndpsim.workload.routing import RoutingStatistics
+from ndpsim.workload.routing.estimates import Estimate
+from ndpsim.workload.routing.statistics import PhaseStatistics, Reuse
 
 _CLASSES = (("hot", "warm", "cold"), ("top_10", "next_30", "rest_60"))
 _FRACTIONS = (("5%", "25%", "70%"), ("10%", "30%", "60%"))

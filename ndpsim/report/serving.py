@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ndpsim.base.reported import quantity_of, with_unit
+from ndpsim.base.units import percent, significant
 from ndpsim.report.moe import busy_share
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted, unknown_components
-from ndpsim.reported import quantity_of, with_unit
-from ndpsim.results.moe import RESOURCES
-from ndpsim.results.serving import FoundRate, ServingResult
-from ndpsim.units import percent, significant
+from ndpsim.simulate.results.moe import RESOURCES
+from ndpsim.simulate.results.serving import FoundRate, ServingResult
 
 _LATENCIES = ("ttft_ns", "tpot_ns", "itl_ns", "latency_ns")
 _PERCENTILES = ("mean", "p50", "p90", "p99")

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
-from ndpsim.orchestrator.record import LayerRecord, RunRecord
+from ndpsim.inference.layers.record import LayerRecord, RunRecord
+from ndpsim.inference.serving.engine import DoneStep
+from ndpsim.inference.serving.observer import ServingObserver
+from ndpsim.inference.serving.sequence import Sequence
 from ndpsim.report.moe_timeline import write_layer
 from ndpsim.report.trace_events import TimelineWriter, moment_of, timeline_file
-from ndpsim.serving.engine import DoneStep
-from ndpsim.serving.observer import ServingObserver
-from ndpsim.serving.sequence import Sequence
 
 
 @contextmanager

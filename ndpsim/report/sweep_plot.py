@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ndpsim.errors import InputError, unknown
-from ndpsim.parameters.swept import KINDS, SWEPT
+from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.options.swept import KINDS, SWEPT
 from ndpsim.report.metrics import described, higher_is_better, is_number, key_label, name_of, value_words
 
 _LOGS = ("", "x", "y", "xy")

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
+from ndpsim.base.reported import label_of, quantities, quantity_of, said, table_of, with_unit
+from ndpsim.base.units import format_energy, format_power, format_time, percent, significant
 from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import component_words, counted, unknown_components
-from ndpsim.reported import label_of, quantities, quantity_of, said, table_of, with_unit
-from ndpsim.results import JobTime, Phase
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -21,7 +21,7 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
-from ndpsim.units import format_energy, format_power, format_time, percent, significant
+from ndpsim.simulate.results import JobTime, Phase
 
 Timed: TypeAlias = ContentionResult | ExpertResult | HostReadResult | RelayoutResult | TraceResult
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ndpsim.base.units import dram_period_ps, in_decimals, plain_number
+from ndpsim.dram.spec import Device, Standard
+from ndpsim.dram.spec.timing_rows import TimingRow
 from ndpsim.report.printing import print_grid, print_table, print_text
-from ndpsim.spec import Device, Standard
-from ndpsim.spec.timing_rows import TimingRow
-from ndpsim.units import dram_period_ps, in_decimals, plain_number
 
 #: Words for a value whose page names no source.
 NO_SOURCE = "none stated"

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import IO, Any
 
-from ndpsim.files import replacing
+from ndpsim.base.files import replacing
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=lambda value: value.item()).encode
 

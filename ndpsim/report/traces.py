@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ndpsim.dram.traces import CommandTrace, write_commands
 from ndpsim.simulate import ContentionResult, ExpertResult
-from ndpsim.traces import CommandTrace, write_commands
 
 
 def all_lanes(traces: tuple[CommandTrace, ...], ranks: int = 1) -> CommandTrace:

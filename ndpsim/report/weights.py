@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpsim.moe.weights import CLASSES, WeightFile
-from ndpsim.processors.weights import expert_format_of
+from ndpsim.base.units import format_bytes, percent
+from ndpsim.inference.processors.weights import expert_format_of
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.units import format_bytes, percent
+from ndpsim.workload.models.weights import CLASSES, WeightFile
 
 _WORDS = {
     "gate": "routed experts: gate",

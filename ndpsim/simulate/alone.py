@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
-from ndpsim.arguments import Progress
+from ndpsim.base.arguments import Progress
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.refresh_policies import Schedule
+from ndpsim.dram.spec import Tables
+from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate.host_path import host_path
 from ndpsim.simulate.lane import Ints, Lane, LaneCounts, command_traces, ensure_same
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, TilesFrom
-from ndpsim.spec import Tables
-from ndpsim.traces import CommandTrace
 
 _LATENCY_PLACES = 1  # only the sum of a lane's reads is reported
 

@@ -12,17 +12,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ndpsim.arguments import Progress
+from ndpsim.base.arguments import Progress
+from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.building import JobReads
 from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import OpenRow, ReadableDimms, make_dimms
+from ndpsim.dimm.layout import ExpertWeights
 from ndpsim.dimm.relayout import Relayout
 from ndpsim.dram import state
-from ndpsim.errors import InputError, MismatchError
-from ndpsim.layout import ExpertWeights
+from ndpsim.dram.spec import lower
+from ndpsim.dram.spec.standard import READ, READ_AP, WRITE, WRITE_AP
+from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate.dimm_lanes import DimmLanes, QueuedExpert
 from ndpsim.simulate.host_path import host_path
 from ndpsim.simulate.lane import Ints, LaneCounts, channel_commands, decode_commands, merge_commands
@@ -30,9 +33,6 @@ from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, 
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Job, Queue, TilesFrom
 from ndpsim.simulate.relayout_run import Wave, last_data
-from ndpsim.spec import lower
-from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
-from ndpsim.traces import CommandTrace
 
 _STARVATION_CLOCKS = 16384  # clocks, many more than for row changes and refreshes, few for an expert
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]

@@ -14,20 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import Progress, flag, progress_function, text
+from ndpsim.base.arguments import Progress, flag, progress_function, text
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.gemv import GEMV
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
+from ndpsim.dimm.layout import ExpertFormat, parse_layout
 from ndpsim.dram import state
 from ndpsim.dram.engines import make_controller
-from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, parse_layout
-from ndpsim.moe import Expert, MoeShape
-from ndpsim.parameters.gemv import GEMV
-from ndpsim.results.cache import Lookup, ResultCache
-from ndpsim.results.contention import ContentionResult
-from ndpsim.results.expert import ExpertResult
-from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
 from ndpsim.simulate.geometry import ensure_on_channel
@@ -37,8 +32,13 @@ from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.contention import ContentionResult
+from ndpsim.simulate.results.expert import ExpertResult
+from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
+from ndpsim.workload.models import Expert, MoeShape
 
 _MOST_SLOWDOWN = 100  # A slower NDP unit is reported as starved.
 

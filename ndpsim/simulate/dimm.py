@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
-from ndpsim.arguments import several, shown
+from ndpsim.base.arguments import several, shown
+from ndpsim.base.errors import InputError, unknown
 from ndpsim.config import Hardware
 from ndpsim.dimm.engines import OpenRow
-from ndpsim.errors import InputError, unknown
-from ndpsim.results.session import DimmResult
+from ndpsim.simulate.results.session import DimmResult
 from ndpsim.simulate.session import Session
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.engines import SharedDimms
-from ndpsim.layout import ExpertWeights
+from ndpsim.dimm.layout import ExpertWeights
 from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.machine import Machine, Placed
 from ndpsim.simulate.program import DOWN, Awaited, Job

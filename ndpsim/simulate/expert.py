@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from ndpsim.arguments import Progress, flag, progress_function, several, text
+from ndpsim.base.arguments import Progress, flag, progress_function, several, text
+from ndpsim.base.errors import InputError, MismatchError
+from ndpsim.base.options import Real, Whole
+from ndpsim.base.options.gemv import GEMV, LAST_RELEASE_NS, MAX_TOKENS
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm.layout import ExpertFormat, parse_layout
 from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
-from ndpsim.errors import InputError, MismatchError
-from ndpsim.layout import ExpertFormat, parse_layout
-from ndpsim.moe import Expert, MoeShape
-from ndpsim.parameters import Real, Whole
-from ndpsim.parameters.gemv import GEMV, LAST_RELEASE_NS, MAX_TOKENS
-from ndpsim.results.cache import Lookup, ResultCache
-from ndpsim.results.expert import ExpertResult, OverRefresh
-from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.alone import LanesAlone
 from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
 from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Queue, TilesFrom
+from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
+from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
+from ndpsim.workload.models import Expert, MoeShape
 
 if TYPE_CHECKING:
     from ndpsim.simulate.channel import LanesInTurn

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ndpsim.base.errors import InputError
 from ndpsim.config import Hardware
-from ndpsim.errors import InputError
-from ndpsim.layout import Geometry
+from ndpsim.dimm.layout import Geometry
 
 
 def geometry_of(hardware: Hardware) -> Geometry:

@@ -15,16 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import Progress, flag, progress_function, text
+from ndpsim.base.arguments import Progress, flag, progress_function, text
+from ndpsim.base.limits import ensure_fits
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm.layout import ExpertFormat, Layout, make_layout
 from ndpsim.dram import state
 from ndpsim.dram.engines import ScanController, make_controller
-from ndpsim.layout import ExpertFormat, Layout, make_layout
-from ndpsim.limits import ensure_fits
-from ndpsim.moe import Expert, MoeShape
-from ndpsim.results.cache import Lookup, ResultCache
-from ndpsim.results.host_read import HostReadResult
-from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.dram.spec import Tables, lower
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.lane import (
     Bus,
@@ -38,8 +35,11 @@ from ndpsim.simulate.lane import (
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
+from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.host_read import HostReadResult
+from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
-from ndpsim.spec import Tables, lower
+from ndpsim.workload.models import Expert, MoeShape
 
 _BYTES_OF_A_BURST = 128  # bytes of memory, measured and rounded up
 

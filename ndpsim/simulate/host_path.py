@@ -12,9 +12,9 @@ from fractions import Fraction
 import numpy as np
 
 from ndpsim.config.system import Cxl
-from ndpsim.energy import transfer_nj
-from ndpsim.link import Pipe
-from ndpsim.ndp import last_served
+from ndpsim.dimm.link import Pipe
+from ndpsim.dimm.units import last_served
+from ndpsim.dram.energy import transfer_nj
 from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.machine import Machine, PlacedOnDimms
 

@@ -9,18 +9,18 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import number, path_of, shown
+from ndpsim.base.arguments import number, path_of, shown
+from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.options.host import READS
+from ndpsim.base.units import exact
 from ndpsim.config import Hardware
 from ndpsim.dimm.building import Stream
 from ndpsim.dram.mapping import MAPPERS, Coordinates, map_addresses
+from ndpsim.dram.spec import Device, Tables
 from ndpsim.dram.state import FAR, Source, make_source
-from ndpsim.errors import InputError, one_of
-from ndpsim.parameters.host import READS
+from ndpsim.dram.traces import Requests, read_requests
 from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.memory import named_mapping
-from ndpsim.spec import Device, Tables
-from ndpsim.traces import Requests, read_requests
-from ndpsim.units import exact
 
 #: Patterns by name; anything else is a request trace.
 PATTERNS = ("sequential", "random")

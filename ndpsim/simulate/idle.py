@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from ndpsim.dram import state
 from ndpsim.dram.engines import Controller
-from ndpsim.spec import Tables
-from ndpsim.spec.lower import CLOCKS
+from ndpsim.dram.spec import Tables
+from ndpsim.dram.spec.lower import CLOCKS
 
 #: Fewer idle periods of the refresh schedule are simulated, which takes less time than to skip them.
 LEAST_PERIODS = 4096

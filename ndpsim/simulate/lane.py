@@ -10,16 +10,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.errors import InputError, MismatchError, no_way_on
+from ndpsim.base.limits import ensure_fits
+from ndpsim.dimm.layout import LaneShare
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller, compare_channels
 from ndpsim.dram.refresh_policies import Due, NoSuchRefreshError, make_schedule
-from ndpsim.errors import InputError, MismatchError, no_way_on
-from ndpsim.layout import LaneShare
-from ndpsim.limits import ensure_fits
-from ndpsim.spec import Device, Standard, Tables, lower
-from ndpsim.spec.lower import COMPLETED_BY, CYCLES, SCOPE
-from ndpsim.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, STACK
-from ndpsim.traces import HEADER, CommandTrace
+from ndpsim.dram.spec import Device, Standard, Tables, lower
+from ndpsim.dram.spec.lower import COMPLETED_BY, CYCLES, SCOPE
+from ndpsim.dram.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, STACK
+from ndpsim.dram.traces import HEADER, CommandTrace
 
 Ints = NDArray[np.int64]
 MakeChannel = Callable[[Tables, state.Policy], Controller]

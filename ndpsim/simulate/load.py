@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ndpsim.arguments import Progress, flag, instance, number, progress_function, several
-from ndpsim.reported import quantity
+from ndpsim.base.arguments import Progress, flag, instance, number, progress_function, several
+from ndpsim.base.reported import quantity
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.trace import run_requests
-from ndpsim.traces import Requests
 
 #: Offered load as a share of the peak bandwidth.
 LOADS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)

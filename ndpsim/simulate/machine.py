@@ -11,20 +11,20 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.caching import cached_by_identity
+from ndpsim.base.caching import cached_by_identity
+from ndpsim.base.units import common_ticks, exact, frequency_period_ps
 from ndpsim.config import Hardware
+from ndpsim.dimm.layout import ExpertWeights, Interleaving, LaneShare, Layout
+from ndpsim.dimm.units import ActivationUnit, find_unit
 from ndpsim.dram import sink, state
 from ndpsim.dram.controllers.one_command import OneCommand
-from ndpsim.layout import ExpertWeights, Interleaving, LaneShare, Layout
-from ndpsim.ndp import ActivationUnit, find_unit
+from ndpsim.dram.spec import lower
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import Ints, LaneStream, ensure_streams_fit
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights
-from ndpsim.spec import lower
-from ndpsim.units import common_ticks, exact, frequency_period_ps
 
 _CACHED = 16  # cached hardware and placed experts for later calls
 

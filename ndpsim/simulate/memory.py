@@ -6,18 +6,18 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from ndpsim.arguments import instance, number, shown, text
+from ndpsim.base.arguments import instance, number, shown, text
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.dram import CHANNEL, CONTROLLER
+from ndpsim.base.reported import text_table
+from ndpsim.base.units import format_bytes
 from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
 from ndpsim.dram.refresh_policies import is_elastic
+from ndpsim.dram.spec import Device, resolve
+from ndpsim.dram.spec.management import managed
 from ndpsim.dram.state import ALL_RANKS, ITS_BANKS, NO_RFM, ControllerOptions, Policy, Rfm, make_policy
-from ndpsim.errors import InputError
-from ndpsim.parameters.dram import CHANNEL, CONTROLLER
-from ndpsim.reported import text_table
 from ndpsim.simulate.lane import check_refresh
-from ndpsim.spec import Device, resolve
-from ndpsim.spec.management import managed
-from ndpsim.units import format_bytes
 
 
 def policy_of(options: ControllerOptions, device: Device) -> Policy:

@@ -7,15 +7,15 @@ from dataclasses import asdict, dataclass, field
 from os import PathLike
 from typing import Any
 
-from ndpsim.arguments import text
+from ndpsim.base.arguments import text
+from ndpsim.base.reported import Reported, quantity
+from ndpsim.base.units import format_bytes
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.layout import MATRICES, ExpertFormat, Layout, make_layout
-from ndpsim.moe import Expert, MoeShape
-from ndpsim.ndp import find_unit
-from ndpsim.reported import Reported, quantity
+from ndpsim.dimm.layout import MATRICES, ExpertFormat, Layout, make_layout
+from ndpsim.dimm.units import find_unit
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.weights import describe_weights, named_weights
-from ndpsim.units import format_bytes
+from ndpsim.workload.models import Expert, MoeShape
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim import energy
+from ndpsim.base.units import Timebase
 from ndpsim.config import Hardware
-from ndpsim.layout import ExpertWeights
-from ndpsim.link import Network
-from ndpsim.ndp import MultiplierUnit
-from ndpsim.spec import Device, Standard
-from ndpsim.units import Timebase
+from ndpsim.dimm.layout import ExpertWeights
+from ndpsim.dimm.link import Network
+from ndpsim.dimm.units import MultiplierUnit
+from ndpsim.dram import energy
+from ndpsim.dram.spec import Device, Standard
 
 Energy = tuple[dict[str, float | None] | None, str]
 

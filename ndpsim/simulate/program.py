@@ -20,7 +20,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.results.expert import JobTime, Phase
+from ndpsim.simulate.results.expert import JobTime, Phase
 
 GATE_UP, DOWN = 0, 1  #: The regions of an expert.
 FIRST_CLOCK = 1  #: The clock of a program's first DRAM command.

@@ -1,7 +1,7 @@
 """Relayout: experts are moved from one layout to another, by the relayout units of DIMMs or by the host.
 
 Each DIMM's unit reads its bursts in order into one half of its buffer, sends them as packets, receives into
-the other half, and writes: for exact times see `ndpsim.link.engine`. If there are more experts than may
+the other half, and writes: for exact times see `ndpsim.dimm.link.engine`. If there are more experts than may
 migrate at once, they migrate in waves, which `relayout_waves` chooses.
 
 The host does the same through its channels: it reads each burst and then writes it, with as many bursts in
@@ -19,18 +19,14 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import Progress, flag, progress_function, text
+from ndpsim.base.arguments import Progress, flag, progress_function, text
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.relayout import RELAYOUT
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat
-from ndpsim.link.engine_state import Bits
-from ndpsim.link.events import FAR
-from ndpsim.link.requests import counts_between, spans
-from ndpsim.moe import Expert, MoeShape
-from ndpsim.parameters.relayout import RELAYOUT
-from ndpsim.results.cache import Lookup, ResultCache
-from ndpsim.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
-from ndpsim.results.stopwatch import Stopwatch
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.dimm.link.engine_state import Bits
+from ndpsim.dimm.link.events import FAR
+from ndpsim.dimm.link.requests import counts_between, spans
 from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import Ints, name_commands
 from ndpsim.simulate.power import Energy, dram_power, engine_energy
@@ -45,8 +41,12 @@ from ndpsim.simulate.relayout_plan import (
 )
 from ndpsim.simulate.relayout_run import Access, Run, Transfer, run_relayout
 from ndpsim.simulate.relayout_waves import choose_waves
+from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
+from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.workload.models import Expert, MoeShape
 
 #: For each wave, the node of each burst, and the tick at which it was there.
 Bursts = list[tuple[NDArray[np.int32], Ints]]

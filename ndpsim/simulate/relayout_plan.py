@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import several, shown, whole_number
+from ndpsim.base.arguments import several, shown, whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.base.limits import ensure_fits
+from ndpsim.base.units import frequency_period_ps
 from ndpsim.config import Hardware
+from ndpsim.dimm.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
+from ndpsim.dimm.link import Bridge, link_ticks, make_network
+from ndpsim.dimm.link.requests import DimmLanes
 from ndpsim.dram import state
 from ndpsim.dram.controllers.one_command import OneCommand
-from ndpsim.errors import InputError
-from ndpsim.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
-from ndpsim.limits import ensure_fits
-from ndpsim.link import Bridge, link_ticks, make_network
-from ndpsim.link.requests import DimmLanes
+from ndpsim.dram.spec import Device
 from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.relayout_run import Access, CommandBuses, Transfer
-from ndpsim.spec import Device
-from ndpsim.units import frequency_period_ps
 
 # Bytes of memory, measured and rounded up: for a read or written burst, a lane's controller, and a command.
 _BYTES_OF_A_BURST = 512

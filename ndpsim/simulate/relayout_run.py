@@ -1,4 +1,4 @@
-"""Runs relayouts of experts by `ndpsim.link.engine`."""
+"""Runs relayouts of experts by `ndpsim.dimm.link.engine`."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.arguments import Progress
+from ndpsim.base.arguments import Progress
+from ndpsim.base.errors import no_way_on
+from ndpsim.base.units import Timebase
 from ndpsim.dimm.alone import Alone
 from ndpsim.dimm.arbitrations import make_arbitration
 from ndpsim.dimm.concurrent import Shared
 from ndpsim.dimm.engines import make_dimms
+from ndpsim.dimm.layout import Layout, moves
+from ndpsim.dimm.link import Network
+from ndpsim.dimm.link.engine_state import Bits, bits_by_stage, make_engine
+from ndpsim.dimm.link.events import FAR
+from ndpsim.dimm.link.fabric import most_waiting
+from ndpsim.dimm.link.packing import Pieces, number_by_node, pack_pieces
+from ndpsim.dimm.link.requests import Bursts, DimmLanes, Requests, make_requests
 from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
 from ndpsim.dimm.state import NDP, Setup
 from ndpsim.dram import state
-from ndpsim.errors import no_way_on
-from ndpsim.layout import Layout, moves
-from ndpsim.link import Network
-from ndpsim.link.engine_state import Bits, bits_by_stage, make_engine
-from ndpsim.link.events import FAR
-from ndpsim.link.fabric import most_waiting
-from ndpsim.link.packing import Pieces, number_by_node, pack_pieces
-from ndpsim.link.requests import Bursts, DimmLanes, Requests, make_requests
+from ndpsim.dram.spec import Device, Tables, lower
+from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate.lane import Ints, channel_commands, decode_commands
-from ndpsim.spec import Device, Tables, lower
-from ndpsim.traces import CommandTrace
-from ndpsim.units import Timebase
 
 Narrow = NDArray[np.int32]
 
@@ -48,11 +48,10 @@ class Access:
         network: the network of the nodes.
         slots: bursts between reading and sending for which a node's buffer has room.
         receive_bytes: room of a node's buffer for received data.
-        many_reads: number of current reads of a lane with which its writes wait, see `ndpsim.link.offers`.
-        packet_bytes, header_bytes: the bytes of data and of the header of a packet.
-        timebase: ticks of the DRAM clock, then of the unit's.
-        dimm_lanes: node, lane and rank of each DIMM's lanes, DIMM after DIMM.
-        command_buses: shared command buses; None: every lane has its own.
+        many_reads: number of current reads of a lane with which its writes wait, see
+        `ndpsim.dimm.link.offers`. packet_bytes, header_bytes: the bytes of data and of the header of a
+        packet. timebase: ticks of the DRAM clock, then of the unit's. dimm_lanes: node, lane and rank of each
+        DIMM's lanes, DIMM after DIMM. command_buses: shared command buses; None: every lane has its own.
     """
 
     device: Device

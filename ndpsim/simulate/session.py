@@ -12,20 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.arguments import flag, number, several, text, whole_number
+from ndpsim.base.arguments import flag, number, several, text, whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.gemv import GEMV, MAX_TOKENS
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.building import Stream
 from ndpsim.dimm.engines import OpenRow
+from ndpsim.dimm.layout import ExpertFormat, make_layout, parse_layout
 from ndpsim.dimm.relayout import UNSERVED
 from ndpsim.dram import state
-from ndpsim.errors import InputError
-from ndpsim.layout import ExpertFormat, make_layout, parse_layout
-from ndpsim.moe import Expert, MoeShape
-from ndpsim.parameters.gemv import GEMV, MAX_TOKENS
-from ndpsim.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
-from ndpsim.results.stopwatch import Stopwatch
 from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.geometry import ensure_on_channel, geometry_of
 from ndpsim.simulate.host import HostBus, host_buses
@@ -34,8 +31,11 @@ from ndpsim.simulate.lane import Ints, name_commands
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Wave
+from ndpsim.simulate.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
+from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.session_results import channel_energy, expert_run, host_run, relayout_run
 from ndpsim.simulate.weights import named_weights
+from ndpsim.workload.models import Expert, MoeShape
 
 _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MOST_LAG = 2048  # clocks of a host read, longer than all ranks' refreshes, but shorter than an expert

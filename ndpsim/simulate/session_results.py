@@ -6,14 +6,14 @@ import numpy as np
 
 from ndpsim.config import Hardware
 from ndpsim.dimm import state as shared
+from ndpsim.dimm.link.engine_state import bits_by_stage
 from ndpsim.dimm.relayout import START, UNSERVED, Relayout
-from ndpsim.link.engine_state import bits_by_stage
-from ndpsim.results.session import ExpertRun, HostRun, RelayoutRun
 from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.power import Energy, engine_energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Job
 from ndpsim.simulate.relayout_run import last_data
+from ndpsim.simulate.results.session import ExpertRun, HostRun, RelayoutRun
 
 
 def expert_run(run: Channel, job: Job) -> ExpertRun:

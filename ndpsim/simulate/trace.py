@@ -13,21 +13,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ndpsim.arguments import Progress, flag, instance, path_of, progress_function, shown
+from ndpsim.base.arguments import Progress, flag, instance, path_of, progress_function, shown
+from ndpsim.base.errors import InputError
+from ndpsim.base.limits import ensure_fits
 from ndpsim.dram import state
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import Coordinates, map_addresses
-from ndpsim.errors import InputError
-from ndpsim.limits import ensure_fits
-from ndpsim.results.cache import Lookup, ResultCache, chosen_cache
-from ndpsim.results.stopwatch import Stopwatch
-from ndpsim.results.trace import TraceResult
+from ndpsim.dram.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 from ndpsim.simulate.lane import command_traces, ensure_same
 from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import dram_power
+from ndpsim.simulate.results.cache import Lookup, ResultCache, chosen_cache
+from ndpsim.simulate.results.stopwatch import Stopwatch
+from ndpsim.simulate.results.trace import TraceResult
 from ndpsim.simulate.trace_channel import TraceChannel, counters, sizes_in_address
-from ndpsim.traces import BYTES_OF_A_REQUEST, Requests, read_requests
 
 _LATEST = 10**18  # clocks: less than `dram.state.FAR`, even after additions
 _BYTES_RECORDED = 512  # bytes of memory for a request with its commands

@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from ndpsim.base.limits import ensure_fits
 from ndpsim.dram import state
 from ndpsim.dram.controllers import own_counters
 from ndpsim.dram.engines import Controller, make_controller
 from ndpsim.dram.mapping import Coordinates
+from ndpsim.dram.spec import Standard, lower
+from ndpsim.dram.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.dram.state import repeating_period
-from ndpsim.limits import ensure_fits
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate.idle import IdleTime
 from ndpsim.simulate.lane import Bus, Ints, MakeChannel, name_commands
 from ndpsim.simulate.memory import Memory
-from ndpsim.spec import Standard, lower
-from ndpsim.spec.standard import READ, READ_AP, WRITE, WRITE_AP
-from ndpsim.traces import Requests
 
 _CHUNK = 1 << 18  # requests between two reports of progress
 _BYTES_OF_A_REFRESH = 256  # bytes of memory for a recorded refresh

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from os import PathLike
 from typing import Any
 
-from ndpsim.layout import MATRICES, ExpertFormat, ExpertWeights, expert_format
-from ndpsim.moe import Expert, MoeShape, load_model
+from ndpsim.dimm.layout import MATRICES, ExpertFormat, ExpertWeights, expert_format
+from ndpsim.workload.models import Expert, MoeShape, load_model
 
 
 def named_weights(

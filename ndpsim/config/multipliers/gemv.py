@@ -5,9 +5,9 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import ClassVar
 
+from ndpsim.base.units import exact
 from ndpsim.config.multiplier import Multiplier
 from ndpsim.config.quantities import Bits, Count, Cycles, Latency, key
-from ndpsim.units import exact
 
 
 class Gemv(Multiplier):

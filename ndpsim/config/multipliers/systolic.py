@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from ndpsim.base.units import exact
 from ndpsim.config.multiplier import Multiplier
 from ndpsim.config.quantities import Bits, ClockMhz, Count, Side, key
-from ndpsim.units import exact
 
 
 class Systolic(Multiplier):

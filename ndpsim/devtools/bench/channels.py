@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.devtools.bench.row import Row, TimedRuns, Work
-from ndpsim.moe import Expert, load_model
 from ndpsim.simulate import simulate_contention, simulate_relayout
+from ndpsim.workload.models import Expert, load_model
 
 #: The DRAM commands of a call, the simulated time in ns, and the DRAM clock in ns.
 Outcome = tuple[Mapping[str, int], float, float]

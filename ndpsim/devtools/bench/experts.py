@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from ndpsim.base.errors import MismatchError
 from ndpsim.config import load_hardware
 from ndpsim.devtools.bench.row import Benchmark, Row, TimedRuns, Work, best_seconds, expect
-from ndpsim.errors import MismatchError
-from ndpsim.moe import load_model
 from ndpsim.simulate import ExpertResult, simulate_expert
+from ndpsim.workload.models import load_model
 
 _LEAST_RUNS = 20  # a call lasts a fraction of a millisecond
 

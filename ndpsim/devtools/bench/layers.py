@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim.devtools.bench.row import Row, TimedRuns, Work
-from ndpsim.moe import load_model
-from ndpsim.orchestrator.run import run_moe
-from ndpsim.serving.run import run_serving
+from ndpsim.inference.layers.run import run_moe
+from ndpsim.inference.serving.run import run_serving
+from ndpsim.workload.models import load_model
 
 _BATCH, _STEPS = 128, 4
 _REQUESTS = "poisson:rate=20,requests=64,input_tokens=512,output_tokens=64"

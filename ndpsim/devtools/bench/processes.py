@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import ndpsim
+from ndpsim.base.errors import MismatchError
+from ndpsim.base.files import temporary_folder
 from ndpsim.devtools.bench.row import Benchmark, Row, Work, best_seconds, expect
-from ndpsim.errors import MismatchError
-from ndpsim.files import temporary_folder
 
 _PROGRAM = """
 import json

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from ndpsim.errors import MismatchError
+from ndpsim.base.errors import MismatchError
 
 
 @dataclass(frozen=True)

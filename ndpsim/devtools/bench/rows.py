@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from ndpsim.arguments import choice, progress_function, several, whole_number
+from ndpsim.base.arguments import choice, progress_function, several, whole_number
 from ndpsim.config import Hardware
 from ndpsim.devtools.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
 from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
@@ -16,7 +16,7 @@ from ndpsim.devtools.bench.processes import FreshProcess
 from ndpsim.devtools.bench.row import Benchmark, Row, Work
 from ndpsim.devtools.bench.traffic import Traffic
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.moe import Expert
+from ndpsim.workload.models import Expert
 
 #: The known results of each row. They are from the plain controller (`dram.engines.ScanController`), and
 #: from `unlike_trimoe` on from the fast one, because the plain one would take minutes.

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from ndpsim.base.units import format_time, significant
 from ndpsim.devtools.bench.row import Row
 from ndpsim.devtools.bench.rows import ROWS
 from ndpsim.devtools.bench.traffic import RAMULATOR_RUNS
-from ndpsim.units import format_time, significant
 
 COLUMNS = (
     "row",

@@ -13,17 +13,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.errors import MismatchError
 from ndpsim.devtools.bench.row import Benchmark, Row, Work, expect
 from ndpsim.devtools.peers import ramulator
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import map_addresses
-from ndpsim.errors import MismatchError
+from ndpsim.dram.spec import Device, Standard, Tables, lower
+from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
 from ndpsim.simulate.trace_channel import counters_now
-from ndpsim.spec import Device, Standard, Tables, lower
-from ndpsim.traces import Requests
 
 Ints = NDArray[np.int64]
 MakeController = Callable[[Tables, state.Policy], Controller]

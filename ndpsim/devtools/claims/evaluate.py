@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.devtools.claims.claim import Assumption, Claim, Paper, ToleranceClass
 from ndpsim.devtools.claims.expression import Expression
 from ndpsim.devtools.claims.files import read_papers, read_tolerances
 from ndpsim.devtools.claims.runs import OTHER_MODELS, ResolvedRun, Result, filled, measured, takes
 from ndpsim.devtools.claims.verdict import Outcome, judged
-from ndpsim.errors import InputError, did_you_mean
-from ndpsim.moe import load_model
-from ndpsim.routing.spec import default_routing
+from ndpsim.workload.models import load_model
+from ndpsim.workload.routing.spec import default_routing
 
 Measured = Mapping[ResolvedRun, Result]
 _REDUCE: Mapping[str, Callable[[list[Any]], Any]] = {

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ndpsim.errors import InputError, one_of, unknown
+from ndpsim.base.errors import InputError, one_of, unknown
 
 #: The metrics of each run, by dotted name.
 Metrics = Mapping[str, Mapping[str, Any]]

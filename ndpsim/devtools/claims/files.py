@@ -9,10 +9,10 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from ndpsim.base.errors import InputError
 from ndpsim.config.files import data_folder
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.devtools.claims.claim import SOURCES, Paper, ToleranceClass
-from ndpsim.errors import InputError
 
 M = TypeVar("M", bound=BaseModel)
 

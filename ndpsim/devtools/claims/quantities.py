@@ -9,21 +9,21 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.moe import load_model
-from ndpsim.orchestrator.record import LayerRecord, RunRecord
-from ndpsim.parameters import Choice, Parameter, Table, Whole, joined, table
-from ndpsim.parameters.hardware import HW
-from ndpsim.parameters.moe import MOE
-from ndpsim.processors import load_processors
-from ndpsim.processors.memory import dense_weight_bytes
-from ndpsim.reported import flattened
-from ndpsim.results.form import digest_of
-from ndpsim.routing import describe_routing
-from ndpsim.routing.generate import find_routing
-from ndpsim.routing.trace import Ids
-from ndpsim.sweeps.command import Resolved, SweptCommand
-from ndpsim.sweeps.commands.moe import COMMAND
-from ndpsim.sweeps.parameters import hardware_of
+from ndpsim.base.options import Choice, Parameter, Table, Whole, joined, table
+from ndpsim.base.options.hardware import HW
+from ndpsim.base.options.moe import MOE
+from ndpsim.base.reported import flattened
+from ndpsim.inference.layers.record import LayerRecord, RunRecord
+from ndpsim.inference.processors import load_processors
+from ndpsim.inference.processors.memory import dense_weight_bytes
+from ndpsim.simulate.results.form import digest_of
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand
+from ndpsim.studies.sweeps.commands.moe import COMMAND
+from ndpsim.studies.sweeps.parameters import hardware_of
+from ndpsim.workload.models import load_model
+from ndpsim.workload.routing import describe_routing
+from ndpsim.workload.routing.generate import find_routing
+from ndpsim.workload.routing.trace import Ids
 
 _MODEL = Table({"model": MOE["model"]})
 _BITS = Parameter("bits", "Bits of a weight.", Whole(1), 16)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from ndpsim.base.files import replacing
 from ndpsim.devtools.claims.claim import Assumption, Paper
 from ndpsim.devtools.claims.evaluate import Change, Pair, loads_of
 from ndpsim.devtools.claims.files import read_tolerances
@@ -26,7 +27,6 @@ from ndpsim.devtools.claims.words import (
     summary,
     value_in_words,
 )
-from ndpsim.files import replacing
 
 _PICTURES = "figures"
 _LOADS = ("measured", "skewed")

@@ -9,19 +9,19 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import Table
 from ndpsim.config.files import data_folder
 from ndpsim.devtools.claims.claim import Run
 from ndpsim.devtools.claims.quantities import QUANTITIES, Quantity
-from ndpsim.errors import InputError
-from ndpsim.parameters import Table
-from ndpsim.results.cache import stored_beside_results
-from ndpsim.sweeps.command import Resolved, SweptCommand
-from ndpsim.sweeps.commands import swept_commands
-from ndpsim.sweeps.executors import Task
-from ndpsim.sweeps.executors.attempt import reason_of
-from ndpsim.sweeps.executors.local import run_locally
-from ndpsim.sweeps.store import point_name
-from ndpsim.sweeps.values import one_value
+from ndpsim.simulate.results.cache import stored_beside_results
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.executors import Task
+from ndpsim.studies.sweeps.executors.attempt import reason_of
+from ndpsim.studies.sweeps.executors.local import run_locally
+from ndpsim.studies.sweeps.store import point_name
+from ndpsim.studies.sweeps.values import one_value
 
 
 class _AnyCommand(SweptCommand):

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ndpsim.base.units import significant
 from ndpsim.devtools.claims.claim import Claim, Published
 from ndpsim.devtools.claims.evaluate import Change, Pair, Setting
 from ndpsim.devtools.claims.verdict import Outcome, interval_of
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.units import significant
 
 #: By the names of claims.
 Changes = Mapping[str, Sequence[Change]]

@@ -18,15 +18,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.files import temporary_folder
 from ndpsim.dram.controllers import own_counters
+from ndpsim.dram.spec import Device
+from ndpsim.dram.spec.device import derived_timings
+from ndpsim.dram.spec.standard import ONE_BANK, latency_terms
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.errors import InputError
-from ndpsim.files import temporary_folder
+from ndpsim.dram.traces import CommandTrace, Requests
 from ndpsim.simulate import Memory, run_requests
-from ndpsim.spec import Device
-from ndpsim.spec.device import derived_timings
-from ndpsim.spec.standard import ONE_BANK, latency_terms
-from ndpsim.traces import CommandTrace, Requests
 
 _COUNTERS = {
     "cycles": "cycles",

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, NamedTuple
 
-from ndpsim.arguments import settings, text
-from ndpsim.errors import InputError, one_of, unknown
-from ndpsim.plugins import modules_by_name, option_names
+from ndpsim.base.arguments import settings, text
+from ndpsim.base.errors import InputError, one_of, unknown
+from ndpsim.base.plugins import modules_by_name, option_names
 
 #: The names of the arbitrations in options.
 NAMES = option_names("dimm/arbitrations", "host-first")

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
-from ndpsim.errors import unknown
+from ndpsim.base.errors import unknown
 
 
 def own_counters(name: str) -> tuple[str, ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram import step as one
 from ndpsim.dram.sink import credit_clock
-from ndpsim.spec import Tables
+from ndpsim.dram.spec import Tables
 
 
 class OneCommand(NamedTuple):

@@ -12,17 +12,17 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram.controllers import two_buses
 from ndpsim.dram.controllers.two_buses import TwoBuses, turn
 from ndpsim.dram.issuing import count_command
 from ndpsim.dram.maintenance import own_place
+from ndpsim.dram.spec.lower import BUS, STARTED_BY, STOPPED_BY
+from ndpsim.dram.spec.standard import ACTIVATE, READ, READ_AP
 from ndpsim.dram.state import ACTIVE, FAR, FINAL, READS, READS_SERVED
 from ndpsim.dram.step import scheduled_by
 from ndpsim.dram.timing import note_timing, ready_at
-from ndpsim.spec.lower import BUS, STARTED_BY, STOPPED_BY
-from ndpsim.spec.standard import ACTIVATE, READ, READ_AP
 
 #: What the standard leaves to a controller, see `two_buses`.
 CHOICES = two_buses.CHOICES

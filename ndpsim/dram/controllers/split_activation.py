@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.choosing import forget_all, forget_bank, prospect
@@ -30,6 +30,19 @@ from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.management import note_activation
 from ndpsim.dram.queues import copy_entry, remove
 from ndpsim.dram.sink import credit_clock
+from ndpsim.dram.spec import NO_RULE, Tables
+from ndpsim.dram.spec.lower import (
+    CLOCKS,
+    COMPLETE_WITHIN,
+    COMPLETED_BY,
+    CYCLES,
+    IS_REFRESH,
+    KEEPS_PREPARED,
+    PREPARED_AT,
+    PREPARED_BY,
+    SCOPE,
+)
+from ndpsim.dram.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.dram.state import (
     ACTIVE,
     ACTIVE_COUNT,
@@ -48,19 +61,6 @@ from ndpsim.dram.state import (
     WRITES,
 )
 from ndpsim.dram.timing import bank_ready_at, banks_of, note_timing
-from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import (
-    CLOCKS,
-    COMPLETE_WITHIN,
-    COMPLETED_BY,
-    CYCLES,
-    IS_REFRESH,
-    KEEPS_PREPARED,
-    PREPARED_AT,
-    PREPARED_BY,
-    SCOPE,
-)
-from ndpsim.spec.standard import ACTIVATE, PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
 #: The first half of an activation waits until the second could follow at once; no refresh issues between the
 #: halves; a request that is between activation and column command may be announced before it is ready; the

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
@@ -25,10 +25,19 @@ from ndpsim.dram.fast.vectors import with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
+from ndpsim.dram.spec import Tables
+from ndpsim.dram.spec.lower import BUS, CLOSES, CYCLES, IS_REFRESH, ON_ANY_TICK, SCOPE
+from ndpsim.dram.spec.standard import (
+    ACTIVATE,
+    ONE_BANK,
+    PRECHARGE,
+    READ,
+    READ_AP,
+    WHOLE_RANK,
+    WRITE,
+    WRITE_AP,
+)
 from ndpsim.dram.state import BANK, FAR, PRIORITY, RANK
-from ndpsim.spec import Tables
-from ndpsim.spec.lower import BUS, CLOSES, CYCLES, IS_REFRESH, ON_ANY_TICK, SCOPE
-from ndpsim.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE, READ, READ_AP, WHOLE_RANK, WRITE, WRITE_AP
 
 # State of the controller: the last row command of a rising edge.
 _CLOCK, _COMMAND, _RANK, _BANK = range(4)

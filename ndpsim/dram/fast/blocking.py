@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, WRITES
 from ndpsim.dram.state import BUS_TAKEN, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
 

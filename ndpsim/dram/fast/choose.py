@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import controller_points
 from ndpsim.dram.fast.banks import active_bank, bank_bit, bars_queues, drop_pending, same_banks
 from ndpsim.dram.fast.blocking import is_blocked, is_bus_taken

@@ -5,7 +5,7 @@ The number of a slot is the number of its chunk times SLOTS, plus its place in t
 
 from __future__ import annotations
 
-from ndpsim._jit import by_type
+from ndpsim.base.jit import by_type
 
 
 @by_type

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import by_type, inlined, kernel, outlined
+from ndpsim.base.jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.fast.banks import is_barred, push_refresh, requests_for_banks, same_banks
 from ndpsim.dram.fast.choose import mode_changes, next_ready_after

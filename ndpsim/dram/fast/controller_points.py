@@ -5,7 +5,7 @@ The functions here are for the class with one command a clock.
 
 from __future__ import annotations
 
-from ndpsim._jit import overridable
+from ndpsim.base.jit import overridable
 
 
 @overridable

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 
 
 class EveryStep(NamedTuple):

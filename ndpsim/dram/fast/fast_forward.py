@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.fields import LONGEST_PERIOD
 from ndpsim.dram.fast.fingerprint import fingerprint
 from ndpsim.dram.fast.hits import only_hits, run_hits

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.fast.fields import ACT, PRE, RD, READS, SLOTS
 from ndpsim.dram.fast.signature import expiry
 from ndpsim.dram.fast.slots import wait_row

@@ -6,7 +6,7 @@ once: reads only raise times, so no other command is ready sooner.
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.fast.choose import active_from, free_slots_at, queued_from
 from ndpsim.dram.fast.controller_points import hits_from, instead_of_queued, is_busy
 from ndpsim.dram.fast.fields import RD, READS, SLOTS, WRITES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined, overridable
+from ndpsim.base.jit import inlined, outlined, overridable
 from ndpsim.dram.fast.banks import (
     activate_request,
     active_bank,
@@ -51,6 +51,7 @@ from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.maintenance import end_pause
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
+from ndpsim.dram.spec.standard import SAME_BANKS
 from ndpsim.dram.state import (
     ALL_RANKS,
     DATA_END,
@@ -76,7 +77,6 @@ from ndpsim.dram.state import (
     SERVED,
     WRITE_QUEUE,
 )
-from ndpsim.spec.standard import SAME_BANKS
 
 
 @inlined

@@ -6,7 +6,7 @@ beyond it.
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.banks import (
     bank_bit,
     close_bank,

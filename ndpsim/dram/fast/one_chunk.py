@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.fast.banks import requests_held
 from ndpsim.dram.fast.fields import PRE, SLOTS
 from ndpsim.dram.fast.slots import compact, is_write_of, wait_row, waits_of

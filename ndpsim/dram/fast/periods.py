@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.serving import clock_at, serve, transition_at
 from ndpsim.dram.fast.transition_table import CLOCK_SUM, SPAN, TIMES
 from ndpsim.dram.fast.transitions import record_uncommitted, span_differs

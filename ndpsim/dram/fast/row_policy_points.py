@@ -5,7 +5,7 @@ The functions here are for rows that stay open.
 
 from __future__ import annotations
 
-from ndpsim._jit import overridable
+from ndpsim.base.jit import overridable
 from ndpsim.dram.state import NEXT_REFRESH
 
 

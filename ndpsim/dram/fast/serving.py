@@ -6,7 +6,7 @@ repeated, `clocks` later each time, the first time after `delay` clocks.
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram import sink as sinks
 from ndpsim.dram.fast.fields import LONGEST_PERIOD
 from ndpsim.dram.fast.transition_table import (

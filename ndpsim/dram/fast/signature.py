@@ -7,7 +7,7 @@ A clock that is too old to delay a command or to affect idle times is written as
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.banks import activate_request, active_bank, bars_queues, same_banks
 from ndpsim.dram.fast.fields import (
     BANKS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.chunk_points import chunk_by_age, chunk_for, chunk_of, record_added, record_removed
 from ndpsim.dram.fast.fields import (
     ACT,

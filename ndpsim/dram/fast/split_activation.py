@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use

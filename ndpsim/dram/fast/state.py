@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.caching import cached_by_identity
+from ndpsim.base.caching import cached_by_identity
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast.chunks import Chunks
 from ndpsim.dram.fast.fields import (
@@ -36,9 +36,8 @@ from ndpsim.dram.fast.shape import NOT_IN_WINDOW, Shape
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers.FRFCFS import FRFCFS
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, Rfm, number_nodes, put_schedule, refreshed, schedule_of
-from ndpsim.spec import NO_RULE, Tables
-from ndpsim.spec.lower import (
+from ndpsim.dram.spec import NO_RULE, Tables
+from ndpsim.dram.spec.lower import (
     BUS,
     BUSY,
     CLOCKS,
@@ -54,7 +53,7 @@ from ndpsim.spec.lower import (
     PREPARED_BY,
     SCOPE,
 )
-from ndpsim.spec.standard import (
+from ndpsim.dram.spec.standard import (
     ACTIVATE,
     BANK_PAIR,
     ONE_BANK,
@@ -67,6 +66,7 @@ from ndpsim.spec.standard import (
     WRITE,
     WRITE_AP,
 )
+from ndpsim.dram.state import OPEN_CLOCKS, Policy, Rfm, number_nodes, put_schedule, refreshed, schedule_of
 
 Ints = NDArray[np.int64]
 Records = NDArray[Any]

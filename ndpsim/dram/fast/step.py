@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, overridable
+from ndpsim.base.jit import inlined, overridable
 from ndpsim.dram.fast.banks import active_bank
 from ndpsim.dram.fast.choose import (
     active_next_ready,

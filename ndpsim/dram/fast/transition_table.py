@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.fast.fields import (
     BANKS_PER_RANK,
     GROUPS_PER_RANK,
@@ -22,6 +22,7 @@ from ndpsim.dram.fast.fields import (
     SLOTS,
     TIMED_CLASSES,
 )
+from ndpsim.dram.spec import Tables
 from ndpsim.dram.state import (
     IDLE_CREDIT,
     IDLE_REFRESH,
@@ -37,7 +38,6 @@ from ndpsim.dram.state import (
     Source,
     schedule_of,
 )
-from ndpsim.spec import Tables
 
 Ints = NDArray[np.int64]
 

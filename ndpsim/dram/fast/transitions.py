@@ -5,7 +5,7 @@ Their clocks, ticks and requests count from their beginning, their rows from the
 
 from __future__ import annotations
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.fields import READS_LOGGED, TIMED_CLASSES
 from ndpsim.dram.fast.transition_table import (
     CLOCK_SUM,

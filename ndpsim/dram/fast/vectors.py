@@ -20,7 +20,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import models, register_model
 
-from ndpsim._jit import inlined, instruction
+from ndpsim.base.jit import inlined, instruction
 
 _fields_of: Any = cgutils.create_struct_proxy  # Numba's functions have no types
 

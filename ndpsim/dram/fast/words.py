@@ -11,7 +11,7 @@ import numpy as np
 from llvmlite import ir
 from numba import types
 
-from ndpsim._jit import instruction
+from ndpsim.base.jit import instruction
 
 _WORD = ir.IntType(64)
 _ALL = (1 << 64) - 1

@@ -16,8 +16,8 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ndpsim.plugins import option_names
-from ndpsim.spec.standard import PAUSES_FROM, RANK_ORDERS
+from ndpsim.base.plugins import option_names
+from ndpsim.dram.spec.standard import PAUSES_FROM, RANK_ORDERS
 
 #: The policies by their number in `dram.state.Policy`.
 NAMES = option_names("dram/refresh_policies", "all-bank")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim.dram.refresh_policies import Refreshed, Turn
-from ndpsim.spec.standard import WHOLE_RANK
+from ndpsim.dram.spec.standard import WHOLE_RANK
 
 
 def turns(channel: Refreshed) -> list[Turn]:

@@ -7,7 +7,7 @@ The turns are the clocks at which refreshes are due, as of all-bank. It runs on 
 from __future__ import annotations
 
 from ndpsim.dram.refresh_policies import Refreshed, Turn
-from ndpsim.spec.standard import WHOLE_RANK
+from ndpsim.dram.spec.standard import WHOLE_RANK
 
 ELASTIC = True
 

@@ -8,7 +8,7 @@ in one rank after the other, and after how many banks there is a pause.
 from __future__ import annotations
 
 from ndpsim.dram.refresh_policies import Refreshed, Turn
-from ndpsim.spec.standard import BANK_PAIR, ONE_BANK
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK
 
 ANY_ORDER = True
 

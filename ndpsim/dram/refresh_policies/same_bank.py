@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim.dram.refresh_policies import Refreshed, Turn
-from ndpsim.spec.standard import SAME_BANKS
+from ndpsim.dram.spec.standard import SAME_BANKS
 
 ANY_ORDER = True
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._jit import inlined, outlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram import state
 from ndpsim.dram.fast.banks import (
     active_bank,
@@ -26,10 +26,10 @@ from ndpsim.dram.fast.slots import push_maintenance
 from ndpsim.dram.fast.timing import bank_ready_at, propagate_activate
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.queues import push_priority
+from ndpsim.dram.spec.standard import PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.dram.state import FAR, NEXT_REFRESH, OPEN_CLOCKS, ROW_SHIFT
 from ndpsim.dram.timing import bank_ready_at as node_ready_at
 from ndpsim.dram.timing import banks_per_rank, first_bank
-from ndpsim.spec.standard import PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 
 
 class ClosedCap(NamedTuple):

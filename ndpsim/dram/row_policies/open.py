@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
 from ndpsim.dram.state import FAR
 
 

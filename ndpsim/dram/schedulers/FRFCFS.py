@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim._jit import inlined
+from ndpsim.base.jit import inlined
+from ndpsim.dram.spec.standard import PRECHARGE
 from ndpsim.dram.state import ARRIVED, BANK, FAR, HIT_SINCE, OPEN_ROW, ROW
-from ndpsim.spec.standard import PRECHARGE
 
 
 class FRFCFS(NamedTuple):

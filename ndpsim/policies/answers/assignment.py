@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpsim.arguments import shown
-from ndpsim.assignment.parts import ROUNDING, are_legal
+from ndpsim.base.arguments import shown
 from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, whole
+from ndpsim.policies.assignment.parts import ROUNDING, are_legal
 from ndpsim.policies.interface import Assignment, Part, Parts
 from ndpsim.policies.views import STRIPED, Flags, Ints, LayerView, Machine
 

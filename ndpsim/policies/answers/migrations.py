@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ndpsim.arguments import shown
-from ndpsim.errors import InputError, one_of
+from ndpsim.base.arguments import shown
+from ndpsim.base.errors import InputError, one_of
 from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, whole
 from ndpsim.policies.interface import COPIES, Migration
 from ndpsim.policies.views import STRIPED, BackgroundView, Machine

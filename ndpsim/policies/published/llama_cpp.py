@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 from pydantic import Field
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.policies.interface import Assignment, PolicyParameters
 from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.views import LayerView, OfflineView, Placement

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import hottest, mean_loads, spread
 from ndpsim.policies.offloading import Offloading, places, places_in

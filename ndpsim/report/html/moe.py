@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ndpsim.base.reported import flattened
+from ndpsim.base.units import Scale
 from ndpsim.config import Hardware
-from ndpsim.orchestrator.record import LayerRecord
+from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.report.html.page import provenance, write_page
 from ndpsim.report.html.parts import Cell, Folded, Row, Section, Table
 from ndpsim.report.html.sections import columns, configuration, figures, measured_cell, plain_cell, timeline
@@ -16,9 +18,7 @@ from ndpsim.report.moe_history import History, RunHistory
 from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.routing import trace_title
 from ndpsim.report.words import counted
-from ndpsim.reported import flattened
-from ndpsim.results import MoeResult, PolicyRun
-from ndpsim.units import Scale
+from ndpsim.simulate.results import MoeResult, PolicyRun
 
 #: Of each policy, in a table that sorts.
 _COMPARED = (

@@ -10,9 +10,9 @@ from importlib import metadata
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from ndpsim.files import replacing
+from ndpsim.base.files import replacing
 from ndpsim.report.html.parts import Section, Table
-from ndpsim.results.cache import version
+from ndpsim.simulate.results.cache import version
 
 _LOADER = PackageLoader("ndpsim.report.html")
 _TEMPLATES = Environment(

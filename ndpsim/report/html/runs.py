@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from ndpsim.base.reported import quantities
 from ndpsim.config import Hardware
 from ndpsim.report.html.page import provenance, write_page
 from ndpsim.report.html.parts import Cell, Folded, Part, Section, Table
@@ -15,7 +16,6 @@ from ndpsim.report.pictures.runs import figure_for
 from ndpsim.report.relayout import topologies_table
 from ndpsim.report.text import Timed, facts_of, title_of
 from ndpsim.report.words import component_words, counted
-from ndpsim.reported import quantities
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,

@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ndpsim.base.reported import flattened
+from ndpsim.base.units import UNITS, significant
 from ndpsim.config import Hardware
-from ndpsim.orchestrator.record import JobRecord
+from ndpsim.inference.layers.record import JobRecord
 from ndpsim.report.html.parts import Cell, Folded, Part, Row, Section, Table
 from ndpsim.report.metrics import is_number, scale_of
 from ndpsim.report.words import counted
-from ndpsim.reported import flattened
-from ndpsim.results import JobTime, Phase, Stretch
-from ndpsim.units import UNITS, significant
+from ndpsim.simulate.results import JobTime, Phase, Stretch
 
 Spans: TypeAlias = Sequence[JobRecord | JobTime | Phase | Stretch]
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")

@@ -23,7 +23,7 @@ from ndpsim.report.serving import (
     tries_table,
 )
 from ndpsim.report.words import counted, source_words
-from ndpsim.results.serving import FoundRate, ServedRequest, ServingResult
+from ndpsim.simulate.results.serving import FoundRate, ServedRequest, ServingResult
 
 
 def write_serving_report(path: str, result: ServingResult, hardware: Hardware) -> None:

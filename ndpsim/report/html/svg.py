@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from matplotlib.figure import Figure
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.report.html.parts import Picture
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import rendered

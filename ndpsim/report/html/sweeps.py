@@ -7,8 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import flattened
+from ndpsim.base.units import Scale
 from ndpsim.config import load_hardware
-from ndpsim.errors import InputError
 from ndpsim.report.html.page import provenance, write_page
 from ndpsim.report.html.parts import Cell, Folded, Section, Table, most_rows
 from ndpsim.report.html.sections import figures, plain_cell
@@ -28,8 +30,6 @@ from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import NO_METRICS, Row, SweepPlot, Swept, chosen_plot, metrics_of, sweep_title
 from ndpsim.report.words import counted
-from ndpsim.reported import flattened
-from ndpsim.units import Scale
 
 #: Metrics of the first table beside the drawn ones, if the sweep has them.
 _MAIN = (

@@ -8,11 +8,11 @@ from typing import Any, TypeAlias
 import numpy as np
 from matplotlib.axes import Axes
 
+from ndpsim.base.units import format_energy, format_power, format_time
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
 from ndpsim.report.words import component_words, unknown_components
-from ndpsim.units import format_energy, format_power, format_time
 
 ROW = 1.25  # lines of text for each horizontal bar
 _TIMES = {

@@ -20,8 +20,8 @@ from matplotlib.gridspec import GridSpec
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.transforms import Bbox
 
-from ndpsim.errors import InputError
-from ndpsim.files import replacing
+from ndpsim.base.errors import InputError
+from ndpsim.base.files import replacing
 from ndpsim.report.panels import Size, chosen_panels, chosen_size
 
 CHARACTER = 0.6  # width of a character, as a share of the font size; no text is wider

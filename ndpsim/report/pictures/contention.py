@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.units import Scale, format_time, times
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
@@ -14,7 +15,6 @@ from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import draw_means, phase_panels
 from ndpsim.report.text import title_of
 from ndpsim.simulate import ContentionResult, ExpertResult
-from ndpsim.units import Scale, format_time, times
 
 _SIGHT = 5  # limits above all curves by more than this factor are only in the legend
 _NDP, _HOST = COLOURS["compute"], COLOURS["host"]

@@ -12,6 +12,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from ndpsim.base.units import Scale, format_time, percent
+from ndpsim.dram.spec import Device
+from ndpsim.dram.spec.standard import READ, READ_AP
+from ndpsim.dram.traces import CommandTrace
 from ndpsim.report.dram import device_of, refresh_clocks
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.pictures.bars import name_rows
@@ -20,10 +24,6 @@ from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ExpertResult, HostReadResult, Phase
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
-from ndpsim.spec import Device
-from ndpsim.spec.standard import READ, READ_AP
-from ndpsim.traces import CommandTrace
-from ndpsim.units import Scale, format_time, percent
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

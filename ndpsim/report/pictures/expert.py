@@ -5,6 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.units import format_time, percent
 from ndpsim.report.dram import device_of
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bus_time, energy_panels, share_panel
@@ -13,7 +14,6 @@ from ndpsim.report.pictures.curves import phase_panels, read_panels
 from ndpsim.report.text import title_of
 from ndpsim.report.words import counted, lane_name, to_host_name
 from ndpsim.simulate import ExpertResult, HostReadResult
-from ndpsim.units import format_time, percent
 
 
 def _where(axes: Axes, result: ExpertResult) -> None:

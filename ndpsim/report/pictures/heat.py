@@ -11,6 +11,7 @@ from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.colors import LogNorm, Normalize
 
+from ndpsim.base.units import significant
 from ndpsim.report.metrics import is_number, key_label, name_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER, Panel
 from ndpsim.report.pictures.colours import INK
@@ -22,7 +23,6 @@ from ndpsim.report.pictures.points import (
     plain_ticks,
     room_pt,
 )
-from ndpsim.units import significant
 
 _MAP = "viridis"  # of uniform lightness, so that it also works in grey and for colour-blind readers
 _NOTHING = "\N{EN DASH}"  # in a cell without a value

@@ -9,7 +9,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
+from ndpsim.base.units import Scale, format_time, percent
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import energy_panels
@@ -19,7 +20,6 @@ from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.text import title_of
 from ndpsim.report.words import counted
 from ndpsim.simulate import LoadPoint, Memory, TraceResult
-from ndpsim.units import Scale, format_time, percent
 
 _MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
 _LATENCY = f"{metric_label('read_latency_ns', Scale('ns'), results=(TraceResult,))}, arrival to last beat"

@@ -10,7 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ndpsim.layout import MATRICES, Layout
+from ndpsim.dimm.layout import MATRICES, Layout
 from ndpsim.report.layouts import layout_title
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.canvas import Panel, Panels, compose

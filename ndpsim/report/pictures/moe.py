@@ -13,7 +13,8 @@ from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from ndpsim.orchestrator.record import JobRecord, LayerRecord, MovingRecord
+from ndpsim.base.units import TIMES, Scale, format_time, times
+from ndpsim.inference.layers.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.moe import moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
@@ -23,8 +24,7 @@ from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.routing import trace_title
-from ndpsim.results import MoeResult, PolicyRun
-from ndpsim.units import TIMES, Scale, format_time, times
+from ndpsim.simulate.results import MoeResult, PolicyRun
 
 _LIGHT = 0.4
 _DIMM_LABELS = 4

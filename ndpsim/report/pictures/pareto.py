@@ -12,6 +12,7 @@ from matplotlib.path import Path
 from matplotlib.transforms import Bbox
 from numpy.typing import NDArray
 
+from ndpsim.base.units import Scale
 from ndpsim.report.metrics import (
     described,
     metric_label,
@@ -23,7 +24,6 @@ from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK, SERIES, tint
 from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
 from ndpsim.report.sweep_plot import Row, panel_keys
-from ndpsim.units import Scale
 
 _LINES = 20
 _LABELLED = 14  # With more points than this, only those of the front are labelled.

@@ -13,11 +13,11 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
+from ndpsim.base.units import Scale
 from ndpsim.report.metrics import is_number, key_label, metric_label, name_of, scale_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER
 from ndpsim.report.pictures.colours import INK, SERIES
 from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
-from ndpsim.units import Scale
 
 MARKERS = "os^DvPX*"
 _LONG = 24  # Names of more characters are broken before they are turned.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.reported import with_unit
+from ndpsim.base.units import TIMES, Scale, times
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import draw_bar, draw_shares, name_rows
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.prediction import parts_shown, rate_words
-from ndpsim.reported import with_unit
-from ndpsim.results.prediction import PhasePrediction, Prediction
-from ndpsim.units import TIMES, Scale, times
+from ndpsim.simulate.results.prediction import PhasePrediction, Prediction
 
 _COLOURS = {
     "attention and dense parts": "gpu",

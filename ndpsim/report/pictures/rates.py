@@ -8,14 +8,14 @@ from functools import partial
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.units import Scale
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.serving import rates_notes, serving_title
-from ndpsim.results.serving import ServingResult
-from ndpsim.units import Scale
+from ndpsim.simulate.results.serving import ServingResult
 
 _MARKED = {"p50": "o-", "p90": "s--", "p99": "^:"}
 _COLOURS = {"ttft_ns": COLOURS["prefill"], "tpot_ns": COLOURS["decode"]}

@@ -8,6 +8,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.units import Scale, format_time, percent, times
 from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.metrics import described, metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
@@ -18,7 +19,6 @@ from ndpsim.report.pictures.curves import draw_means, means_of
 from ndpsim.report.pictures.points import logarithmic, room_pt
 from ndpsim.report.text import title_of
 from ndpsim.simulate import HostMove, RelayoutResult
-from ndpsim.units import Scale, format_time, percent, times
 
 _DATA = {"read": "read", "write": "write", "both": "read or write"}
 _SAYS = {"read": "reads", "write": "writes", "both": "reads or writes"}

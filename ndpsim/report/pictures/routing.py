@@ -6,16 +6,16 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.reported import label_of
+from ndpsim.base.units import Scale
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import name_rows
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.routing import routing_title
-from ndpsim.reported import label_of
-from ndpsim.routing import RoutingStatistics
-from ndpsim.routing.statistics import PhaseStatistics, Reuse
-from ndpsim.units import Scale
+from ndpsim.workload.routing import RoutingStatistics
+from ndpsim.workload.routing.statistics import PhaseStatistics, Reuse
 
 _PERCENT = Scale("%")
 _SELECTIONS = metric_label("shares", _PERCENT, results=(PhaseStatistics,))

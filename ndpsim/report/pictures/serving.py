@@ -8,6 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.reported import with_unit
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
@@ -15,8 +16,7 @@ from ndpsim.report.pictures.colours import COLOURS, INK
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.serving import serving_title
 from ndpsim.report.words import counted
-from ndpsim.reported import with_unit
-from ndpsim.results.serving import ServingResult
+from ndpsim.simulate.results.serving import ServingResult
 
 #: By panel: the vertical axis, and the colours and words of lines by their names in `over_time`.
 _OVER_TIME = {

@@ -11,7 +11,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
+from ndpsim.base.units import significant
 from ndpsim.report.metrics import is_number, key_label, name_of, value_words
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
 from ndpsim.report.pictures.canvas import CHARACTER, Panel, compose
@@ -31,7 +32,6 @@ from ndpsim.report.pictures.points import (
     room_pt,
 )
 from ndpsim.report.sweep_plot import Row, SweepPlot, Swept
-from ndpsim.units import significant
 
 _LINES_ALONE, _LINES_AMONG = 15, 8  # lines of text: height of a single panel, and of one of several
 _ALL_MARKED = 40  # With more values on the horizontal axis than this, lines have no markers.

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.assignment.least_maximum import least_maximum
-from ndpsim.assignment.parts import list_ways
+from ndpsim.policies.assignment.least_maximum import least_maximum
+from ndpsim.policies.assignment.parts import list_ways
 from ndpsim.policies.interface import (
     Assignment,
     GivesRoom,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.assignment.expert_uses import CHANNELS_NS, CPU_NS, GPU_NS, GROUPS_NS, PCIE_NS, fill_uses
-from ndpsim.assignment.least_maximum import CPU, GPU, NDP
+from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GPU_NS, GROUPS_NS, PCIE_NS, fill_uses
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints, Machine
 
 

@@ -15,7 +15,7 @@ from typing import Any, get_args
 
 from pydantic import Field
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.policies.choose import ChosenPolicy, choose_policy, policies
 from ndpsim.policies.interface import PolicyParameters
 from ndpsim.policies.own.oracle.hindsight import layouts

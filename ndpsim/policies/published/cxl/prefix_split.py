@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 
 #: Possible bits of an expert's weights; the last axis of a table of losses.
 BITS = (1, 2, 3, 4)

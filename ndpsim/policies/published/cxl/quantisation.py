@@ -14,11 +14,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
+from ndpsim.base.text_files import numbered_lines
 from ndpsim.policies.published.cxl.prefix_split import BITS
 from ndpsim.policies.views import Floats
-from ndpsim.routing.arrays import read_npz
-from ndpsim.text_files import numbered_lines
+from ndpsim.workload.routing.arrays import read_npz
 
 _BUNDLED = Path(__file__).parent / "quantisation_loss_synthetic.csv"
 _COLUMNS = ("expert", "bits", "loss")

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field, field_validator
 
-from ndpsim.errors import InputError
+from ndpsim.base.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.offloading import Offloading, Place, cache_slots

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.assignment.bottleneck import CPU, DIMM, GPU, schedule
+from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU, schedule
 from ndpsim.policies.interface import Parts
 from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, Ints, LayerPlacement

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from pydantic import Field
 
-from ndpsim.assignment.bottleneck import CPU
+from ndpsim.policies.assignment.bottleneck import CPU
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Policy, PolicyParameters
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Predictions

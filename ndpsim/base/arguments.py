@@ -1,0 +1,179 @@
+"""Arguments of public functions: taken as Python users write them, or refused in one line that names them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import operator
+import os
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ndpsim.base.errors import Code, InputError, listed, unknown
+
+T = TypeVar("T")
+#: A function that a simulation calls with the share of its work that is done.
+Progress = Callable[[float], None]
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlong = 40
+
+
+def shown(value: object) -> str:
+    """A value as a message quotes it: its `repr`, shortened where it is long."""
+    try:
+        return _SHORT.repr(value)
+    except Exception:  # a number of too many digits, or an object whose own repr fails
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def whole_number(value: Any, name: str, least: int, most: int | None = None, of: str = "") -> int:
+    """`value` as an int: Python's, NumPy's, or any other with `__index__`; no bool, no float.
+
+    `of`: the things that it counts, for the message: " of clocks".
+
+    Raises:
+        InputError: it is no whole number, or not from `least` to `most` (None: no limit).
+    """
+    try:
+        whole = None if is_flag(value) else operator.index(value)
+    except TypeError:
+        whole = None
+    if whole is None or whole < least or (most is not None and whole > most):
+        upto = "" if most is None else f" to {most}"
+        code: Code = "type" if whole is None else "range"
+        raise InputError(f"{shown(value)} is not a whole number{of} from {least}{upto}", code, key=name)
+    return whole
+
+
+def number(value: Any, name: str, least: float, most: float = math.inf) -> float:
+    """`value` as a float; no bool.
+
+    Raises:
+        InputError: it is no real number, not finite, or not from `least` to `most`.
+    """
+    real = isinstance(value, numbers.Real) and not is_flag(value)
+    if not (real and least <= value <= most and value < math.inf):
+        upto = "" if most == math.inf else f" to {most:g}"
+        problem = f"{shown(value)} is not a number from {least:g}{upto}"
+        raise InputError(problem, "range" if real else "type", key=name)
+    try:
+        return float(value)
+    except OverflowError:
+        raise InputError(f"{shown(value)} is too large", "range", key=name) from None
+
+
+def is_flag(value: Any) -> bool:
+    """Whether `value` is True or False, Python's or NumPy's."""
+    return isinstance(value, bool) or (
+        getattr(getattr(value, "dtype", None), "kind", None) == "b" and getattr(value, "shape", None) == ()
+    )
+
+
+def flag(value: Any, name: str) -> bool:
+    """`value` as a bool.
+
+    Raises:
+        InputError: it is neither True nor False.
+    """
+    if not is_flag(value):
+        raise InputError(f"{shown(value)} is neither True nor False", "type", key=name)
+    return bool(value)
+
+
+def text(value: Any, name: str) -> str:
+    """`value` as a plain str.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(value, str):
+        raise InputError(f"{shown(value)} is not a text", "type", key=name)
+    return str(value)
+
+
+def settings(written: str, key: str) -> dict[str, str]:
+    """Keys and values of ``KEY=VALUE,...``.
+
+    Raises:
+        InputError: a part is not of this form, or a key is given twice.
+    """
+    given: dict[str, str] = {}
+    for part in filter(None, (part.strip() for part in written.split(","))):
+        name, equals, value = (piece.strip() for piece in part.partition("="))
+        if not equals or not name:
+            raise InputError(f"{shown(part)} is not of the form KEY=VALUE", "form", key=key)
+        if name in given:
+            raise InputError(f"{shown(name)} is given twice", "twice", key=key)
+        given[name] = value
+    return given
+
+
+def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
+    """`value`, which must be one of the names `allowed`; `what`: what these names stand for, in words.
+
+    Raises:
+        InputError: it is none of them.
+    """
+    names = list(allowed)
+    if not isinstance(value, str):
+        raise InputError(f"{shown(value)} is not a text; give one of {listed(names)}", "type", key=name)
+    if value not in names:
+        raise unknown(value, names, what, key=name)
+    return str(value)
+
+
+def path_of(value: Any, name: str) -> Path:
+    """`value`, a str or an `os.PathLike` of one, as a `Path`.
+
+    Raises:
+        InputError: it is neither, it is empty, or it has a NUL character.
+    """
+    written = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if not isinstance(written, str) or not written or "\0" in written:
+        raise InputError(f"{shown(value)} is not a path; give a str or a Path", "type", key=name)
+    return Path(written)
+
+
+def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
+    """The elements of a list, tuple or other ordered iterable, each as the function `each` takes it.
+
+    Raises:
+        InputError: it is a text, a mapping, a set or not iterable, or an element is refused.
+    """
+    if isinstance(value, str):
+        raise InputError(f"{shown(value)} is a string; give a list of them", "type", key=name)
+    refused = isinstance(value, (bytes, bytearray, Mapping, AbstractSet, os.PathLike))
+    if refused or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
+        raise InputError(f"{shown(value)} is not a list", "type", key=name)
+    return tuple(each(one, name) for one in value)
+
+
+def instance(value: Any, name: str, kind: type[T]) -> T:
+    """`value`, which must be of a class.
+
+    Raises:
+        InputError: it is not.
+    """
+    if not isinstance(value, kind):
+        article = "an" if kind.__name__[0] in "AEIOU" else "a"
+        raise InputError(f"{shown(value)} is not {article} {kind.__name__}", "type", key=name)
+    return value
+
+
+def progress_function(value: Any, name: str = "progress") -> Progress:
+    """The function to call with the share of work done; None: one that does nothing.
+
+    Raises:
+        InputError: it cannot be called.
+    """
+    if value is None:
+        return lambda share: None
+    if not callable(value):
+        raise InputError(f"{shown(value)} is no function of the share of work done", "type", key=name)
+    called: Progress = value
+    return called

@@ -1,0 +1,358 @@
+"""The way in which kernels are compiled with the releases of Numba that it was tried with (`releases.TRIED`).
+
+It builds on inner steps of Numba, which the next release may change: a kernel takes only the steps it
+needs, is optimized once, and is loaded from its entry in the cache without what only compiling needs.
+Attributes are set on objects that were made here and on no other, so what others compile is compiled as Numba
+does it. `public_steps` is the other way, with the same results.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import logging
+import pickle
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from llvmlite import binding
+from numba._dynfunc import make_function
+from numba.core import codegen, compiler, dispatcher, typed_passes, untyped_passes
+from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
+from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.serialize import dumps
+from numba.core.sigutils import normalize_signature
+from numba.core.typed_passes import NativeLowering
+
+from ndpsim.base.cachedirs import Entries
+from ndpsim.base.jit.releases import numba, types
+
+_log = logging.getLogger("ndpsim")
+
+# Numba's functions have no types.
+_dumps: Any = dumps
+_rebuild: Any = CompileResult._rebuild
+_normalize_signature: Any = normalize_signature
+_register_pass: Any = register_pass
+_pass_manager: Any = PassManager
+
+# Numba's steps that kernels need, of some thirty.
+_TYPING: Any = (
+    untyped_passes.TranslateByteCode,
+    untyped_passes.FixupArgs,
+    untyped_passes.IRProcessing,
+    untyped_passes.RewriteSemanticConstants,
+    untyped_passes.DeadBranchPrune,
+    untyped_passes.GenericRewrites,
+    untyped_passes.ReconstructSSA,
+    typed_passes.NopythonTypeInference,
+    typed_passes.PreLowerStripPhis,
+    typed_passes.IRLegalization,
+    typed_passes.AnnotateTypes,
+)
+
+
+@_register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerKernel(NativeLowering):
+    """Numba's step to LLVM's code, whose optimization is another."""
+
+    _name = "lower_kernel"
+
+    def run_pass(self, state: Any) -> bool:
+        library = state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
+        library.enable_object_caching()
+        library._optimize_functions = partial(_tidy, library)
+        library._optimize_final_module = partial(_optimize, library)
+        library.finalize = partial(_link_and_finalize, library)
+        return self._lower(state)
+
+    def _lower(self, state: Any) -> bool:
+        lower: Any = super().run_pass
+        return bool(lower(state))
+
+
+def _link_and_finalize(library: Any) -> None:
+    """Numba's step, in which every part of a kernel is linked into it once, however many parts call it.
+
+    LLVM links what is already called, so callers come first.
+    """
+    called_first: dict[Any, None] = {}
+    _add_parts(library, called_first)
+    library._linking_libraries = list(reversed(called_first))[1:]
+    finalize: Any = type(library).finalize
+    finalize(library)
+
+
+def _add_parts(library: Any, called_first: dict[Any, None]) -> None:
+    for part_of_it in library._linking_libraries:
+        if part_of_it not in called_first:
+            _add_parts(part_of_it, called_first)
+    called_first[library] = None
+
+
+def _tidy(library: Any, module: Any) -> None:
+    """Make the functions of a part short before they are linked; all else is left to `_optimize`."""
+    module.data_layout = library._codegen._data_layout
+    options: Any = binding.create_pipeline_tuning_options(speed_level=1)
+    builder: Any = binding.create_pass_builder(library._codegen._tm, options)
+    passes: Any = binding.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.add_instruction_combine_pass()
+    passes.run(module, builder)
+
+
+def _optimize(library: Any) -> None:
+    """Optimize a kernel with all its parts, once.
+
+    Numba does it twice, the first time for the sake of reference counts, which kernels do without. Wider
+    vectors than those that the fast controller asks for itself do not pay in its loops of a few turns.
+    """
+    config: Any = numba.config
+    options: Any = binding.create_pipeline_tuning_options(speed_level=min(2, config.OPT))
+    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
+    builder: Any = binding.create_pass_builder(library._codegen._tm, options)
+    builder.getModulePassManager().run(library._final_module, builder)
+
+
+@_register_pass(mutates_CFG=True, analysis_only=False)
+class _LowerPart(_LowerKernel):
+    """The lowering step for parts of kernels. No part runs alone, so only kernels become machine code.
+
+    Parts are optimized where they are.
+    """
+
+    _name = "lower_part"
+
+    def run_pass(self, state: Any) -> bool:
+        target = state.targetctx
+        library = state.library = target.codegen().create_library(state.func_id.func_qualname)
+        library._optimize_functions = partial(_tidy, library)
+        library.finalize = lambda: setattr(library, "_finalized", True)
+        target.get_executable = _without_code  # of this compilation alone: a copy of Numba's
+        return self._lower(state)
+
+
+def _without_code(library: Any, descriptor: Any, environment: Any) -> Any:
+    """Stands for a compiled function."""
+    name = descriptor.qualname.split(".")[-1]
+    return make_function(descriptor.lookup_module(), name, "", 0, environment, (library,))
+
+
+_NUMBERS = (types.Number, types.Boolean)
+
+
+class _Typing:
+    """Numba's typing context; it remembers the result type of an operator on given types."""
+
+    def __init__(self, numbas: Any) -> None:
+        self._numbas = numbas
+        self._found: dict[Any, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numbas, name)
+
+    def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
+        """The signature with which a function is called."""
+        look_up = partial(self._numbas.resolve_function_type, function, arguments, keywords)
+        source = getattr(getattr(function, "typing_key", None), "__module__", None)
+        numbers = not keywords and all(isinstance(kind, _NUMBERS) for kind in arguments)
+        if source not in ("_operator", "builtins") or not numbers:
+            return look_up()
+        key = (
+            function,
+            arguments,
+        )  # the function keeps what was found; when others add to the function, it is another object
+        if key not in self._found:
+            self._found[key] = look_up()
+        return self._found[key]
+
+
+_typing = functools.cache(_Typing)
+
+
+class KernelCompiler(CompilerBase):
+    """Numba's compiler with the steps that kernels need."""
+
+    lowering: Any = _LowerKernel
+
+    def __init__(self, *arguments: Any) -> None:
+        begin: Any = super().__init__
+        begin(*arguments)
+        self.state.typingctx = _typing(self.state.typingctx)
+
+    def define_pipelines(self) -> list[Any]:
+        steps = _pass_manager("kernel")
+        for step in (*_TYPING, self.lowering, typed_passes.NoPythonBackend):
+            steps.add_pass(step, step.name())
+        steps.finalize()
+        steps._ENFORCING = False
+        return [steps]
+
+
+class PartCompiler(KernelCompiler):
+    """The same for parts of kernels."""
+
+    lowering = _LowerPart
+
+
+class _MachineCode:
+    """The cache of a kernel, as Numba's dispatcher asks for one.
+
+    A kernel that is in it is loaded without what only compiling needs. Numba first registers all it knows of
+    types and functions, which takes longer than everything else before the first result. Machine code calls
+    nothing of that, nor, without reference counts, of Numba's runtime; when something has to be compiled, the
+    compiler registers it all by itself.
+    """
+
+    def __init__(self, function: Callable[..., Any], name: str, entries: Callable[[], Entries]) -> None:
+        self._function, self._name, self._entries = function, name, entries
+
+    @property
+    def cache_path(self) -> str | None:
+        """The folder that is used first."""
+        return next(map(str, self._entries().folders()), None)
+
+    def enable(self) -> None:
+        """Numba's interface requires this method; the cache is always enabled."""
+
+    disable = flush = enable
+
+    def load_overload(self, signature: Any, context: Any) -> Any:
+        """The kernel compiled for arguments of these types, or None."""
+        machine = context.codegen().magic_tuple()
+        content = self._entries().read(self._entry(signature, machine))
+        if content is None:
+            return None
+        try:
+            made_for, on, parts = pickle.loads(content)
+            return _rebuild(context, *parts) if (made_for, on) == (signature, machine) else None
+        except Exception as error:  # a whole file, but this Numba cannot load it
+            _log.info("%s is compiled again: its entry in the cache cannot be loaded (%s)", self._name, error)
+            return None
+
+    def save_overload(self, signature: Any, compiled: Any) -> None:
+        """Keep a kernel that was just compiled for arguments of these types."""
+        if self._function.__closure__ is not None or compiled.lifted or compiled.library.has_dynamic_globals:
+            return
+        machine = compiled.codegen.magic_tuple()
+        content = _dumps((signature, machine, compiled._reduce()))
+        self._entries().write(self._entry(signature, machine), content)
+
+    def _entry(self, signature: Any, machine: Any) -> str:
+        digest = hashlib.sha256(f"{signature} {machine}".encode())
+        digest.update(_source(self._function.__code__.co_filename) + self._function.__code__.co_code)
+        return f"{self._name}-{digest.hexdigest()[:20]}"
+
+
+@functools.cache
+def _source(file: str) -> bytes:
+    try:
+        return Path(file).read_bytes()
+    except OSError:
+        return b""  # typed in
+
+
+def _compiled(function: Callable[..., Any], **options: Any) -> Any:
+    compile_: Any = numba.njit
+    return compile_(nogil=True, _nrt=False, **options)(function)
+
+
+def kernel(function: Callable[..., Any], name: str, entries: Callable[[], Entries]) -> Any:
+    """The compiled function, whose machine code is kept in `entries` under its name."""
+    compiled = _compiled(function, pipeline_class=KernelCompiler)
+    compiled._cache = _MachineCode(function, name, entries)
+    return compiled
+
+
+def _compile_part(of_kernels: Any, signature: Any) -> Any:
+    """Compile as Numba's dispatcher does, under the lock of the kernel's compilation, without its clocks."""
+    arguments, _ = _normalize_signature(signature)
+    if (found := of_kernels.overloads.get(arguments)) is None:
+        found = of_kernels._compiler.compile(arguments, None)
+        of_kernels.add_overload(found)
+    return found.entry_point
+
+
+class Part:
+    """A part of kernels. Its dispatcher is made for the first kernel that is compiled with it."""
+
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make = make
+
+    @functools.cached_property
+    def dispatcher(self) -> Any:
+        """Numba's dispatcher."""
+        return self._make()
+
+    @property
+    def _numba_type_(self) -> Any:
+        """What Numba asks a function for that another one calls."""
+        return self.dispatcher._numba_type_
+
+
+def part(function: Callable[..., Any], inline: bool) -> Part:
+    """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
+    return Part(partial(_make_part, function, inline))
+
+
+def _make_part(function: Callable[..., Any], inline: bool) -> Any:
+    of_kernels = _compiled(
+        function,
+        pipeline_class=PartCompiler,
+        no_cpython_wrapper=True,
+        no_cfunc_wrapper=True,
+        forceinline=inline,  # always given, else Numba takes it from the part that calls this one
+    )
+    of_kernels.compile = partial(_compile_part, of_kernels)
+    get_template = of_kernels.get_call_template
+
+    def get_general_template(arguments: Any, keywords: Any) -> Any:
+        return get_template(tuple(map(types.unliteral, arguments)), keywords)
+
+    of_kernels.get_call_template = get_general_template
+    return of_kernels
+
+
+def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Part:
+    """The function to call: the part that `part_of` finds for the first argument's class, else `point`."""
+    return Part(partial(_make_chosen, point, part_of))
+
+
+def _make_chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Any:
+    own, point_of_all = part(point, inline=True), _compiled(point)
+
+    def of(arguments: Any) -> Any:
+        return (part_of(arguments[0].instance_class) or own).dispatcher
+
+    point_of_all.get_call_template = lambda arguments, keywords: of(arguments).get_call_template(
+        arguments, keywords
+    )
+    point_of_all.get_overload = lambda arguments: of(arguments).get_overload(arguments)
+    return point_of_all
+
+
+def inner_steps() -> Mapping[str, Callable[..., Any]]:
+    """The functions of Numba, none of them public, that ndpsim replaces, wraps or calls, by name."""
+    from numba.np import arrayobj  # noqa: PLC0415 (takes its time; needed only to compile)
+
+    library, linker, steps = codegen.CodeLibrary, codegen.CPUCodeLibrary, DefaultPassBuilder
+    return {
+        "CPUCodeLibrary.finalize": linker.finalize,
+        "CPUCodeLibrary._finalize_final_module": linker._finalize_final_module,
+        "CPUCodeLibrary._optimize_final_module": linker._optimize_final_module,
+        "CodeLibrary._raise_if_finalized": library._raise_if_finalized,
+        "CompileResult._rebuild": CompileResult._rebuild,
+        "CompileResult._reduce": CompileResult._reduce,
+        "CPUCodegen._pass_builder": codegen.CPUCodegen._pass_builder,
+        "DefaultPassBuilder.define_nopython_lowering_pipeline": steps.define_nopython_lowering_pipeline,
+        "DefaultPassBuilder.define_typed_pipeline": steps.define_typed_pipeline,
+        "DefaultPassBuilder.define_untyped_pipeline": steps.define_untyped_pipeline,
+        "Dispatcher.compile": dispatcher.Dispatcher.compile,
+        "Dispatcher.get_call_template": dispatcher.Dispatcher.get_call_template,
+        "NativeLowering.run_pass": NativeLowering.run_pass,
+        "_make_subtarget": compiler._make_subtarget,
+        "populate_array": arrayobj.populate_array,
+    }

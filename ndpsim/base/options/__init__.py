@@ -1,0 +1,7 @@
+"""Parameters of commands, each described once: for the command line, sweeps, Python, completion and docs.
+
+Each command has a module with its table. Nothing here imports slow modules.
+"""
+
+from ndpsim.base.options.kinds import Choice, Flag, Folder, Kind, Output, Real, Several, Whole
+from ndpsim.base.options.table import Parameter, Table, joined, refuse, table

@@ -1,0 +1,64 @@
+"""Detects the format of a configuration, and converts it."""
+
+from __future__ import annotations
+
+import functools
+from os import PathLike
+
+from ndpsim.base.arguments import path_of, text
+from ndpsim.base.errors import InputError
+from ndpsim.base.plugins import plugins_by_module
+from ndpsim.config.importers import formats as _folder
+from ndpsim.config.importers.configuration import Configuration, ConfigurationFormat
+from ndpsim.config.importers.sheet import Imported, Sheet
+from ndpsim.config.nodes import read_text
+
+_TREES = (".yaml", ".yml", ".json")  # what cannot be read as such is named with its line
+_EXPORT = "python -m ramulator export"
+
+
+@functools.cache
+def configuration_formats() -> dict[str, ConfigurationFormat]:
+    """All formats of configurations by name."""
+    return plugins_by_module(_folder, "FORMAT")
+
+
+def import_hardware(path: str | PathLike[str], name: str | None = None) -> Imported:
+    """Turn a configuration of another simulator into a hardware file.
+
+    It reads INI files of DRAMsim3, YAML files of Ramulator 2.0, and the YAML or JSON of Ramulator 2.1's
+    ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3, HBM4, LPDDR5 or LPDDR6,
+    the others DDR4 or DDR5; other DRAM is refused.
+
+    Args:
+        path: the configuration.
+        name: the name of the hardware; by default that of the file.
+
+    Raises:
+        InputError: the file cannot be read, has no known format, or has a value that ndpsim does not support.
+    """
+    path = path_of(path, "path")
+    name = None if name is None else text(name, "name")
+    if path.suffix == ".py":
+        raise InputError(f"is a program; import what '{_EXPORT} {path.name}' writes", "form", file=path)
+    file, sheet = Configuration(path, read_text(path)), Sheet(path)
+    sheet.name(path.stem if name is None else name, given=name is not None)
+    _format_of(file).read(file, sheet)
+    return sheet.imported()
+
+
+def _format_of(file: Configuration) -> ConfigurationFormat:
+    """The first format, in order of file names, that recognises a configuration.
+
+    Raises:
+        InputError: there is none.
+    """
+    for one in configuration_formats().values():
+        if one.recognises(file):
+            return one
+    keys = file.root.value if file.path.suffix.lower() in _TREES else file.keys
+    if isinstance(keys, dict) and "dram" in keys:
+        problem = "is a hardware file already, or nearly"
+        raise InputError(problem, "form", file=file.path, line=keys["dram"].line)
+    known = "; ".join(f"{name} ({one.meaning})" for name, one in configuration_formats().items())
+    raise InputError(f"is of no format of configurations that is recognised: {known}", "form", file=file.path)

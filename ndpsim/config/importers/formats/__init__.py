@@ -1,0 +1,1 @@
+"""Formats of configurations, one file each; see `config.importers.configuration.ConfigurationFormat`."""

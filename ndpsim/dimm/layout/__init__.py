@@ -1,0 +1,27 @@
+"""Locations of weights: the DIMM, lane, bank, row and burst of every bit of a matrix.
+
+`formats` defines the bits of weights, scales and zero points. `regions` puts the rows of an expert's matrices
+into the order of reading. `interleaving` distributes their bursts over lanes. `layouts` does this for slices
+of an expert (`weights`) on the DIMMs of a machine (`geometry`); `named` makes layouts by name. `moves` lists
+the bits that move between two layouts.
+"""
+
+from ndpsim.dimm.layout.formats import (
+    MATRICES,
+    PADDING,
+    SCALE,
+    WEIGHT,
+    ZERO_POINT,
+    ExpertFormat,
+    WeightFormat,
+    expert_format,
+)
+from ndpsim.dimm.layout.geometry import Address, Geometry
+from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare
+from ndpsim.dimm.layout.layouts import Layout, Places
+from ndpsim.dimm.layout.moves import moves
+from ndpsim.dimm.layout.named import localized, make_layout, parse_layout, sharded, striped
+from ndpsim.dimm.layout.regions import Region, expert_regions
+from ndpsim.dimm.layout.tiled import TiledInterleaving, TiledLayout
+from ndpsim.dimm.layout.tiles import Tiles
+from ndpsim.dimm.layout.weights import ExpertWeights

@@ -1,0 +1,199 @@
+"""The bits of weights, and of the scale and zero point of a group of weights.
+
+A row of a matrix is a sequence of groups, without gaps. A group is its scale, its zero point and then its
+weights. A unit that reads a row from its beginning therefore has the scale and zero point before the
+weights, and stores only one of each, at any group size.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.arguments import instance, whole_number
+from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.options.weights import one_of_bits
+
+Ints = NDArray[np.int64]
+
+#: The matrices of a gated expert, in the order of their numbers.
+MATRICES = ("gate", "up", "down")
+
+#: The owner of a bit; PADDING: none, after the last weight.
+WEIGHT, SCALE, ZERO_POINT, PADDING = range(4)
+
+_MAX_GROUP = 1 << 24
+
+
+class InRow(NamedTuple):
+    """The owners of bits of a row.
+
+    `kind`: WEIGHT, SCALE or ZERO_POINT. `column`: the column of the weight, or the group of a scale or zero
+    point, from 0. `bit`: the bit within it.
+    """
+
+    kind: Ints
+    column: Ints
+    bit: Ints
+
+
+@dataclass(frozen=True)
+class WeightFormat:
+    """The bits of a matrix.
+
+    Attributes:
+        bits: bits of a weight, one of `BITS`.
+        group_size: weights along a row that share a scale and a zero point, fewer in the last group of a
+            row; 0: there are no scales, which weights of 16 bits do not need.
+        scale_bits: bits of a scale.
+        zero_point_bits: bits of a zero point; 0: none, as symmetric quantisation has it.
+
+    Raises:
+        InputError: a number is out of range, or weights of 16 bits have groups.
+    """
+
+    bits: int
+    group_size: int = 0
+    scale_bits: int = 16
+    zero_point_bits: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bits", one_of_bits(self.bits, "bits"))
+        for name, low, high in (
+            ("group_size", 0, _MAX_GROUP),
+            ("scale_bits", 1, 64),
+            ("zero_point_bits", 0, 64),
+        ):
+            object.__setattr__(self, name, whole_number(getattr(self, name), name, low, high))
+        if self.group_size and self.bits == 16:
+            raise InputError("weights of 16 bits have no groups with scales", "conflict", key="group_size")
+
+    @property
+    def of_group(self) -> int:
+        """Bits of a group's scale and zero point."""
+        return self.scale_bits + self.zero_point_bits if self.group_size else 0
+
+    def groups(self, columns: int) -> int:
+        """Groups in a row of `columns` weights."""
+        return -(-columns // self.group_size) if self.group_size else 0
+
+    def row_bits(self, columns: int) -> int:
+        """Bits of a row, scales and zero points included."""
+        return columns * self.bits + self.groups(columns) * self.of_group
+
+    def weight_at(self, column: Ints) -> Ints:
+        """The first bit of each weight in its row."""
+        begins: Ints = column * self.bits
+        return begins + (column // self.group_size + 1) * self.of_group if self.group_size else begins
+
+    def scale_at(self, group: Ints) -> Ints:
+        """The first bit of the scale of each group in its row; its zero point follows."""
+        return group * (self.group_size * self.bits + self.of_group)
+
+    def owner(self, bit: Ints) -> InRow:
+        """The weight or scale to which bits of a row belong: the inverse of `weight_at` and `scale_at`."""
+        if not self.group_size:
+            column, within = np.divmod(bit, self.bits)
+            return InRow(np.full_like(bit, WEIGHT), column, within)
+        group, within = np.divmod(bit, self.group_size * self.bits + self.of_group)
+        weight, of_weight = np.divmod(within - self.of_group, self.bits)
+        in_scale, in_header = within < self.scale_bits, within < self.of_group
+        return InRow(
+            np.where(in_scale, SCALE, np.where(in_header, ZERO_POINT, WEIGHT)),
+            np.where(in_header, group, group * self.group_size + weight),
+            np.where(in_scale, within, np.where(in_header, within - self.scale_bits, of_weight)),
+        )
+
+    def __str__(self) -> str:
+        text = "1 bit" if self.bits == 1 else f"{self.bits} bits"
+        if not self.group_size:
+            return text
+        zero_point = f" and zero point of {self.zero_point_bits}" if self.zero_point_bits else ""
+        return f"{text}, scale of {self.scale_bits}{zero_point} bits a group of {self.group_size}"
+
+
+@dataclass(frozen=True)
+class ExpertFormat:
+    """The bits of an expert's three matrices.
+
+    Raises:
+        InputError: one of them is no `WeightFormat`.
+    """
+
+    gate: WeightFormat
+    up: WeightFormat
+    down: WeightFormat
+
+    def __post_init__(self) -> None:
+        for name in MATRICES:
+            instance(getattr(self, name), name, WeightFormat)
+
+    @classmethod
+    def of(
+        cls,
+        bits: int | Mapping[str, int] = 16,
+        group_size: int = 0,
+        scale_bits: int = 16,
+        zero_point_bits: int | None = None,
+    ) -> ExpertFormat:
+        """The formats of matrices with `bits` bits a weight, or with those of each by its name.
+
+        Matrices of fewer than 16 bits have groups of `group_size` weights (0: no groups); without
+        `zero_point_bits` a zero point has as many bits as a weight of its matrix.
+
+        Raises:
+            InputError: a number or a name makes no sense, or there are groups and no matrix to have them.
+        """
+        if isinstance(bits, Mapping):
+            for name in bits:
+                if name not in MATRICES:
+                    raise unknown(name, MATRICES, "matrix", key="bits")
+            missing = [name for name in MATRICES if name not in bits]
+            if missing:
+                raise InputError(f"says nothing of {' and '.join(missing)}", "missing", key="bits")
+            each = [one_of_bits(bits[name], "bits") for name in MATRICES]
+        else:
+            each = [one_of_bits(bits, "bits")] * len(MATRICES)
+        group_size = whole_number(group_size, "group_size", 0, _MAX_GROUP)
+        scale_bits = whole_number(scale_bits, "scale_bits", 1, 64)
+        if zero_point_bits is not None:
+            zero_point_bits = whole_number(zero_point_bits, "zero_point_bits", 0, 64)
+        if group_size and all(of_one == 16 for of_one in each):
+            problem = "groups weights of fewer than 16 bits, and all have 16"
+            raise InputError(problem, "conflict", key="group_size")
+        return cls(*(_format(of_one, group_size, scale_bits, zero_point_bits) for of_one in each))
+
+    @property
+    def matrices(self) -> tuple[WeightFormat, WeightFormat, WeightFormat]:
+        """The formats of the matrices, in the order of `MATRICES`."""
+        return self.gate, self.up, self.down
+
+    def bits(self) -> int | dict[str, int]:
+        """Bits of a weight: one number, or that of each matrix where they differ."""
+        each = [matrix.bits for matrix in self.matrices]
+        return each[0] if len(set(each)) == 1 else dict(zip(MATRICES, each, strict=True))
+
+
+def expert_format(bits: int | ExpertFormat) -> ExpertFormat:
+    """The format of an expert whose weights all have `bits` bits, or the one given.
+
+    Raises:
+        InputError: weights cannot have this many bits.
+    """
+    return bits if isinstance(bits, ExpertFormat) else _format_of_all(one_of_bits(bits, "bits"))
+
+
+@functools.cache
+def _format_of_all(bits: int) -> ExpertFormat:
+    return ExpertFormat.of(bits)
+
+
+def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | None) -> WeightFormat:
+    if bits == 16 or not group_size:
+        return WeightFormat(bits, 0 if bits == 16 else group_size)
+    return WeightFormat(bits, group_size, scale_bits, bits if zero_point_bits is None else zero_point_bits)

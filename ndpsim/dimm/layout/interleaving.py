@@ -1,0 +1,147 @@
+"""Bursts interleaved over lanes and, within a lane, over all bank groups.
+
+Burst n of a region is on lane n mod lanes. Within a lane consecutive bursts rotate over its pseudo-channels,
+if it has several, and in each over the bank groups of a stack, so that reads follow each other at tCCD_S and
+never wait for tCCD_L. Then they fill the columns of the open rows, then the next bank of every group, then
+the next stack, and then the next row. A bank is used again after all other banks, so its row change is hidden
+by their bursts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.units import format_bytes
+from ndpsim.dimm.layout.regions import Region
+from ndpsim.dram.spec import Device
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class LaneShare:
+    """The number of bursts of each region on one lane: `bursts[region]`."""
+
+    bursts: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        """Bursts over all regions."""
+        return sum(self.bursts)
+
+
+class Interleaving:
+    """Places regions on lanes, each region beginning on lane 0.
+
+    Args:
+        regions: the regions, in the order of reading.
+        device: the DRAM of one lane.
+        lanes: number of lanes.
+        base: the first free place within the lanes.
+        holder: words for the lanes, for the message.
+
+    Raises:
+        InputError: the regions do not fit the lanes.
+    """
+
+    def __init__(
+        self, regions: Sequence[Region], device: Device, lanes: int, base: int = 0, holder: str = "a DIMM"
+    ) -> None:
+        self.regions, self.device, self.lanes = tuple(regions), device, lanes
+        per_lane = [-(-region.bursts // lanes) for region in regions]
+        self._first = [base + sum(per_lane[:n]) for n in range(len(per_lane))]
+        #: The first free place after the regions, on every lane.
+        self.end = base + sum(per_lane)
+        need, have = self.end * lanes * device.burst_bytes, lanes * device.capacity_bytes
+        if need > have:
+            behind = "" if base == 0 else f" behind {base * lanes * device.burst_bytes} bytes of others"
+            need -= base * lanes * device.burst_bytes
+            raise InputError(
+                f"not supported: weights of {format_bytes(need)} ({need} bytes) do not fit {holder} of "
+                f"{format_bytes(have)} ({have} bytes){behind}",
+                "too-large",
+            )
+        self._before = np.cumsum([0] + [region.bursts for region in regions])
+
+    @property
+    def bursts(self) -> int:
+        """Bursts over all regions."""
+        return int(self._before[-1])
+
+    def region_of(self, burst: Ints) -> tuple[Ints, Ints]:
+        """The region of bursts counted over all regions, and their number within it."""
+        region = np.searchsorted(self._before, burst, "right") - 1
+        return region, burst - self._before[region]
+
+    def first_burst(self, region: int) -> int:
+        """The number of a region's first burst, counted over all regions."""
+        return int(self._before[region])
+
+    def locate(self, burst: Ints) -> tuple[Ints, Ints]:
+        """Lane and place within the lane of bursts counted over all regions."""
+        region, number = self.region_of(burst)
+        turn, lane = np.divmod(number, self.lanes)
+        return lane, np.array(self._first)[region] + turn
+
+    def burst_at(self, lane: Ints, place: Ints) -> Ints:
+        """The inverse of `locate`; -1 for places without a burst."""
+        region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
+        number = (place - np.array(self._first)[region]) * self.lanes + lane
+        there = (number >= 0) & (number < np.diff(self._before)[region])
+        return np.where(there, number + self._before[region], -1)
+
+    def share(self, lane: int) -> LaneShare:
+        """The bursts that lane `lane` holds."""
+        return LaneShare(
+            tuple((region.bursts - lane + self.lanes - 1) // self.lanes for region in self.regions)
+        )
+
+    def lane_bursts(self, share: LaneShare) -> Ints:
+        """The places of a lane's bursts within the lane, int64[share.total], in the order of reading."""
+        return np.concatenate(
+            [
+                first + np.arange(count, dtype=np.int64)
+                for first, count in zip(self._first, share.bursts, strict=True)
+            ]
+        )
+
+    def coordinates(self, place: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+        """(rank, bankgroup, bank, row, column) of places within a lane, int64[n] each."""
+        device = self.device
+        rest, rank = np.divmod(place, device.ranks)
+        rest, group = np.divmod(rest, device.groups_per_stack)
+        rest, column = np.divmod(rest, device.bursts_per_row)
+        rest, bank = np.divmod(rest, device.banks_per_group)
+        row, stack = np.divmod(rest, device.stacks)
+        return rank, stack * device.groups_per_stack + group, bank, row, column
+
+    def place(self, rank: Ints, bankgroup: Ints, bank: Ints, row: Ints, column: Ints) -> Ints:
+        """The inverse of `coordinates`."""
+        device = self.device
+        stack, group = np.divmod(bankgroup, device.groups_per_stack)
+        rest = (row * device.stacks + stack) * device.banks_per_group + bank
+        rest = (rest * device.bursts_per_row + column) * device.groups_per_stack + group
+        return rest * device.ranks + rank
+
+    def rows(self, lanes: range, share: LaneShare | None = None) -> tuple[Ints, Ints]:
+        """The first and last row of weights in every burst of a lane, in the order of reading.
+
+        The rows are those of the bursts at the same place in any of `lanes`. After a region's last burst the
+        first row is above the last.
+
+        Args:
+            lanes: neighbouring lanes with equal numbers of bursts. Rows are numbered over all regions.
+            share: the bursts that are read from each, if there are more than the lane has.
+        """
+        first_rows, last_rows, before = [], [], 0
+        for region, count in zip(self.regions, (share or self.share(lanes[0])).bursts, strict=True):
+            burst = np.arange(count, dtype=np.int64) * self.lanes
+            first_rows.append(before + np.minimum(region.burst_rows(burst + lanes[0])[0], region.rows))
+            last_rows.append(before + region.burst_rows(burst + lanes[-1])[1])
+            before += region.rows
+        return np.concatenate(first_rows), np.concatenate(last_rows)

@@ -1,0 +1,307 @@
+"""The layout of an expert on the DIMMs of a machine: maps every bit of a weight to its location, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.limits import ensure_fits
+from ndpsim.dimm.layout.formats import MATRICES, PADDING
+from ndpsim.dimm.layout.geometry import Address, Geometry
+from ndpsim.dimm.layout.interleaving import Interleaving
+from ndpsim.dimm.layout.regions import expert_regions
+from ndpsim.dimm.layout.weights import ExpertWeights
+
+Ints = NDArray[np.int64]
+
+_BYTES_OF_A_BURST = 96  # memory for the location of a burst: measured, and rounded up
+_DOWN = MATRICES.index("down")
+
+
+class Owner(NamedTuple):
+    """The owners of bits in memory, one array element each.
+
+    `kind`: `WEIGHT`, `SCALE`, `ZERO_POINT`, or `PADDING` for unused bits (the other fields are then -1).
+    `matrix`: its number in `MATRICES`. `row`, `column`: those of the weight; for a scale or a zero point
+    `column` is the group. `bit`: the bit within it.
+    """
+
+    kind: Ints
+    matrix: Ints
+    row: Ints
+    column: Ints
+    bit: Ints
+
+
+class Places(NamedTuple):
+    """Bursts in memory, one array element each: DIMM, lane of the DIMM, place within the lane."""
+
+    dimm: Ints
+    lane: Ints
+    place: Ints
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """A slice of an expert, stored like a separate expert and interleaved over lanes.
+
+    Attributes:
+        slice: its range of the `intermediate` dimension.
+        interleaving: its bursts on the lanes.
+        dimm, lane: the DIMM, and the lane on it, of each lane of the interleaving.
+        first_burst: number of bursts of all earlier parts.
+    """
+
+    slice: range
+    interleaving: Interleaving
+    dimm: Ints
+    lane: Ints
+    first_burst: int
+
+
+class Layout:
+    """The locations of an expert's weights. Bursts are numbered in the order of the stream, part after part.
+
+    Args:
+        name: the name of the layout.
+        geometry: the machine's memory.
+        weights: the expert.
+        lanes: for each slice, the (DIMM, lane) pairs over which it is interleaved.
+        base: the first free place within those lanes: `end` of the layout of an earlier expert.
+
+    Raises:
+        InputError: the weights do not fit.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        geometry: Geometry,
+        weights: ExpertWeights,
+        lanes: Sequence[Sequence[tuple[int, int]]],
+        base: int = 0,
+    ) -> None:
+        self.name, self.geometry, self.weights, self.base = name, geometry, weights, base
+        burst_bytes = geometry.device.burst_bytes
+        parts: list[Part] = []
+        self.bursts = 0  #: Bursts of the expert.
+        for of_part, over in zip(weights.slices(len(lanes)), lanes, strict=True):
+            regions = expert_regions(weights.hidden, len(of_part), weights.format, burst_bytes)
+            dimm, lane = np.array(over, dtype=np.int64).T
+            dimms = len({of for of, _ in over})
+            holder = "a DIMM" if dimms == 1 else f"{dimms} DIMMs"
+            interleaving = Interleaving(regions, geometry.device, len(over), base, holder)
+            parts.append(Part(of_part, interleaving, dimm, lane, self.bursts))
+            self.bursts += interleaving.bursts
+        self.parts = tuple(parts)
+
+    @property
+    def end(self) -> int:
+        """The first place after the expert that is free on all its lanes."""
+        return max(part.interleaving.end for part in self.parts)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of weights, scales and zero points, each region of each part rounded up to whole bytes."""
+        return sum(region.bytes for part in self.parts for region in part.interleaving.regions)
+
+    @property
+    def dimms(self) -> list[int]:
+        """The DIMMs that hold weights of the expert."""
+        return sorted({int(dimm) for part in self.parts for dimm in part.dimm})
+
+    def bursts_by_dimm(self) -> Ints:
+        """Bursts that each DIMM of the machine holds of the expert: int64[DIMM]."""
+        bursts = np.zeros(self.geometry.dimms, np.int64)
+        for part in self.parts:
+            for lane, dimm in enumerate(part.dimm.tolist()):
+                bursts[dimm] += part.interleaving.share(lane).total
+        return bursts
+
+    @cached_property
+    def _part_starts(self) -> tuple[Ints, Ints]:
+        """The first column of each part's slice, and each part's first burst."""
+        return (
+            np.array([part.slice.start for part in self.parts]),
+            np.array([part.first_burst for part in self.parts]),
+        )
+
+    # From weights to addresses.
+
+    def find(self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike) -> Address:
+        """The address of the first bit of weights; their other bits follow it in the stream.
+
+        Args:
+            matrix: numbers in `MATRICES`.
+            row, column: within the matrix; whole numbers, or arrays of equal shape.
+
+        Raises:
+            InputError: an index is beyond its matrix.
+        """
+        return self.address(*self.find_bit(matrix, row, column))
+
+    def find_scale(self, matrix: ArrayLike, row: ArrayLike, group: ArrayLike) -> Address:
+        """The address of the scales of groups; their zero points follow them in the stream.
+
+        Raises:
+            InputError: an index is beyond its matrix, or the matrix has no groups.
+        """
+        formats = self.weights.format.matrices
+        for number in np.unique(matrix):
+            if 0 <= number < len(MATRICES) and not formats[number].group_size:
+                raise InputError(f"{MATRICES[number]} has no groups with scales", "conflict", key="matrix")
+        size = np.array([of_matrix.group_size for of_matrix in formats])[np.asarray(matrix) % len(MATRICES)]
+        burst, bit = self.find_bit(matrix, row, np.asarray(group, dtype=np.int64) * size, of_group=True)
+        return self.address(burst, bit)
+
+    def find_bit(
+        self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike, of_group: bool = False
+    ) -> tuple[Ints, Ints]:
+        """Burst and bit within the burst at which weights begin; with `of_group`, at which the scales of the
+        groups begin whose first weights these are. See `find`.
+        """
+        matrices, rows, columns = (
+            np.ascontiguousarray(values, dtype=np.int64)
+            for values in np.broadcast_arrays(np.atleast_1d(matrix), row, column)
+        )
+        self._check_within(matrices, rows, columns)
+        across = np.where(matrices == _DOWN, columns, rows)
+        in_part = np.searchsorted(self._part_starts[0], across, "right") - 1
+        burst, bit = np.empty_like(rows), np.empty_like(rows)
+        for number, part in enumerate(self.parts):
+            for which, written in enumerate(self.weights.format.matrices):
+                chosen = np.flatnonzero((in_part == number) & (matrices == which))
+                if not len(chosen):
+                    continue
+                row_, column_ = rows[chosen], columns[chosen]
+                if which == _DOWN:
+                    region, row_of_region, column_ = 1, row_, column_ - part.slice.start
+                else:
+                    region, row_of_region = 0, 2 * (row_ - part.slice.start) + which
+                regions = part.interleaving.regions
+                within = (
+                    written.scale_at(column_ // written.group_size)
+                    if of_group
+                    else written.weight_at(column_)
+                )
+                at = regions[region].bit_at(row_of_region, within)
+                number_of, bit[chosen] = np.divmod(at, regions[region].burst_bytes * 8)
+                burst[chosen] = number_of + part.interleaving.first_burst(region) + part.first_burst
+        return burst, bit
+
+    def _check_within(self, matrix: Ints, row: Ints, column: Ints) -> None:
+        sizes = np.array([self.weights.shape(number) for number in range(len(MATRICES))]).T
+        for name, values, size in (
+            ("matrix", matrix, np.full_like(matrix, len(MATRICES))),
+            ("row", row, sizes[0][matrix % len(MATRICES)]),
+            ("column", column, sizes[1][matrix % len(MATRICES)]),
+        ):
+            beyond = np.flatnonzero((values < 0) | (values >= size))
+            if len(beyond):
+                first = beyond[0]
+                raise InputError(f"{values[first]} is not within 0 to {size[first] - 1}", "range", key=name)
+
+    def locate(self, burst: Ints) -> Places:
+        """DIMM, lane and place of bursts, counted over all parts."""
+        in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
+        dimm, lane, place = (np.empty_like(burst) for _ in range(3))
+        for number, part in enumerate(self.parts):
+            chosen = slice(None) if len(self.parts) == 1 else np.flatnonzero(in_part == number)
+            on_lane, place[chosen] = part.interleaving.locate(burst[chosen] - part.first_burst)
+            dimm[chosen], lane[chosen] = part.dimm[on_lane], part.lane[on_lane]
+        return Places(dimm, lane, place)
+
+    def places(self) -> Places:
+        """DIMM, lane and place of every burst, in the order of the stream: int64[bursts] each.
+
+        Raises:
+            InputError: there are more bursts than fit in the allowed memory.
+        """
+        ensure_fits(self.bursts * _BYTES_OF_A_BURST, f"an expert of {self.bursts} bursts")
+        return self.locate(np.arange(self.bursts, dtype=np.int64))
+
+    def address(self, burst: Ints, bit: Ints) -> Address:
+        """The addresses of bits of bursts."""
+        dimm, lane, place = self.locate(burst)
+        rank, subchannel = np.divmod(lane, self.geometry.subchannels)
+        channel = self.geometry.channel_of(dimm)
+        of_lane, bankgroup, bank, row, column = self.parts[0].interleaving.coordinates(place)
+        rank = rank * self.geometry.device.ranks + of_lane
+        return Address(channel, dimm, rank, subchannel, bankgroup, bank, row, column, bit)
+
+    def matrix_bits(self) -> Ints:
+        """Bits of each matrix in every burst, in the order of the stream: int64[matrices, bursts]."""
+        found = []
+        for part in self.parts:
+            gate_up, down = (region.burst_bits() for region in part.interleaving.regions)
+            found += [np.concatenate((gate_up, np.zeros((1, gate_up.shape[1]), np.int64)))]
+            found += [np.concatenate((np.zeros((2, down.shape[1]), np.int64), down))]
+        return np.concatenate(found, axis=1)
+
+    def lane_bits(self) -> Ints:
+        """Bits of each matrix on every lane: int64[DIMMs, lanes, matrices]."""
+        places, geometry = self.places(), self.geometry
+        held = np.zeros((geometry.dimms, geometry.lanes, len(MATRICES)), dtype=np.int64)
+        np.add.at(held, (places.dimm, places.lane), self.matrix_bits().T)
+        return held
+
+    # From addresses to weights.
+
+    def burst_at(self, places: Places) -> Ints:
+        """The inverse of `locate`; -1 where there is no burst."""
+        burst = np.full_like(places.place, -1)
+        lanes = self.geometry.lanes
+        at = places.dimm * lanes + places.lane
+        for part in self.parts:
+            number = np.full(self.geometry.dimms * lanes, -1, dtype=np.int64)
+            number[part.dimm * lanes + part.lane] = np.arange(len(part.dimm))
+            on_lane = number[at]
+            found = part.interleaving.burst_at(on_lane, places.place)
+            burst = np.where((on_lane >= 0) & (found >= 0), found + part.first_burst, burst)
+        return burst
+
+    def at(self, address: Address) -> Owner:
+        """The owners of bits in memory: the inverse of `find` and `find_scale`, for any bit."""
+        rank, of_lane = np.divmod(address.rank, self.geometry.device.ranks)
+        lane = rank * self.geometry.subchannels + address.subchannel
+        within = address.bankgroup, address.bank, address.row, address.column
+        place = self.parts[0].interleaving.place(of_lane, *within)
+        return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
+
+    def owner(self, burst: Ints, bit: Ints) -> Owner:
+        """The owners of bits of bursts; burst -1 has none."""
+        owner = Owner(np.full_like(burst, PADDING), *(np.full_like(burst, -1) for _ in range(4)))
+        in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
+        for number, part in enumerate(self.parts):
+            region, of_region = part.interleaving.region_of(burst - part.first_burst)
+            for which, lying in enumerate(part.interleaving.regions):
+                at = of_region * (lying.burst_bytes * 8) + bit
+                mine = np.flatnonzero((burst >= 0) & (in_part == number) & (region == which))
+                chosen = mine[lying.holds(at[mine])]
+                row, within = lying.row_of(at[chosen])
+                self._fill(owner, chosen, part, which, row, within)
+        return owner
+
+    def _fill(self, owner: Owner, chosen: Ints, part: Part, region: int, row: Ints, within: Ints) -> None:
+        """Write into `owner` the owners of bits of one region of one part."""
+        turns = 2 if region == 0 else 1
+        for turn in range(turns):
+            matrix = turn if region == 0 else _DOWN
+            of_turn = np.flatnonzero(row % turns == turn)
+            written = self.weights.format.matrices[matrix]
+            kind, column, bit = written.owner(within[of_turn])
+            in_row = row[of_turn] // turns
+            if region == 0:
+                in_row = in_row + part.slice.start
+            else:
+                groups = part.slice.start // written.group_size if written.group_size else 0
+                column = column + np.where(kind == 0, part.slice.start, groups)
+            values = (kind, np.full_like(kind, matrix), in_row, column, bit)
+            for into, value in zip(owner, values, strict=True):
+                into[chosen[of_turn]] = value

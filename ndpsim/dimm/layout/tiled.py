@@ -1,0 +1,238 @@
+"""The location of each bit in the tiles that systolic arrays read: the addresses behind `layout.tiles`.
+
+At each step every row of a tile gives the input of its column of the array: a word of `word_bits` bits, or
+one weight. The scale and zero point of a group come before its first weight. A tile has its steps in order,
+and each step has the bits of its rows, row by row. Rows with fewer bits end sooner.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.dimm.layout.formats import WeightFormat
+from ndpsim.dimm.layout.geometry import Geometry
+from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare
+from ndpsim.dimm.layout.layouts import Layout, Part
+from ndpsim.dimm.layout.regions import Region
+from ndpsim.dimm.layout.tiles import Tiles
+from ndpsim.dimm.layout.weights import ExpertWeights
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class TiledRegion(Region):
+    """A region whose rows are in tiles, step by step; each tile begins at the start of a burst.
+
+    Attributes:
+        tile_rows: rows of a tile; the last may have fewer.
+        word_bits: bits that a row gives at a step; 0: a weight.
+        tile_bursts: bursts of each tile, as in `Tiles`.
+    """
+
+    tile_rows: int
+    word_bits: int
+    tile_bursts: tuple[int, ...]
+
+    @cached_property
+    def tile_first(self) -> Ints:
+        """The first burst of each tile, and the bursts of all: int64[tiles + 1]."""
+        return np.cumsum((0, *self.tile_bursts))
+
+    @property
+    def bursts(self) -> int:
+        """Bursts that hold the tiles."""
+        return int(self.tile_first[-1])
+
+    @cached_property
+    def _step_begins(self) -> Ints:
+        """Beginnings of steps in a row of each format, and the row's end: int64[formats, steps + 1]."""
+        each = [self._steps(of_row) for of_row in self.formats]
+        longest = max(map(len, each))
+        return np.array([np.pad(begins, (0, longest - len(begins)), "edge") for begins in each])
+
+    def _steps(self, of_row: WeightFormat) -> Ints:
+        bits = of_row.row_bits(self.columns)
+        if self.word_bits:
+            return np.minimum(np.arange(-(-bits // self.word_bits) + 1) * self.word_bits, bits)
+        column = np.arange(self.columns)
+        begins = of_row.weight_at(column)
+        if of_row.group_size:
+            begins -= np.where(column % of_row.group_size == 0, of_row.of_group, 0)
+        return np.append(begins, bits)
+
+    def _rows_before(self, tile: Ints, row: Ints) -> Ints:
+        """The number of rows of each format before row `row` of tiles: int64[formats, n]."""
+        turns = len(self.formats)
+        behind = (np.arange(turns)[:, np.newaxis] - tile * self.tile_rows) % turns
+        return (row - behind + turns - 1) // turns
+
+    def _rows_in(self, tile: Ints) -> Ints:
+        return np.minimum(self.rows - tile * self.tile_rows, self.tile_rows)
+
+    def row_at(self, row: Ints) -> Ints:
+        """Locations of the first bits of rows."""
+        return self.bit_at(row, np.zeros_like(row))
+
+    def bit_at(self, row: Ints, within: Ints) -> Ints:
+        """See `Region.bit_at`."""
+        tile, of_tile = np.divmod(row, self.tile_rows)
+        step = np.empty_like(row)
+        for number, begins in enumerate(self._step_begins):
+            mine = row % len(self.formats) == number
+            step[mine] = np.searchsorted(begins, within[mine], "right") - 1
+        at_step = self._step_begins[:, step]
+        long = self._step_begins[:, step + 1] - at_step
+        before = (
+            self._rows_before(tile, self._rows_in(tile)) * at_step + self._rows_before(tile, of_tile) * long
+        )
+        in_step = within - self._step_begins[row % len(self.formats), step]
+        bits: Ints = self.tile_first[tile] * self.burst_bytes * 8 + before.sum(axis=0) + in_step
+        return bits
+
+    def holds(self, bit: Ints) -> Bools:
+        """See `Region.holds`."""
+        tile, of_tile = self._tile_of(bit)
+        rows = self._rows_before(tile, self._rows_in(tile))
+        held: Bools = of_tile < (rows * self._step_begins[:, -1:]).sum(axis=0)
+        return held
+
+    def row_of(self, bit: Ints) -> tuple[Ints, Ints]:
+        """See `Region.row_of`."""
+        tile, of_tile = self._tile_of(bit)
+        row, within = np.empty_like(bit), np.empty_like(bit)
+        for chosen, one in self._alike(tile):
+            of_row, within[chosen], _ = self._find(one, of_tile[chosen])
+            row[chosen] = tile[chosen] * self.tile_rows + of_row
+        return row, within
+
+    def burst_bits(self) -> Ints:
+        """See `Region.burst_bits`."""
+        bits = np.zeros((len(self.formats), self.bursts), dtype=np.int64)
+        for chosen, one in self._alike(np.arange(len(self.tile_bursts))):
+            count = self.tile_bursts[int(one[0])]
+            ends = np.arange(count + 1) * self.burst_bytes * 8
+            total = (self._rows_before(one, self._rows_in(one)) * self._step_begins[:, -1:]).sum()
+            *_, before = self._find(one, np.minimum(ends, total))
+            bursts = self.tile_first[chosen][:, np.newaxis] + np.arange(count)
+            bits[:, bursts] = np.diff(before)[:, np.newaxis, :]
+        return bits
+
+    def _tile_of(self, bit: Ints) -> tuple[Ints, Ints]:
+        """The tile of each bit, and its place in the tile."""
+        tile = np.searchsorted(self.tile_first, bit // (self.burst_bytes * 8), "right") - 1
+        return tile, bit - self.tile_first[tile] * self.burst_bytes * 8
+
+    def _alike(self, tile: Ints) -> list[tuple[Ints, Ints]]:
+        """Groups of tiles that begin with the same format and have equal rows: their places, and one tile."""
+        kind = self._rows_in(tile) * len(self.formats) + tile * self.tile_rows % len(self.formats)
+        chosen = [np.flatnonzero(kind == one) for one in np.unique(kind)]
+        return [(places, tile[places[:1]]) for places in chosen]
+
+    def _find(self, tile: Ints, bit: Ints) -> tuple[Ints, Ints, Ints]:
+        """For bits of tiles like `tile`: row of the tile, bit of the row, bits of each format before it."""
+        turns = len(self.formats)
+        order = (int(tile[0]) * self.tile_rows + np.arange(turns)) % turns
+        rows = self._rows_before(tile, self._rows_in(tile))
+        totals = (rows * self._step_begins).sum(axis=0)
+        step = np.searchsorted(totals, bit, "right") - 1
+        at_step = self._step_begins[:, step]
+        long = self._step_begins[:, np.minimum(step + 1, len(totals) - 1)] - at_step
+        of_turn = np.concatenate((np.zeros((1, len(bit)), np.int64), np.cumsum(long[order], axis=0)))
+        turn, rest = np.divmod(bit - totals[step], np.maximum(of_turn[-1], 1))
+        number = (rest >= of_turn[1:]).sum(axis=0)  # of the turn; all of them only after the last row
+        row = turn * turns + number
+        in_step = rest - np.take_along_axis(of_turn, number[np.newaxis], axis=0)[0]
+        mine = order[np.minimum(number, turns - 1)]
+        before = rows * at_step + self._rows_before(tile, row) * long
+        before[mine, np.arange(len(bit))] += in_step
+        return row, at_step[mine, np.arange(len(bit))] + in_step, before
+
+
+class TiledInterleaving(Interleaving):
+    """`Tiles` with the addresses of every burst, counted tile by tile."""
+
+    def __init__(self, tiles: Tiles, word_bits: int) -> None:
+        self.tiles, self.device, self.lanes = tiles, tiles.device, tiles.lanes
+        of_regions = zip(tiles.regions, tiles.bursts, strict=True)
+        self.regions: tuple[TiledRegion, ...] = tuple(
+            TiledRegion(
+                region.name,
+                region.rows,
+                region.columns,
+                region.formats,
+                region.burst_bytes,
+                tiles.rows,
+                word_bits,
+                tuple(bursts.tolist()),
+            )
+            for region, bursts in of_regions
+        )
+        *self._first, self.end = tiles.first_places
+        self._before = np.cumsum([0] + [region.bursts for region in self.regions])
+        self._tile_place = [self._places(bursts) for bursts in tiles.bursts]
+
+    def _places(self, bursts: Ints) -> Ints:
+        """The place of the first burst of each tile, relative to the region's first on its lane."""
+        turns = -(-len(bursts) // self.lanes)
+        table = np.pad(bursts, (0, turns * self.lanes - len(bursts))).reshape(turns, self.lanes)
+        before: Ints = (np.cumsum(table, axis=0) - table).ravel()[: len(bursts)]
+        return before
+
+    def locate(self, burst: Ints) -> tuple[Ints, Ints]:
+        """See `Interleaving.locate`."""
+        region, number = self.region_of(burst)
+        lane, place = np.empty_like(burst), np.empty_like(burst)
+        for which, of_region in enumerate(self.regions):
+            mine = np.flatnonzero(region == which)
+            tile = np.searchsorted(of_region.tile_first, number[mine], "right") - 1
+            lane[mine] = tile % self.lanes
+            in_tile = number[mine] - of_region.tile_first[tile]
+            place[mine] = self._first[which] + self._tile_place[which][tile] + in_tile
+        return lane, place
+
+    def burst_at(self, lane: Ints, place: Ints) -> Ints:
+        """See `Interleaving.burst_at`."""
+        region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
+        burst = np.full_like(place, -1)
+        for which, on_lane in {*zip(region.ravel().tolist(), lane.ravel().tolist(), strict=True)}:
+            mine = np.nonzero((region == which) & (lane == on_lane))
+            begins = self._tile_place[which][on_lane :: self.lanes] if 0 <= on_lane < self.lanes else []
+            if not len(begins):
+                continue
+            tile = (
+                np.searchsorted(begins, place[mine] - self._first[which], "right") - 1
+            ) * self.lanes + on_lane
+            in_tile = place[mine] - self._first[which] - self._tile_place[which][tile]
+            there = (in_tile >= 0) & (in_tile < self.tiles.bursts[which][tile])
+            found = self._before[which] + self.regions[which].tile_first[tile] + in_tile
+            burst[mine] = np.where(there, found, -1)
+        return burst
+
+    def share(self, lane: int) -> LaneShare:
+        """See `Interleaving.share`."""
+        return self.tiles.share(lane)
+
+
+class TiledLayout(Layout):
+    """`localized` on a device with systolic arrays: the tiles that the arrays read, on all its lanes.
+
+    Args:
+        geometry: the device; it is the first DIMM.
+        weights: the expert.
+        tiles: of the expert, on the lanes of the device.
+        word_bits: bits that a row gives the arrays at a step; 0: a weight.
+    """
+
+    def __init__(self, geometry: Geometry, weights: ExpertWeights, tiles: Tiles, word_bits: int) -> None:
+        self.name, self.geometry, self.weights = "localized", geometry, weights
+        self.base = tiles.first_places[0]
+        interleaving = TiledInterleaving(tiles, word_bits)
+        lane = np.arange(tiles.lanes, dtype=np.int64)
+        self.parts = (Part(range(weights.intermediate), interleaving, np.zeros_like(lane), lane, 0),)
+        self.bursts = interleaving.bursts

@@ -1,0 +1,9 @@
+"""The units of a DIMM's buffer chip or of a memory device, in cycles of their own clock.
+
+Each multiplier unit is a module, found by its name in hardware files (`ndp.unit.find_unit`).
+"""
+
+from ndpsim.dimm.units.activation import ActivationUnit
+from ndpsim.dimm.units.gemv import GemvUnit
+from ndpsim.dimm.units.pipeline import last_served
+from ndpsim.dimm.units.unit import MultiplierUnit, find_unit

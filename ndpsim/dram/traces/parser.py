@@ -1,0 +1,275 @@
+"""The loop over the bytes of a request trace, for any format that `RequestFormat` can describe."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.jit import kernel
+from ndpsim.dram.traces.chunks import LONGEST_LINE
+from ndpsim.dram.traces.request_format import COORDINATES, RequestFormat
+
+#: The largest address and cycle, and the largest coordinate.
+LARGEST = (1 << 62) - 1
+LARGEST_COORDINATE = (1 << 31) - 1
+
+#: Faults of a line: not in the format; a number too large; a blank line before a request; a cycle before that
+#: of the previous request; longer than `LONGEST_LINE`.
+NO_FAULT, MALFORMED, TOO_LARGE, BLANK, BACKWARDS, LONG = range(6)
+
+_OPERATION, _ADDRESS, _CYCLE, _DATA, _PLACE = range(5)
+_NUMBER_OF = {"operation": _OPERATION, "address": _ADDRESS, "cycle": _CYCLE, "data": _DATA}
+
+
+class Grammar(NamedTuple):
+    """A format as arrays; the first five are indexed by field."""
+
+    kind: NDArray[np.int64]  # _PLACE + n: coordinate n
+    base: NDArray[np.int64]
+    mark: NDArray[np.int64]  # the character after it, 0 for none
+    gap: NDArray[np.int64]  # 1: blanks after it
+    largest: NDArray[np.int64]
+    word: NDArray[np.int64]  # by operation: its characters, with the first in the highest byte
+    length: NDArray[np.int64]
+    write: NDArray[np.int64]
+    comments: NDArray[np.int64]  # of one element, like the next one
+    blank_lines: NDArray[np.int64]
+
+
+class State(NamedTuple):
+    """The position of the loop in a file, carried over from piece to piece; all arrays have one element."""
+
+    line: NDArray[np.int64]  # lines done
+    requests: NDArray[np.int64]
+    skipped: NDArray[np.int64]  # lines of the last piece without a request
+    cycle: NDArray[np.int64]  # of the last request
+    comment: NDArray[np.int64]  # the first comment line, 0 for none, like the next one
+    blank: NDArray[np.int64]
+    fault: NDArray[np.int64]
+    fault_line: NDArray[np.int64]
+    fault_start: NDArray[np.int64]  # the place in the piece at which that line begins
+    fault_at: NDArray[np.int64]  # the place of the fault in the line
+    fault_field: NDArray[np.int64]
+
+
+class Rows(NamedTuple):
+    """Requests of one piece; arrays of properties that a format lacks are empty."""
+
+    address: NDArray[np.int64]
+    write: NDArray[np.int8]
+    cycle: NDArray[np.int64]
+    place: NDArray[np.int32]
+    skipped: NDArray[np.int64]  # by skipped line: requests in the file before it
+
+
+def grammar_of(format_: RequestFormat) -> Grammar:
+    """The arrays of a format."""
+    words = [(word, 0) for word in format_.reads] + [(word, 1) for word in format_.writes]
+    after = [item.after for item in format_.fields]
+    columns = (
+        [
+            _PLACE + COORDINATES.index(item.what) if item.what in COORDINATES else _NUMBER_OF[item.what]
+            for item in format_.fields
+        ],
+        [item.base for item in format_.fields],
+        [ord(mark[0]) if mark[0] != " " else 0 for mark in after],
+        [int(mark.endswith(" ")) for mark in after],
+        [LARGEST_COORDINATE if item.what in COORDINATES else LARGEST for item in format_.fields],
+        [int.from_bytes(word.encode("ascii"), "big") for word, _ in words],
+        [len(word) for word, _ in words],
+        [write for _, write in words],
+        [int(format_.comments)],
+        [int(format_.blank_lines)],
+    )
+    return Grammar(*(np.array(column, dtype=np.int64) for column in columns))
+
+
+def no_format() -> Grammar:
+    """A grammar that accepts only lines that may precede the first request in some format."""
+    nothing, yes = np.empty(0, dtype=np.int64), np.ones(1, dtype=np.int64)
+    return Grammar(*([nothing] * 8 + [yes, yes]))
+
+
+def new_state() -> State:
+    """The state at the beginning of a file."""
+    return State(*(np.zeros(1, dtype=np.int64) for _ in State._fields))
+
+
+def room_for(lines: int, format_: RequestFormat | None) -> Rows:
+    """Room for the requests of this many lines, in any format."""
+    by_address = lines if format_ is not None and not format_.by_place else 0
+    by_place = lines if format_ is not None and format_.by_place else 0
+    timed = lines if format_ is not None and format_.timed else 0
+    return Rows(
+        address=np.empty(by_address, dtype=np.int64),
+        write=np.empty(lines, dtype=np.int8),
+        cycle=np.empty(timed, dtype=np.int64),
+        place=np.empty((by_place, len(COORDINATES)), dtype=np.int32),
+        skipped=np.empty(lines, dtype=np.int64),
+    )
+
+
+@kernel
+def _skip_blanks(data: NDArray[np.uint8], at: int) -> int:
+    while data[at] == 32 or data[at] == 9:
+        at += 1
+    return at
+
+
+@kernel
+def _ends(data: NDArray[np.uint8], at: int) -> bool:
+    """Whether the line ends here, with LF or CR LF."""
+    return bool(data[at] == 10 or (data[at] == 13 and data[at + 1] == 10))
+
+
+@kernel
+def _digit(character: np.int64) -> np.int64:
+    """The value of a hexadecimal digit; 99 for other characters."""
+    if 48 <= character <= 57:
+        return character - 48
+    if 65 <= character <= 70:
+        return character - 55
+    if 97 <= character <= 102:
+        return character - 87
+    return np.int64(99)
+
+
+@kernel
+def _hexadecimal(data: NDArray[np.uint8], at: int) -> bool:
+    """Whether 0x or 0X is here."""
+    return bool(data[at] == 48 and (data[at + 1] == 120 or data[at + 1] == 88))
+
+
+@kernel
+def _number(data: NDArray[np.uint8], at: int, base: int, largest: int) -> tuple[np.int64, int, int]:
+    """A number, its end, and its fault."""
+    if base != 10 and _hexadecimal(data, at):
+        base = 16
+        at += 2
+    elif base == 0:
+        base = 10
+    before = largest >> 4 if base == 16 else largest // 10  # another digit would overflow a longer number
+    first, value = at, np.int64(0)
+    while True:
+        digit = _digit(np.int64(data[at]))
+        if digit >= base:
+            return value, at, NO_FAULT if at > first else MALFORMED
+        if value > before or value * base + digit > largest:
+            return value, at, TOO_LARGE
+        value = value * base + digit
+        at += 1
+
+
+@kernel
+def _operation(data: NDArray[np.uint8], at: int, grammar: Grammar) -> tuple[int, int, int]:
+    """1 for a write or 0 for a read, the end of the word, and its fault."""
+    first, word = at, np.int64(0)
+    while data[at] > 32:
+        word = (word << 8) | np.int64(data[at])
+        at += 1
+    for number in range(len(grammar.word)):
+        if word == grammar.word[number] and at - first == grammar.length[number]:
+            return grammar.write[number], at, NO_FAULT
+    return 0, first, MALFORMED
+
+
+@kernel
+def _data(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
+    """The end of the hexadecimal data of a write, and its fault."""
+    if not _hexadecimal(data, at):
+        return at, MALFORMED
+    at += 2
+    first = at
+    while _digit(np.int64(data[at])) < 16:
+        at += 1
+    return at, NO_FAULT if at > first else MALFORMED
+
+
+@kernel
+def _request(
+    data: NDArray[np.uint8], at: int, grammar: Grammar, rows: Rows, row: int
+) -> tuple[int, int, int]:
+    """Read the fields of a line into a row; returns its end, its fault, and the field with the fault."""
+    rows.write[row] = 0
+    fault = NO_FAULT
+    for field in range(len(grammar.kind)):
+        kind = grammar.kind[field]
+        if kind == _OPERATION:
+            rows.write[row], at, fault = _operation(data, at, grammar)
+        elif kind == _DATA:
+            if rows.write[row] == 1 and not _ends(data, at):
+                at, fault = _data(data, at)
+        else:
+            value, at, fault = _number(data, at, grammar.base[field], grammar.largest[field])
+            if kind == _ADDRESS:
+                rows.address[row] = value
+            elif kind == _CYCLE:
+                rows.cycle[row] = value
+            else:
+                rows.place[row, kind - _PLACE] = value
+        if fault == NO_FAULT and grammar.mark[field] > 0:
+            fault = NO_FAULT if data[at] == grammar.mark[field] else MALFORMED
+            at += fault == NO_FAULT
+        if fault == NO_FAULT and grammar.gap[field] == 1:
+            fault = NO_FAULT if data[at] <= 32 else MALFORMED
+            at = _skip_blanks(data, at)
+        if fault != NO_FAULT:
+            return at, fault, field
+    return at, NO_FAULT if _ends(data, at) else MALFORMED, len(grammar.kind)
+
+
+@kernel
+def _is_skipped(data: NDArray[np.uint8], begin: int, at: int, grammar: Grammar, state: State) -> bool:
+    """Whether the line from `begin`, whose blanks end at `at`, is blank or a comment; records the first."""
+    if grammar.comments[0] == 1 and data[begin] == 35:
+        if state.comment[0] == 0:
+            state.comment[0] = state.line[0]
+        return True
+    if _ends(data, at):
+        if state.blank[0] == 0:
+            state.blank[0] = state.line[0]
+        return True
+    return False
+
+
+@kernel
+def parse(data: NDArray[np.uint8], start: int, grammar: Grammar, state: State, rows: Rows) -> int:
+    """Read the lines of `data` from `start`, up to the first bad one; `data` ends with a line end.
+
+    Returns the number of requests read into `rows`. `state` has the kind and place of a fault.
+    """
+    row, skips, at = 0, 0, start
+    while at < len(data) and state.fault[0] == NO_FAULT:
+        begin = at
+        state.line[0] += 1
+        at = _skip_blanks(data, at)
+        fault, field, where = NO_FAULT, 0, 0
+        if _is_skipped(data, begin, at, grammar, state):
+            rows.skipped[skips] = state.requests[0] + row
+            skips += 1
+        elif grammar.blank_lines[0] == 0 and state.blank[0] > 0:
+            fault = BLANK
+        else:
+            at, fault, field = _request(data, at, grammar, rows, row)
+            where = at - begin
+            if fault == NO_FAULT and len(rows.cycle) > 0:
+                if rows.cycle[row] < state.cycle[0]:
+                    fault = BACKWARDS
+                else:
+                    state.cycle[0] = rows.cycle[row]
+            row += fault == NO_FAULT
+        if fault == NO_FAULT:
+            while data[at] != 10:
+                at += 1
+            at += 1
+            if at - begin > LONGEST_LINE:
+                fault = LONG
+        if fault != NO_FAULT:
+            state.fault[0] = fault
+            state.fault_line[0] = state.blank[0] if fault == BLANK else state.line[0]
+            state.fault_start[0], state.fault_at[0], state.fault_field[0] = begin, where, field
+    state.requests[0] += row
+    state.skipped[0] = skips
+    return row

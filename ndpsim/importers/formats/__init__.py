@@ -1,1 +1,0 @@
-"""Formats of configurations, one file each; see `ndpsim.importers.configuration.ConfigurationFormat`."""

@@ -1,0 +1,160 @@
+"""The arrays of the event loop."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.jit import by_reference
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Exclusive resources; the NDP units of DIMM 0, 1 and so on follow.
+GPU, CPU, FIRST_NDP = 0, 1, 2
+
+#: The resources of jobs; NDP units are one. The exclusive ones come first, in the order above.
+RESOURCES = ("gpu", "cpu", "ndp", "pcie-down", "pcie-up", "links", "none")
+NDP, PCIE_DOWN, PCIE_UP = 2, 3, 4
+
+#: What jobs are.
+WHAT = (
+    "expert",
+    "copy",
+    "shared",
+    "activations",
+    "results",
+    "planning",
+    "hand-over",
+    "attention",
+    "cache",
+    "idle",
+    "prefetch",
+    "fetch",
+    "relayout",
+    "rebalance",
+)
+EXPERT, COPY, SHARED, ACTIVATIONS, RESULTS, PLANNING, HAND_OVER = range(7)
+
+
+@by_reference
+class Kinds(NamedTuple):
+    """Amounts that whole transfers use, by kind: a layout that is read, a copy to the GPU, a relayout.
+
+    A job with `Jobs.per_ns` p at full speed uses p x these amounts in every ns.
+    """
+
+    shared_ns: Floats  # [kind, shared]: ns of the shared resource; those of channels are in `read_ns`
+    read_ns: Floats  # [kind, DIMM]: ns of the DIMM's channel for its bytes, with no NDP unit at work
+    read_bytes: Floats  # [kind, DIMM]: that the host reads of the DIMM
+    moved_bytes: Floats  # [kind, DIMM, 2]: that a relayout reads of the DIMM, and writes to it
+    stream_dimms: Floats  # [kind]: DIMMs of a channel that a stream of a host read goes over; 0: none is read
+
+
+@by_reference
+class Slowdown(NamedTuple):
+    """How much NDP units and others slow each other down; tables of the cycle-level model.
+
+    Beside host reads of C GB/s on its channel, of which its DIMM has the share h, an NDP job has the speed
+    1 - h (1 - v), with v of its tables at C: what counts is how fast the channel reads while it reads the
+    DIMM. Each stream of g GB/s counts with a weight w: with g; but where reads wait for the channel, every
+    stream has requests in its queue, and w is at most `waiting_gbps`. They are as many equal streams as
+    sum(w)^2 / sum(w^2), and v is on lines between those of `streams`.
+    Beside relayouts it loses what the tables say of what they read and of what they write there. Where the
+    host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - h (1 - v) of the speed
+    that it had otherwise, with v of its table at C.
+    """
+
+    channel: Ints  # [DIMM]: its channel, among the shared resources
+    host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
+    streams: Floats  # [streams]: numbers of them on a channel, ascending from 1
+    waiting_gbps: Floats  # [1]: a stream with less has not always a request in the queue of a busy channel
+    ndp_speed: Floats  # [streams, tokens, rate]: of an NDP job whose DIMM has all of it
+    host_speed: Floats  # [streams, tokens]: of saturating reads beside an NDP job, its vectors apart
+    moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
+    ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
+    ndp_crowded: Floats  # [2, tokens, host's rate]: of an NDP job beside host and what they read, write
+    moving_crowded: Floats  # [2, tokens, host's rate]: of relayouts that read, and write, beside both
+    most_moved_gbps: Floats  # [2, tokens]: that a relayout reads, and writes, beside an NDP job
+
+
+@by_reference
+class Jobs(NamedTuple):
+    """Jobs with dependencies, in arrays with room for more of both."""
+
+    counts: Ints  # [2]: jobs, and dependencies
+    work_ns: Floats  # [job]: alone
+    left_ns: Floats  # [job]
+    per_ns: Floats  # [job]: share of the whole transfer of its kind in a ns at full speed
+    kind: Ints  # [job]: of transfer; -1: none
+    server: Ints  # [job]: the exclusive resource whose time it takes; -1: none
+    dimm: Ints  # [job]: whose NDP unit it runs on; -1: none
+    table: Ints  # [job]: NDP: the row of `Slowdown`,
+    between: Floats  # [job]: and how far it is from there to the next
+    bus_share: Floats  # [job]: NDP: of its time its vectors have the channel for so much,
+    pause_share: Floats  # [job]: and paced reads of the channel make up for all but so much
+    background: Ints  # [job]: 1: yields to others where a resource knows priorities, and is not waited for
+    waits: Ints  # [job]: for so many others
+    first_after: Ints  # [job]: the first of its dependencies: of those that wait for it; -1: there is none
+    next_after: Ints  # [dependency]: the next one of the same job; -1: it is the last
+    after: Ints  # [dependency]: the job that waits
+    start_ns: Floats  # [job]: when it started; negative: not yet
+    end_ns: Floats  # [job]: negative: not yet
+    cause: Ints  # [job]: whose end started it; -1: the beginning
+    allowed_ns: Floats  # [job]: alone, what of it could have been done with the prioritised resources it had
+    turn: Ints  # [job]: waits for its server to be free, where the lowest turn is first; -1: starts at once
+
+
+@by_reference
+class Added(NamedTuple):
+    """Jobs as they were added: what `run_jobs` changes in `Jobs`, and what they are, for records."""
+
+    given_left_ns: Floats  # [job]: `Jobs.left_ns` before the loop
+    given_start_ns: Floats  # [job]: `Jobs.start_ns` before the loop
+    given_waits: Ints  # [job]: `Jobs.waits` before the loop
+    last_after: Ints  # [job]: the last of its dependencies; -1: there is none
+    resource: Ints  # [job]: of `RESOURCES`
+    what: Ints  # [job]: of `WHAT`
+    expert: Ints  # [job]: -1: none
+    share: Floats  # [job]: of the expert
+    tokens: Ints  # [job]
+    bytes: Ints  # [job]
+    alone_ns: Floats  # [job]
+    read_limit_gbps: Floats  # [job]: see `JobRecord`
+
+
+@by_reference
+class Work(NamedTuple):
+    """Working arrays and counters of the loop."""
+
+    clock_ns: Floats  # [1]
+    busy_ns: Floats  # [server], then [shared]: time that it was used, in full
+    active: Ints  # [job]: those under way
+    moving: Ints  # [job]: those of them with a transfer
+    speed: Floats  # [job]
+    limit: Floats  # [job]: of its speed
+    use: Floats  # [job, shared]
+    in_use: Ints  # [shared]: those that any transfer uses
+    level: Floats  # [shared]: the largest share that anyone gets of a saturated resource; infinite: it is not
+    demand: Floats  # [job]
+    most: Floats  # [job]: of a read, what pauses of its channels leave of the speed that it may have
+    unit: Ints  # [DIMM]: the NDP job under way; -1: none
+    streams: Floats  # [shared]: of the host on a channel
+    longer: Floats  # [DIMM]: than alone, that the host reads it
+    used: Floats  # [shared]: by transfers that nothing makes pause
+    bus_left: Floats  # [shared]: of a channel, what vectors of NDP jobs leave
+    pace_left: Floats  # [shared]: and what their pauses leave of the pace of a read
+    channel_gbps: Floats  # [shared]: of the host
+    host_weight: Floats  # [DIMM]: of the host's streams
+    channel_weight: Floats  # [shared]
+    channel_squares: Floats  # [shared]: sum of the squares of the weights of its streams
+    column: Ints  # [shared]: of the tables of `Slowdown`, for what the host reads on a channel,
+    part: Floats  # [shared]: how far that is from there to the next,
+    many: Floats  # [shared]: and the table for its streams; 1.25: a quarter of the way from the second
+    moved_gbps: Floats  # [DIMM, 2]
+    counts: Ints  # [4]: those active, those that transfer, those that wait for their server; `in_use`
+    waiting: Ints  # [job]: those that wait for their server
+    holder: Ints  # [server]: the job with a turn that is on it; -1: none
+    freed_by: Ints  # [server]: the job with a turn that was on it last; -1: none

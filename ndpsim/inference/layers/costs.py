@@ -1,0 +1,349 @@
+"""Times of an expert on a DIMM, a host read and a relayout, all from cycle-level simulations.
+
+A simulation runs when its result is first needed, unless the cache of results has it. Afterwards a cost is a
+look-up in a dictionary.
+
+An expert may begin at any phase of refresh, so its time and energy are means over runs whose starts are
+spread evenly over a refresh period. The number of runs is such that they last 20 periods together, at least
+one. A run from another clock has one refresh more or less. The error of the mean is therefore below a
+twentieth of the time share of refreshes, which is 5 to 11%. Refreshes that were due before the start do not
+delay an expert.
+
+A host with its own memory (`host.memory`) reads a copy of every expert there, striped over its channels. Its
+reads do not slow down NDP units.
+
+Energies here are added to the standby energy of the machine, which a run counts once (`at_rest_nj`).
+
+A memory device behind a CXL link has no channels to the host. A copy from it to the GPU is read at the
+simulated rate and DRAM energy of an expert with one token on its units; the link limits the copy. By
+assumption, units and copies share the bandwidth of the device (`shared_bandwidth`). The time of an expert on
+the device does not include the link: activations and results are separate transfers, once for each token in
+each direction, because the device has all experts of a token and can sum their results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache as cache_results
+from functools import cached_property, partial
+from itertools import pairwise
+from os import PathLike
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.arguments import whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.system import Host
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.dram.refresh_policies import Schedule
+from ndpsim.inference.layers.contention import ContentionTable, contention_table, shared_bandwidth
+from ndpsim.inference.layers.location import Location
+from ndpsim.inference.layers.relayouts import RelayoutCost, Relayouts
+from ndpsim.inference.layers.standby import Parts, Standby
+from ndpsim.inference.layers.threads import simulation_threads
+from ndpsim.policies.views import STRIPED
+from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
+from ndpsim.simulate.machine import lower_machine
+from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
+from ndpsim.simulate.weights import named_weights
+from ndpsim.workload.models import Expert, MoeShape
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_FREE_LINK = {"gbps": 1e6, "latency_ns": 0.0, "header_bytes": 0}
+_PERIODS = 20  # refresh periods that the runs of an expert last together
+_MOST_PHASES = 1024
+_LAST_SIMULATED = 512  # tokens; estimates for more are on the line through the last two points
+
+
+@dataclass(frozen=True)
+class NdpCost:
+    """An expert, or a share of its columns, on a DIMM, or on several.
+
+    Attributes:
+        time_ns: time from the first activation to the last result, mean over the phases of refresh.
+        bytes: bytes of weights.
+        added_nj: energy above standby by component; None: not known (`standby`).
+    """
+
+    time_ns: float
+    bytes: int
+    added_nj: Parts
+
+
+@dataclass(frozen=True)
+class HostReadCost:
+    """A read of an expert's weights by the host, at its full rate.
+
+    Attributes:
+        time_ns: time from the first command to the last beat.
+        bytes: bytes of weights.
+        channels: number of host channels.
+        gbps_per_channel: mean rate of these channels.
+        added_nj: as in `NdpCost`.
+    """
+
+    time_ns: float
+    bytes: int
+    channels: int
+    gbps_per_channel: float
+    added_nj: Parts
+
+
+def _memory_of(hardware: Hardware) -> Hardware:
+    """The hardware without sections on which costs do not depend, for equal cache keys."""
+    system = hardware.system
+    others = {"name": "memory", "title": None, "paper": None, "gpu": None, "pcie": None}
+    host = Host(channels=system.host.channels)
+    return replace(hardware, system=system.model_copy(update={**others, "host": host}))
+
+
+def _with_free_link(hardware: Hardware) -> Hardware:
+    """The hardware with a CXL link that takes no time, if it has one."""
+    cxl = hardware.system.cxl
+    if cxl is None:
+        return hardware
+    free = {"cxl": cxl.model_copy(update=_FREE_LINK)}
+    return replace(hardware, system=hardware.system.model_copy(update=free))
+
+
+def in_turns(tokens: int) -> list[int]:
+    """The tokens of an expert's turns: the minimum number of turns for `MAX_TOKENS`, as equal as possible."""
+    turns = -(-tokens // MAX_TOKENS)
+    return [tokens // turns + (turn < tokens % turns) for turn in range(turns)]
+
+
+class Costs:
+    """The costs of one model's experts on one hardware.
+
+    Args:
+        hw, model, bits: as in `simulate_expert`.
+        arbitration: as in `simulate_contention`.
+        cache: as in `simulate_expert`.
+
+    Attributes:
+        shape: the shape of an expert.
+        memory: the hardware without GPU, PCIe and CPU, on which costs do not depend.
+
+    Methods raise `InputError` if the hardware has no NDP units, no links, too few DIMMs for a layout, or no
+    room for a shape.
+    """
+
+    def __init__(
+        self,
+        hw: str | PathLike[str] | Hardware = "trimoe",
+        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
+        bits: int | ExpertFormat = 16,
+        arbitration: str = "host-first",
+        cache: bool | ResultCache = True,
+    ) -> None:
+        self.hardware = load_hardware(hw)
+        self.weights, _ = named_weights(model, bits)
+        self.arbitration, self.bits, self._cache = arbitration, bits, cache
+        self.shape = Expert(self.weights.hidden, self.weights.intermediate)
+        self.memory = _memory_of(self.hardware)
+        self._units = _with_free_link(self.memory)
+        self._expert = cache_results(self._simulated_expert)
+        self._part_ns = cache_results(self._simulated_part_ns)
+        self._host_read = cache_results(self._simulated_host_read)
+        self._contention = cache_results(self._simulated_contention)
+        self._for_bits = cache_results(
+            lambda bits: Costs(self.hardware, self.shape, bits, self.arbitration, self._cache)
+        )
+
+    @cached_property
+    def start_clock(self) -> int:
+        """The DRAM clock in the middle between two refreshes.
+
+        A run from there has the mean number of refreshes, within half of one.
+        """
+        return 1 + self._refreshes.period // 2
+
+    @cached_property
+    def _refreshes(self) -> Schedule:
+        """Refreshes of the memory with NDP units."""
+        with self._units.errors_at_origins():
+            return lower_machine(self._units).schedule
+
+    @cached_property
+    def standby(self) -> Standby:
+        """Power of the DIMMs and their units at rest."""
+        return Standby(self.hardware)
+
+    @cached_property
+    def _host_memory(self) -> Hardware:
+        """The memory that the host reads, reduced as `memory`."""
+        return _memory_of(self.hardware.host_memory)
+
+    @cached_property
+    def _host_standby(self) -> Standby:
+        return Standby(self._host_memory)
+
+    def at_rest_nj(self, time_ns: float) -> dict[str, float | None]:
+        """Standby energy of all memory and its units over a time, by component; None: not known."""
+        parts = self.standby.over(time_ns)
+        if not self.hardware.host_reads_dimms:
+            for name, nj in self._host_standby.over(time_ns).items():
+                name = "host_memory" if name == "dram" else name
+                before = parts.get(name, 0.0)
+                parts[name] = None if nj is None or before is None else before + nj
+        return parts
+
+    def for_bits(self, bits: int | None) -> Costs:
+        """The costs of replicas with this number of bits; None: of the experts themselves."""
+        return self if bits is None else self._for_bits(bits)
+
+    def expert(self, tokens: int, shards: int = 1, share: float = 1.0) -> NdpCost:
+        """An expert with its weights on one DIMM, or sharded over several.
+
+        Args:
+            tokens: its tokens; more than `MAX_TOKENS` are computed in several turns.
+            shards: number of DIMMs.
+            share: share of its intermediate columns, rounded to whole ones.
+        """
+        return self._expert(tokens, shards, share)
+
+    def part_ns(self, tokens: int, shards: int, share: float) -> float:
+        """Time of one DIMM's part of a sharded expert, if no other DIMM of its channel uses the bus.
+
+        This is the case after another expert: the DIMMs of a channel, which used the bus in turn, are then
+        not in step. Arguments as in `expert`.
+        """
+        return self._part_ns(tokens, shards, share)
+
+    def _simulated_part_ns(self, tokens: int, shards: int, share: float) -> float:
+        if shards <= self.hardware.system.host.channels:
+            return self.expert(tokens, shards, share).time_ns
+        columns = max(1, round(share * self.shape.intermediate / shards))
+        _, mean = self._over_refresh(Expert(self.shape.hidden, columns), in_turns(tokens), "localized")
+        return mean.mean_ns
+
+    def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
+        whole = self.shape
+        columns = max(1, round(share * whole.intermediate))
+        model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
+        of_turn = in_turns(tokens)
+        layout = Location(0, shards).layout
+        result, mean = self._over_refresh(model, of_turn, layout)
+        return NdpCost(
+            mean.mean_ns,
+            result.weight_bytes // len(of_turn),
+            self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns),
+        )
+
+    def _over_refresh(
+        self, model: Expert, tokens: Sequence[int], layout: str
+    ) -> tuple[ExpertResult, OverRefresh]:
+        """A run of an expert, and the mean over the phases of refresh."""
+        run = partial(
+            simulate_expert,
+            self._units,
+            model,
+            tokens,
+            layout,
+            self.bits,
+            cache=self._cache,
+            start_clock=self.start_clock,
+        )
+        result = run(refresh_phases=1)
+        phases = min(-(-_PERIODS * self._refreshes.period // result.cycles), _MOST_PHASES)
+        if self._refreshes.turns and phases > 1:
+            result = run(refresh_phases=phases)
+        assert result.over_refresh is not None
+        return result, result.over_refresh
+
+    def expected_ns(self, most_tokens: int, shards: int = 1, each_until: int = 0) -> tuple[Floats, float]:
+        """Times of an expert on a DIMM that a policy may expect.
+
+        They are simulated for some numbers of tokens, and interpolated linearly for others.
+
+        each_until: up to this number of tokens, each number is simulated.
+
+        Returns:
+            Times in ns, [tokens], 0 to `most_tokens`; and the largest relative error, by simulations in the
+            middle between the points, and beyond the last where there is more.
+        """
+        most = whole_number(most_tokens, "most_tokens", 1, 1 << 31)
+        last = min(most, _LAST_SIMULATED)
+        powers = [1 << n for n in range(last.bit_length())]
+        few = [*powers, *(3 * n // 2 for n in powers[1:]), last, *range(1, each_until + 1)]
+        points = sorted({n for n in few if n <= last})
+        between = {(a + b) // 2 for a, b in pairwise(points)} | {min(most, 2 * last)}
+        tried = sorted({*points, *between})
+        with simulation_threads() as pool:
+            times = dict(zip(tried, pool.map(lambda n: self.expert(n, shards).time_ns, tried), strict=True))
+        simulated = [times[n] for n in points]
+        expected = np.interp(np.arange(last + 1), [0, *points], [0.0, *simulated])
+        if most > last:
+            slope = (simulated[-1] - simulated[-2]) / (points[-1] - points[-2])
+            expected = np.append(expected, simulated[-1] + slope * np.arange(1, most - last + 1))
+        off = [abs(expected[n] / times[n] - 1) for n in sorted(between - set(points))]
+        return expected, float(max(off, default=0.0))
+
+    def host_read(self, shards: int | None = None) -> HostReadCost:
+        """A host read of an expert that is sharded over this number of DIMMs; None: striped over all.
+
+        If the host has its own memory, the expert is striped there. Behind a CXL link the device reads it,
+        for a copy over the link.
+        """
+        if self.hardware.system.cxl is not None:
+            return self._device_read
+        return self._host_read(shards if self.hardware.host_reads_dimms else None)
+
+    def _simulated_host_read(self, shards: int | None) -> HostReadCost:
+        layout = (Location(STRIPED) if shards is None else Location(0, shards)).layout
+        memory = self._host_memory
+        result = simulate_host_read(memory, self.shape, layout, self.bits, cache=self._cache)
+        system = memory.system
+        beside = sum(dimm % system.host.channels < result.channels for dimm in range(system.dimm.count))
+        return HostReadCost(
+            result.time_ns,
+            result.weight_bytes,
+            result.channels,
+            result.bandwidth_gbps / result.channels,
+            self._host_standby.above(result.energy_nj, beside, result.time_ns),
+        )
+
+    @cached_property
+    def _device_read(self) -> HostReadCost:
+        one, mean = self._over_refresh(self.shape, [1], "localized")
+        added = self.standby.above(mean.mean_energy_nj, 1, mean.mean_ns)
+        added = added and {name: nj for name, nj in added.items() if not name.startswith("ndp_")}
+        # Refreshes delay the read as long as they delay the expert.
+        size, time_ns = one.weight_bytes, one.weight_bytes / one.bandwidth_gbps + mean.mean_ns - one.time_ns
+        return HostReadCost(time_ns, size, 1, size / time_ns, added)
+
+    @cached_property
+    def relayouts(self) -> Relayouts:
+        """The costs of moves between DIMMs."""
+        size = self.host_read(None).bytes
+        return Relayouts(self.memory, self.weights, self.bits, size, self.standby, self._cache)
+
+    def relayout(self, source: str, target: str) -> RelayoutCost:
+        """A move of an expert between "striped", "localized 3" (DIMM 3) and "sharded:4 8" (DIMMs 8 to 11)."""
+        return self.relayouts.cost(Location.from_name(source), Location.from_name(target))
+
+    def wire_names(self) -> tuple[str, ...]:
+        """The wires of the links between DIMMs."""
+        return self.relayouts.network.wire_names
+
+    def contention(self, shards: int = 1) -> ContentionTable:
+        """The mutual slowdown of NDP units, the host and relayouts on a DIMM.
+
+        shards: number of DIMMs, for sharded experts.
+        """
+        return self._contention(shards)
+
+    def _simulated_contention(self, shards: int) -> ContentionTable:
+        if self.hardware.system.cxl is None and lower_machine(self._units).shares_ranks:
+            given = self.memory, self.shape, self.bits, self.arbitration, self._cache
+            return contention_table(*given, shards)
+        if self.arbitration != "host-first":
+            problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
+            raise InputError(problem, "conflict", key="arbitration")
+        return shared_bandwidth(self.host_read(1).gbps_per_channel)

@@ -1,0 +1,179 @@
+"""Inputs that all policies of a call share: costs, times and memory sizes of a machine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ndpsim.base.arguments import whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.config import Hardware
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.estimates import estimates_of
+from ndpsim.inference.layers.transfers import Transfers
+from ndpsim.inference.layers.weights import RunWeights
+from ndpsim.inference.processors import DenseTime, GpuMemory, Processors
+from ndpsim.inference.processors.devices import weight_bytes
+from ndpsim.policies.views import Estimates, Machine
+from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.workload.models import MoeShape
+from ndpsim.workload.routing import Routing
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Inputs that all policies of a call share.
+
+    Attributes:
+        offline: the routing from which policies may learn.
+        layers: the model's layers of the run, including dense ones.
+        batch: sequences that are decoded together; the maximum if it changes.
+        prefill_tokens: prompt tokens of a step; the maximum if it changes.
+        dimm_kv_bytes: bytes of the KV cache on the DIMMs that compute.
+    """
+
+    hardware: Hardware
+    processors: Processors
+    costs: Costs
+    machine: Machine
+    estimates: Estimates
+    transfers: Transfers
+    offline: Routing
+    layers: tuple[int, ...]
+    batch: int
+    prefill_tokens: int
+    dimm_kv_bytes: int
+
+
+def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
+    """Refuse settings that need host channels if the memory is behind a CXL link."""
+    if hardware.system.cxl is None:
+        return
+    if hardware.system.dimm.count > 1:
+        problem = f"{hardware.system.dimm.count} are not supported: there is one memory device on a CXL link"
+        raise hardware.origins["dimm.count"].error(problem, "dimm.count", "unsupported")
+    if arbitration != "host-first":
+        problem = f"{arbitration} is for DIMMs on channels of a host, and the memory is on a CXL link"
+        raise InputError(problem, "conflict", key="arbitration")
+    if check_layer is not None:
+        problem = "not supported with memory on a CXL link: sessions are of a host's channels"
+        raise InputError(problem, "unsupported", key="check_layer")
+    if Processors(hardware).has_cpu:
+        key = "host.cpu_isa" if hardware.system.host.cpu_tflops is None else "host.cpu_tflops"
+        problem = "a CPU that computes experts needs channels to memory, and there is a CXL link"
+        raise hardware.origins[key].error(problem, key, "conflict")
+
+
+def check_one_gpu(hardware: Hardware) -> None:
+    """Make sure that there are not several GPUs."""
+    gpu = hardware.system.gpu
+    if gpu is not None and gpu.count > 1:
+        problem = f"{gpu.count} are for ndpsim serve; a policy has one GPU"
+        raise hardware.origins["gpu.count"].error(problem, "gpu.count", "unsupported")
+
+
+def given_of(
+    processors: Processors,
+    shape: MoeShape,
+    layers: tuple[int, ...],
+    weights: RunWeights,
+    memory: GpuMemory,
+    decode: DenseTime,
+    offline: Routing,
+    batch: int,
+    prefill_tokens: int,
+    most_tokens: int,
+    gpu_experts: int | None,
+    arbitration: str,
+    cache: bool | ResultCache,
+) -> Given:
+    """Inputs that all policies share.
+
+    Args:
+        layers: the model's layers of the run.
+        memory: the contents of the GPU's memory.
+        decode: expected times of attention and dense parts, for estimates.
+        offline: the routing from which policies may learn; it has the layers with experts.
+        most_tokens: maximum number of tokens of a layer in a step.
+        gpu_experts: experts of a layer in the GPU's memory; None: as many as fit, over all layers.
+
+    Raises:
+        InputError: something does not fit into memory.
+    """
+    hardware, moe_layers = processors.hardware, offline.layers
+    costs = Costs(hardware, shape, weights.expert, arbitration, cache)
+    geometry = geometry_of(hardware)
+    own_memory = not hardware.host_reads_dimms
+    if own_memory:
+        experts = costs.host_read(None).bytes * shape.routed_experts * len(moe_layers)
+        _check_host_memory(hardware, shape, experts, memory.host_kv_bytes)
+    channels = 1 if own_memory else geometry.channels
+    channel = tuple(dimm % channels for dimm in range(geometry.dimms))
+    transfers = Transfers(hardware, costs, channel)
+    units = geometry.dimms if hardware.system.ndp is not None else 0
+    machine = Machine(
+        shape,
+        moe_layers,
+        costs.host_read(None).bytes,
+        units,
+        channel[:units],
+        _room(gpu_experts, shape, len(moe_layers), memory),
+        processors.gpu.expert_buffers,
+        hardware.system.name,
+        processors.has_cpu,
+        hardware.system.link is not None,
+        weights.bits,
+        weights.format,
+    )
+    return Given(
+        hardware=hardware,
+        processors=processors,
+        costs=costs,
+        machine=machine,
+        estimates=estimates_of(processors, costs, transfers, machine, decode, most_tokens),
+        transfers=transfers,
+        offline=offline,
+        layers=layers,
+        batch=batch,
+        prefill_tokens=prefill_tokens,
+        dimm_kv_bytes=0 if own_memory else memory.host_kv_bytes,
+    )
+
+
+def host_room_bytes(given: Given, replicas: Sequence[int]) -> int:
+    """Bytes of the host's memory (its own, or the DIMMs) beside the experts.
+
+    replicas: bits of a weight of further copies of every expert.
+    """
+    machine, hardware = given.machine, given.hardware
+    layers, experts = machine.shape
+    sizes = [weight_bytes(machine.model.expert, bits) for bits in replicas]
+    dimms = hardware.system.dimm.count * hardware.dimm_bytes
+    capacity = dimms if hardware.host_reads_dimms else hardware.host_memory.capacity_bytes
+    return max(capacity - layers * experts * (machine.expert_bytes + sum(sizes)), 0)
+
+
+def _room(gpu_experts: int | None, shape: MoeShape, layers: int, memory: GpuMemory) -> int:
+    """Number of experts that fit the GPU's memory, over this number of layers."""
+    if gpu_experts is None:
+        return memory.experts * layers // shape.moe_layers
+    asked = whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts) * layers
+    if asked > memory.experts:
+        problem = (
+            f"{gpu_experts} of each of {layers} layers are {asked * memory.expert_bytes:,} B; "
+            f"the GPU's memory has {memory.experts_bytes:,} B for experts"
+        )
+        raise InputError(problem, "too-large", key="gpu_experts")
+    return asked
+
+
+def _check_host_memory(hardware: Hardware, shape: MoeShape, experts: int, kv: int) -> None:
+    """Make sure that the host's own memory has room for experts and KV cache, in bytes."""
+    room = hardware.host_memory.capacity_bytes
+    if experts + kv > room:
+        problem = (
+            f"{shape.name} is not supported: the host's memory would hold {experts:,} B of experts and "
+            f"{kv:,} B of KV cache, and has {room:,} B"
+        )
+        raise hardware.origins["host.memory.dimms"].error(problem, "host.memory", "too-large")

@@ -1,0 +1,256 @@
+"""An assignment as jobs: what each engine does, and what it waits for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.jit import same_types
+from ndpsim.inference.events.layer import Copies, EngineParts, Reads, Rules, add_layer
+from ndpsim.inference.events.rows import (
+    MISSING,
+    OF_COPIES,
+    OF_CPU,
+    OF_CPU_READS,
+    OF_GPU,
+    OF_NDP,
+    RADIX,
+    UNKNOWN,
+    find_rows,
+)
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.jobs import Beside, JobList
+from ndpsim.inference.layers.location import Location
+from ndpsim.inference.layers.transfers import Transfers
+from ndpsim.inference.processors import Cpu, Gpu, Processors
+from ndpsim.inference.processors.devices import weight_bytes
+from ndpsim.inference.processors.operations import ACTIVATION_BYTES
+from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.interface import GpuOrder, Parts
+from ndpsim.policies.views import LayerPlacement, Machine
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+#: Tokens, DIMMs, share, and bits of a replica (None: the expert itself) of a part of an expert on NDP units.
+NdpPart = tuple[int, int, float, int | None]
+
+
+def server_names(dimms: int) -> tuple[str, ...]:
+    """Names of the exclusive resources."""
+    return ("gpu", "cpu", *(f"ndp {dimm}" for dimm in range(dimms)))
+
+
+class Gated(NamedTuple):
+    """A layer when its tokens are routed.
+
+    Attributes:
+        loads: tokens by expert.
+        ids: the experts of each token.
+        placement: of its experts.
+        gpu_bits: of copies in the GPU's memory, or on their way, that are replicas, by expert.
+        arriving: the jobs of experts on their way there.
+        shared_ns: of the shared experts; 0: there are none.
+        planning_ns: of the decision, before anything else.
+    """
+
+    loads: Ints
+    ids: NDArray[np.int16]
+    placement: LayerPlacement
+    gpu_bits: Mapping[int, int]
+    arriving: Mapping[int, int]
+    shared_ns: float
+    planning_ns: float
+
+
+class _Table:
+    """Rows of numbers, each made when it is first asked for.
+
+    make: the row of a number, a share, and bits as in `NdpPart`, with this many columns.
+
+    Attributes:
+        rows: [row, column].
+        known: the row of a whole expert with its full weights, by its number, or `UNKNOWN`: most are that.
+        keys: number, share and bits of each row, in their order.
+    """
+
+    def __init__(self, make: Callable[[int, float, int | None], Sequence[float]], columns: int) -> None:
+        self._make, self.rows = make, np.empty((0, columns))
+        self.known = np.full(1, UNKNOWN)
+        self.keys: dict[tuple[int, float, int | None], int] = {}
+
+    def find(self, number: int, share: float = 1.0, bits: int | None = None) -> int:
+        """The row of a part."""
+        key = number, share, bits
+        found = self.keys.get(key)
+        if found is None:
+            found = self.keys[key] = len(self.rows)
+            self.rows = np.vstack([self.rows, self._make(*key)])
+            if share == 1.0 and bits is None:
+                if number >= len(self.known):
+                    more = np.full(2 * number - len(self.known) + 1, UNKNOWN)
+                    self.known = np.concatenate([self.known, more])
+                self.known[number] = found
+        return found
+
+
+class LayerJobs:
+    """Makes the jobs of layers of one run.
+
+    beside: of NDP jobs, by the numbers of tokens and of DIMMs of an expert.
+    gpu_order: see `PolicyParameters`.
+    """
+
+    def __init__(
+        self,
+        machine: Machine,
+        costs: Costs,
+        processors: Processors,
+        transfers: Transfers,
+        beside: Mapping[tuple[int, int], Beside],
+        gpu_order: GpuOrder,
+    ) -> None:
+        self._listed = gpu_order == "listed"
+        self._machine, self._costs, self._transfers, self._beside = machine, costs, transfers, beside
+        self._processors = processors
+        self._call_ns = float(processors.gpu.call_ns)
+        self._hand_over_ns = float(processors.cpu.layer_overhead_ns) if machine.has_cpu else 0.0
+        self._tables = {
+            OF_GPU: _Table(self._gpu_row, 4),
+            OF_CPU: _Table(self._cpu_row, 3),
+            OF_NDP: _Table(self._ndp_row, 10),
+            OF_COPIES: _Table(lambda number, *_: self._read_row(transfers.copy, number), 2),
+            OF_CPU_READS: _Table(lambda number, *_: self._read_row(transfers.read, number), 2),
+        }
+        self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
+        self._kinds = transfers.vectors("up"), transfers.vectors("down")
+        experts = machine.model.routed_experts
+        self._copies = Copies(np.empty(experts, np.int64), np.empty(experts, np.int64), np.zeros(2, np.int64))
+        self._last = np.empty(machine.dimms, np.int64)
+        self._rows = np.empty((len(self._tables), experts), np.int64)
+        self._arrival, self._none_comes = np.empty(experts, np.int64), np.full(experts, MISSING)
+        self._chosen = np.empty(experts, np.bool_)
+        self._find_rows, self._add_layer = same_types(find_rows), same_types(add_layer)
+
+    @property
+    def ndp_parts(self) -> list[NdpPart]:
+        """All kinds of parts on NDP units until now, in the order of their numbers."""
+        return [(*divmod(number, RADIX), share, bits) for number, share, bits in self._tables[OF_NDP].keys]
+
+    def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> Ints:
+        """Add the jobs of a layer; returns the numbers of the parts on NDP units in `ndp_parts`."""
+        place, rows, arrival = layer.placement, self._rows, self._arrival
+        gpu, cpu, ndp = assigned.gpu, assigned.cpu, assigned.ndp
+        coming = self._none_comes
+        if layer.arriving:
+            coming = coming.copy()
+            coming[[*layer.arriving]] = [*layer.arriving.values()]
+        all_known, most, tokens = self._find_rows(
+            tuple([table.known for table in self._tables.values()]),
+            layer.loads, place.dimm, place.shards, place.resident, coming, layer.ids,
+            gpu.experts, gpu.shares, cpu.experts, cpu.shares, ndp.experts, ndp.shares,
+            rows, arrival, self._chosen,
+        )  # fmt: skip
+        if not all_known or layer.gpu_bits or assigned.bits:
+            self._find_others(assigned, layer)
+        jobs.reserve(6 + most)
+        costs = {number: table.rows for number, table in self._tables.items()}
+        self._add_layer(
+            jobs.arrays, jobs.added, self._rules(assigned, layer, tokens), layer.loads,
+            EngineParts(gpu.experts, gpu.shares, rows[OF_GPU], costs[OF_GPU]),
+            Reads(rows[OF_COPIES], costs[OF_COPIES]), arrival, self._copies,
+            EngineParts(cpu.experts, cpu.shares, rows[OF_CPU], costs[OF_CPU]),
+            Reads(rows[OF_CPU_READS], costs[OF_CPU_READS]),
+            EngineParts(ndp.experts, ndp.shares, rows[OF_NDP], costs[OF_NDP]),
+            place.dimm, self._last,
+        )  # fmt: skip
+        return rows[OF_NDP, : len(ndp.experts)]
+
+    def _find_others(self, assigned: CheckedAssignment, layer: Gated) -> None:
+        """Find the rows of replicas, and those that are not known: of shares, and those yet to be made."""
+        bits, tables, rows, place = assigned.bits, self._tables, self._rows, layer.placement
+        any_part = bool(bits or layer.gpu_bits)
+
+        def others(table: int, parts: Parts) -> Iterator[tuple[int, int, float]]:
+            """Number, expert and share of parts without a row; of all parts where some are replicas."""
+            unknown = np.flatnonzero(any_part | (rows[table, : len(parts.experts)] == UNKNOWN))
+            return zip(
+                unknown.tolist(), parts.experts[unknown].tolist(), parts.shares[unknown].tolist(), strict=True
+            )
+
+        def find(table: int, part: int, number: int, share: float = 1.0, of_bits: int | None = None) -> None:
+            if of_bits is not None or rows[table, part] == UNKNOWN:
+                rows[table, part] = tables[table].find(number, share, of_bits)
+
+        def find_read(table: int, part: int, expert: int) -> None:
+            find(table, part, (int(place.dimm[expert]) + 1) * RADIX + int(place.shards[expert]))
+
+        for part, expert, share in others(OF_GPU, assigned.gpu):
+            of_copy = bits.get(expert) if self._arrival[part] == MISSING else None
+            find(OF_GPU, part, int(layer.loads[expert]), share, of_copy or layer.gpu_bits.get(expert))
+        for part, expert, _ in others(OF_COPIES, assigned.gpu):
+            if self._arrival[part] == MISSING:
+                find_read(OF_COPIES, part, expert)
+        for part, expert, share in others(OF_CPU, assigned.cpu):
+            find(OF_CPU, part, int(layer.loads[expert]), share, bits.get(expert))
+        for part, expert, _ in others(OF_CPU_READS, assigned.cpu):
+            find_read(OF_CPU_READS, part, expert)
+        for part, expert, share in others(OF_NDP, assigned.ndp):
+            number = int(layer.loads[expert]) * RADIX + int(place.shards[expert])
+            find(OF_NDP, part, number, share, bits.get(expert))
+
+    def _rules(self, assigned: CheckedAssignment, layer: Gated, tokens_off_gpu: int) -> Rules:
+        size, transfers = tokens_off_gpu * self._hidden_bytes, self._transfers
+        return Rules(
+            self._listed or assigned.sequential,
+            assigned.sequential,
+            transfers.pcie.copy_engines,
+            self._machine.expert_buffers,
+            self._call_ns,
+            self._hand_over_ns,
+            float(layer.planning_ns),
+            float(layer.shared_ns),
+            size,
+            transfers.pcie_ns(size) if size else 0.0,
+            *self._kinds,
+        )
+
+    def _gpu_row(self, tokens: int, share: float, bits: int | None) -> Sequence[float]:
+        """See `ndpsim.inference.events.layer`, as of the rows below."""
+        size, of_full = self._weights(share, bits)
+        ns = self._computing_ns(self._processors.gpu, tokens, share, bits)
+        return ns, size, of_full, self._transfers.pcie_ns(size)
+
+    def _cpu_row(self, tokens: int, share: float, bits: int | None) -> Sequence[float]:
+        ns = self._computing_ns(self._processors.cpu, tokens, share, bits)
+        return ns, *self._weights(share, bits)
+
+    def _computing_ns(self, on: Gpu | Cpu, tokens: int, share: float, bits: int | None) -> float:
+        machine = self._machine
+        return on.expert_time(machine.model.expert, tokens, bits or machine.weights, share).time_ns
+
+    def _weights(self, share: float, bits: int | None) -> tuple[int, float]:
+        """Bytes of weights that are read (bits None: in full), and their share of the full bytes."""
+        full = self._machine.expert_bytes
+        if bits is None:
+            return round(full * share), share
+        size = weight_bytes(self._machine.model.expert, bits)
+        return round(size * share), size / full * share
+
+    def _read_row(self, kind: Callable[[Location], int], number: int) -> Sequence[float]:
+        dimm, shards = divmod(number, RADIX)
+        location = Location(dimm - 1, shards)
+        return kind(location), self._transfers.read_ns(location)
+
+    def _ndp_row(self, number: int, share: float, bits: int | None) -> Sequence[float]:
+        tokens, shards = divmod(number, RADIX)
+        costs = self._costs.for_bits(bits)
+        cost = costs.expert(tokens, shards, share)
+        row, between, bus_ns, pause_ns = self._beside[tokens, shards]
+        columns: list[float] = []
+        for work_ns in (cost.time_ns, costs.part_ns(tokens, shards, share)):
+            columns += (work_ns, *((bus_ns / work_ns, pause_ns / work_ns) if bus_ns else (0.0, 0.0)))
+        return *columns, between, row, cost.bytes // shards, shards

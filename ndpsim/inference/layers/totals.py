@@ -1,0 +1,174 @@
+"""Totals of a run: sums over its layers and migrations."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.layer import NdpPart
+from ndpsim.inference.layers.location import Location
+from ndpsim.inference.layers.record import MigrationRecord
+from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.policies.assignment.parts import BITS, EXPERTS, PAIRS, count_parts
+from ndpsim.policies.views import LayerView
+
+Ints = NDArray[np.int64]
+
+#: In the order of `HITS` and so on.
+ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
+
+_UNKNOWN = ("gpu", "cpu", "pcie")
+_NOTE = (
+    "standby of all memory over the whole time, and what is added to it by experts on DIMMs, by the host's "
+    "reading of experts and of the KV cache, and by relayouts; left out: writing the KV cache, activations"
+)
+
+
+class Totals:
+    """Sums over all layers of a run.
+
+    Attributes:
+        layer_ns: of each layer's experts, by phase.
+        shared_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
+        waited_ns: time of the critical paths by resource.
+        policy_s: that the policy took.
+    """
+
+    def __init__(self, bits: float, expert_bytes: int, experts: int, dimms: int) -> None:
+        self._bits, self._expert_bytes = bits, expert_bytes
+        self._full_bits = np.full(experts, float(bits))
+        self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": [], "mixed": []}
+        self.shared_ns = self.policy_s = 0.0
+        self.estimated_ns: float | None = 0.0
+        self._sums = np.zeros((len(ENGINES), 3))
+        self.waited_ns: Counter[str] = Counter()
+        self._migrations: dict[str, dict[str, float]] = {}
+        self._ndp: Counter[int] = Counter()
+        self._reads = np.zeros(dimms + 1)  # by the number of DIMMs of an expert; 0: a striped one
+        self._turns = np.full(dimms + 1, -1)  # in which each was first read; -1: it was not
+        self._relayouts: Counter[tuple[str, str]] = Counter()
+
+    @property
+    def layers(self) -> int:
+        """Layers that are done."""
+        return sum(map(len, self.layer_ns.values()))
+
+    def add_layer(
+        self,
+        view: LayerView,
+        assigned: CheckedAssignment,
+        time_ns: float,
+        shared_ns: float,
+        waited_ns: Mapping[str, float],
+        on_ndp: Ints,
+    ) -> None:
+        """Add a layer's experts; `on_ndp`: the numbers of the parts of `assigned.ndp`; see `energy`."""
+        self.layer_ns[view.phase].append(time_ns)
+        self.shared_ns += shared_ns
+        for name, ns in waited_ns.items():
+            self.waited_ns[name] += ns  # type: ignore[assignment]  # counters may count time
+        if assigned.estimated_ns is None:
+            self.estimated_ns = None
+        elif self.estimated_ns is not None:
+            self.estimated_ns += assigned.estimated_ns
+        placement, bits = view.placement, self._full_bits
+        if assigned.bits:
+            bits = bits.copy()
+            bits[[*assigned.bits]] = [*assigned.bits.values()]
+        of_layer = placement.resident, view.arriving, placement.dimm, placement.shards, bits, self._bits
+        gpu, cpu, ndp = [(one.experts, one.shares) for one in assigned[:3]]
+        count_parts(view.loads, *of_layer, *gpu, *cpu, *ndp, self._sums, self._reads, self._turns)
+        self._ndp.update(on_ndp.tolist())
+
+    @property
+    def experts(self) -> dict[str, float]:
+        """Experts by engine; parts by their share."""
+        return self._by_engine(EXPERTS)
+
+    @property
+    def pairs(self) -> dict[str, float]:
+        """Pairs computed, by engine."""
+        return self._by_engine(PAIRS)
+
+    @property
+    def bits(self) -> dict[str, float]:
+        """Bits of weights, times the pairs computed with them, by engine."""
+        return self._by_engine(BITS)
+
+    def _by_engine(self, kind: int) -> dict[str, float]:
+        return dict(zip(ENGINES, self._sums[:, kind].tolist(), strict=True))
+
+    def add_cache_read(self, experts: float) -> None:
+        """Add what the host reads of the KV cache, as this many striped experts."""
+        self._add_read(None, experts)
+
+    def _add_read(self, shards: int | None, experts: float) -> None:
+        """Add experts that the host reads; `shards` as of `Costs.host_read`."""
+        place = shards or 0
+        if self._turns[place] < 0:
+            self._turns[place] = self._turns.max() + 1
+        self._reads[place] += experts
+
+    def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
+        """Add migrations that have ended."""
+        for one in done:
+            of_kind = self._migrations.setdefault(
+                one.kind, {"count": 0, "bytes": 0, "hidden_ns": 0.0, "exposed_ns": 0.0}
+            )
+            of_kind["count"] += 1
+            of_kind["hidden_ns"] += one.hidden_ns
+            of_kind["exposed_ns"] += one.exposed_ns
+            if one.kind in ("evict", "keep"):
+                continue
+            of_kind["bytes"] += one.bytes
+            if one.target == "gpu":
+                self._add_read(Location.from_name(one.source).read_shards, one.bytes / self._expert_bytes)
+            else:
+                self._relayouts[one.source, one.target] += 1
+
+    def _counted_reads(self) -> list[tuple[int | None, float]]:
+        """Experts that the host has read, by `shards` of `Costs.host_read`, as they were first read."""
+        read = np.flatnonzero(self._turns >= 0)
+        ordered = read[np.argsort(self._turns[read])].tolist()
+        return [(shards or None, float(self._reads[shards])) for shards in ordered]
+
+    @property
+    def migrations(self) -> Mapping[str, Mapping[str, float]]:
+        """By kind: `count`, `bytes`, `hidden_ns`, `exposed_ns`."""
+        return self._migrations
+
+    def energy(
+        self,
+        costs: Costs,
+        power_w: Mapping[str, float] | None,
+        time_ns: float,
+        ndp_parts: Sequence[NdpPart] = (),
+    ) -> tuple[dict[str, float | None], str]:
+        """Energy in nJ by component, None where it is not known, and what it is of.
+
+        power_w: measured power by processor; None: not known.
+        ndp_parts: parts of experts on NDP units by their numbers.
+        """
+        sums = costs.at_rest_nj(time_ns)
+        of_each = [
+            *(
+                (costs.for_bits(bits).expert(tokens, shards, share).added_nj, self._ndp[number])
+                for number, (tokens, shards, share, bits) in enumerate(ndp_parts)
+            ),
+            *((costs.host_read(shards).added_nj, count) for shards, count in self._counted_reads()),
+            *((costs.relayout(*key).added_nj, count) for key, count in self._relayouts.items()),
+        ]
+        for added, count in of_each:
+            for name, nj in (added or {}).items():
+                before = sums.get(name, 0.0)
+                sums[name] = None if nj is None or before is None else before + nj * count
+        measured = {name: watts * time_ns for name, watts in (power_w or {}).items()}
+        unknown = [name for name in _UNKNOWN if name not in measured]
+        note = f"{costs.standby.note}; {_NOTE}; not known: {', '.join(unknown)}"
+        if measured:
+            note += f"; {' and '.join(measured)}: measured power over the whole time"
+        return {**dict(sorted(sums.items())), **measured, **dict.fromkeys(unknown)}, note

@@ -1,0 +1,125 @@
+"""The layers of a run in order, with the windows before their gates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.inference.processors import AttentionTime, DenseTime
+from ndpsim.policies.script import Visit
+from ndpsim.workload.routing import Routing
+
+
+@dataclass(frozen=True)
+class Window:
+    """Attention and dense parts between two layers with experts.
+
+    Attributes:
+        phase: "prefill" or "decode".
+        gpu_ns: time of attention and dense parts on the GPU.
+        attention: the attention of its layers, whose KV cache moves meanwhile.
+    """
+
+    phase: str
+    gpu_ns: float
+    attention: tuple[AttentionTime, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class GatedVisit:
+    """A layer with experts in a step.
+
+    Attributes:
+        row: index of the layer among those with experts.
+        ids, scores: the choices of its tokens, as in `LayerView`.
+        windows: the windows before it; the last one is its own, others belong to the end of the previous
+            step.
+        shared_ns: the time of the shared experts.
+        last: whether it is the last visit of the run.
+        following: the next visit; None: it is not known, or there is none.
+        prompt_tokens: number of prompt tokens, which are its last tokens.
+    """
+
+    visit: Visit
+    row: int
+    ids: NDArray[np.int16]
+    scores: NDArray[np.float32] | None
+    windows: tuple[Window, ...]
+    shared_ns: float
+    last: bool
+    following: GatedVisit | None = None
+    prompt_tokens: int = 0
+
+
+def itinerary(
+    trace: Routing, layers: tuple[int, ...], decode: DenseTime, prefill: DenseTime | None
+) -> tuple[list[GatedVisit], tuple[Window, ...]]:
+    """All visits of a run, and the windows after the last one.
+
+    layers: those that are run, dense ones among them.
+    """
+    phases = [] if prefill is None else [("prefill", 0, prefill)]
+    phases += [("decode", step, decode) for step in range(trace.steps)]
+    found: list[GatedVisit] = []
+    before: tuple[Window, ...] = ()
+    for phase, step, dense in phases:
+        last = (phase, step) == phases[-1][:2]
+        ids, scores = _chosen(trace, phase, step)
+        gates, tail = windows_of_step(trace.layers, layers, phase, dense)
+        for row, window in gates:
+            found.append(
+                GatedVisit(
+                    Visit(phase, step, trace.layers[row]),
+                    row,
+                    ids[row],
+                    None if scores is None else scores[row],
+                    (*before, window),
+                    dense.shared_ns,
+                    last and row == len(trace.layers) - 1,
+                    prompt_tokens=len(ids[row]) if phase == "prefill" else 0,
+                )
+            )
+            before = ()
+        before = (*before, tail)
+    return _linked(found), before
+
+
+def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
+    """The visits, each linked to the next one."""
+    following: GatedVisit | None = None
+    for place in reversed(range(len(visits))):
+        following = visits[place] = replace(visits[place], following=following)
+    return visits
+
+
+def windows_of_step(
+    moe_layers: Sequence[int], layers: Sequence[int], phase: str, dense: DenseTime
+) -> tuple[list[tuple[int, Window]], Window]:
+    """The row of each layer with experts and its window, and the last window, which has the head.
+
+    layers: those that are run, `moe_layers` among them.
+    """
+    rows = {layer: row for row, layer in enumerate(moe_layers)}
+    gpu_ns = 0.0
+    attention: list[AttentionTime] = []
+    gates: list[tuple[int, Window]] = []
+    for layer in layers:
+        attention.append(dense.of_layer(layer))
+        gpu_ns += attention[-1].time_ns
+        if layer not in rows:
+            gpu_ns += dense.dense_layer_ns
+            continue
+        gates.append((rows[layer], Window(phase, gpu_ns + dense.router_ns, tuple(attention))))
+        gpu_ns, attention = 0.0, []
+    return gates, Window(phase, gpu_ns + dense.head_ns, tuple(attention))
+
+
+def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:
+    """The experts that tokens chose in a step, and the router's weights: arrays [row, token, k]."""
+    if phase == "decode":
+        return trace.ids[step], None if trace.scores is None else trace.scores[step]
+    assert trace.prefill_ids is not None
+    return trace.prefill_ids, trace.prefill_scores

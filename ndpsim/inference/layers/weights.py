@@ -1,0 +1,71 @@
+"""The bits of a run's weights, from a number or from the name of a weight file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.moe import MOE
+from ndpsim.dimm.layout import MATRICES, ExpertFormat
+from ndpsim.inference.processors.devices import weight_bytes
+from ndpsim.inference.processors.operations import DenseBits
+from ndpsim.inference.processors.weights import dense_bits, expert_format_of
+from ndpsim.workload.models import MoeShape
+from ndpsim.workload.models.weights import WeightFile, weight_file
+
+_BITS = 16
+
+
+@dataclass(frozen=True)
+class RunWeights:
+    """Bits of a run's weights.
+
+    Attributes:
+        bits: bits of a routed expert's weight; for a file with fractions of bits, the nearest whole number.
+        format: the format of a routed expert in a file; None: `bits`, without scales.
+        dense: the formats of the dense parts.
+        file: the weight file; None: there is none.
+    """
+
+    bits: int
+    format: ExpertFormat | None
+    dense: DenseBits
+    file: WeightFile | None
+
+    @property
+    def expert(self) -> int | ExpertFormat:
+        """Bits or format of a routed expert, as an argument of simulations."""
+        return self.bits if self.format is None else self.format
+
+    def to_dict(self) -> dict[str, Any]:
+        """The entries of a result: `bits`, `dense_bits` and, with a file, `weights`."""
+        if self.file is None:
+            return {"bits": self.bits, "dense_bits": self.dense}
+        known = self.file.bits
+        return {
+            "bits": {name: float(known[name]) for name in MATRICES},
+            "dense_bits": {part: float(of_part) for part, of_part in dense_bits(self.file).items()},
+            "weights": self.file.name,
+        }
+
+
+def run_weights(model: MoeShape, bits: int | None, dense: int | None, weights: str | None) -> RunWeights:
+    """The weights for the arguments of `run_moe`.
+
+    Raises:
+        InputError: bits are given together with a weight file, or there is no such file.
+    """
+    if weights is None:
+        dense = _BITS if dense is None else MOE["dense-bits"].checked(dense)
+        return RunWeights(_BITS if bits is None else bits, None, dense, None)
+    for value, key in ((bits, "bits"), (dense, "dense_bits")):
+        if value is not None:
+            raise InputError(
+                f"{value} beside weights={weights}, which says the bits of all weights", "conflict", key=key
+            )
+    file = weight_file(weights, model)
+    form = expert_format_of(file)
+    mean = Fraction(8 * weight_bytes(model.expert, form), model.expert.weights)
+    return RunWeights(max(1, min(16, round(mean))), form, dense_bits(file), file)

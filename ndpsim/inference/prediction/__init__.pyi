@@ -1,0 +1,1 @@
+from ndpsim.inference.prediction.predict import predict as predict

@@ -1,0 +1,187 @@
+"""Makes the hardware description of a machine from its parts."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.units import format_bytes
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.files import PART_KINDS
+from ndpsim.config.hardware import DIMM_BITS
+from ndpsim.config.parts import Part, load_part
+from ndpsim.inference.processors import Processors
+
+#: The description whose parts are replaced.
+TEMPLATE = Path(__file__).parent / "machine.yaml"
+
+#: The name for no GPU.
+NO_GPU = "none"
+
+#: Rate at which one core copies from memory to memory: half of the 32 GB/s of reads and writes of memcpy on a
+#: Core i9-14900KF (JustVugg/colibri, issue 537).
+CORE_COPY_GBPS = 16.0
+
+_MOST_DIMMS = 64
+_RANKS = (1, 2, 4, 8)
+
+
+def parse_memory(text: str) -> tuple[str, int]:
+    """The part and the number of DIMMs of ``ddr5-4800x16``.
+
+    Raises:
+        InputError: it is of another form.
+    """
+    found = re.fullmatch(r"(.+?)x([0-9]{1,3})", text.strip(), re.ASCII)
+    if found is None or not 1 <= int(found[2]) <= _MOST_DIMMS:
+        problem = f"'{text[:40]}' is not PARTxDIMMS with 1 to {_MOST_DIMMS} DIMMs, for instance ddr5-4800x16"
+        raise InputError(problem, "form", key="memory")
+    return found[1], int(found[2])
+
+
+def _part(name: str, key: str, kind: str) -> Part:
+    """The part of this name, or in this file.
+
+    Raises:
+        InputError: there is none, or it is of another kind.
+    """
+    try:
+        part = load_part(name)
+    except InputError as error:
+        if error.key != "part":
+            raise
+        raise error.at(key=key) from None
+    if part.kind != kind:
+        problem = f"{name} is a {PART_KINDS[part.kind]}, and no {PART_KINDS[kind]}"
+        raise InputError(problem, "conflict", key=key)
+    return part
+
+
+def _alone(hardware: Hardware) -> list[str]:
+    """The CPU as the GPU of the description: it computes everything, from all of the host's memory."""
+    cpu = Processors(hardware).cpu
+    read_gbps = cpu.read_gbps or hardware.host_gbps
+    overhead_us = cpu.expert_overhead_ns / 1000
+    values = {
+        "family": "null",
+        "tflops": cpu.peak_tflops,
+        "compute_efficiency": cpu.compute_efficiency,
+        "attention_efficiency": cpu.compute_efficiency,
+        "memory_tbps": read_gbps / 1000,
+        "memory_efficiency": 1,
+        "memory_gb": hardware.capacity_bytes / 1e9,
+        "reserved_gb": 0,
+        "expert_buffers": 0,
+        "expert_calls": "single",
+        "expert_overhead_us": overhead_us,
+        "kernel_overhead_us": overhead_us,
+    }
+    return [f"gpu.{key}={value}" for key, value in values.items()]
+
+
+@dataclass(frozen=True)
+class OwnMachine:
+    """The parts of a machine: names of `ndpsim list parts`, or paths of part files.
+
+    `dimms`: DIMMs of all sockets together, evenly over their channels. `memory_gb`: size of the host's
+    memory; None: as much as needed. `pinned`: whether copies to the GPU come from pinned memory; if not, a
+    CPU core copies them first. `matrix_units`: whether kernels use AMX if the CPU has it. `channel_factor`:
+    factor of the CPU's number of channels. `sets`: further changes, KEY=VALUE.
+    """
+
+    cpu: str
+    sockets: int
+    memory: str
+    dimms: int
+    gpu: str
+    link: str
+    memory_gb: float | None = None
+    pinned: bool = True
+    matrix_units: bool = False
+    channel_factor: int = 1
+    sets: tuple[str, ...] = ()
+
+    @property
+    def cpu_alone(self) -> bool:
+        """Whether there is no GPU, so that the CPU computes everything."""
+        return self.gpu == NO_GPU
+
+    @property
+    def title(self) -> str:
+        """All parts in a line."""
+        cpu = self.cpu if self.sockets == 1 else f"{self.sockets}x {self.cpu}"
+        if self.cpu_alone:
+            return f"{cpu}, {self.dimms}x {self.memory}, no GPU"
+        return f"{cpu}, {self.dimms}x {self.memory}, {self.gpu} on {self.link}"
+
+    def hardware(self, needed_bytes: float) -> Hardware:
+        """The description; the DIMMs have enough ranks for this number of bytes.
+
+        Raises:
+            InputError: a part is unknown or of another kind, there are too many sockets, the DIMMs do not fit
+                the channels, or the memory is too small.
+        """
+        self._check_parts()
+        parts: tuple[str, ...] = (
+            f"host.part={self.cpu}",
+            f"host.cpu_sockets={self.sockets}",
+            f"dram.part={self.memory}",
+            *(() if self.cpu_alone else (f"gpu.part={self.gpu}", f"pcie.part={self.link}")),
+        )
+        bare = load_hardware(TEMPLATE, (*parts, *self.sets))
+        channels = min(self._channels(bare), self.dimms)
+        if self.dimms % channels:
+            problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"
+            raise InputError(problem, "conflict", key="memory")
+        bits = bare.lane_device().standard.channel_bits
+        sets = (
+            *parts,
+            f"host.channels={channels}",
+            f"dimm.count={self.dimms}",
+            f"dimm.subchannels={max(1, DIMM_BITS // bits)}",
+            *self._of_program(bare),
+        )
+        self._check_size(needed_bytes)
+        for ranks in _RANKS:
+            of_ranks = (*sets, f"dimm.ranks={ranks}", *self.sets)
+            hardware = load_hardware(TEMPLATE, of_ranks)
+            if hardware.capacity_bytes >= needed_bytes:
+                return load_hardware(TEMPLATE, (*of_ranks, *_alone(hardware))) if self.cpu_alone else hardware
+        problem = (
+            f"{self.dimms}x {self.memory} hold {format_bytes(hardware.capacity_bytes)} at most, and the "
+            f"weights in the host's memory take {format_bytes(needed_bytes)}"
+        )
+        raise InputError(problem, "too-large", key="memory")
+
+    def _of_program(self, bare: Hardware) -> list[str]:
+        """Changes, KEY=VALUE, for what the program does not use of the machine."""
+        sets, system = [], bare.system
+        if not self.matrix_units and system.host.cpu_isa == "amx":
+            sets.append("host.cpu_isa=avx512-vnni")
+        if not self.pinned and system.pcie is not None:
+            sets.append(f"pcie.gbps={min(system.pcie.gbps, CORE_COPY_GBPS):g}")
+        return sets
+
+    def _channels(self, bare: Hardware) -> int:
+        """Memory channels of all sockets."""
+        of_socket = bare.system.host.cpu_memory_channels
+        if of_socket is None:
+            raise InputError(f"{self.cpu} does not say how many memory channels it has", "missing", key="cpu")
+        return self.sockets * of_socket * self.channel_factor
+
+    def _check_parts(self) -> None:
+        most = _part(self.cpu, "cpu", "cpus").values.get("cpu_sockets_most")
+        if most is not None and self.sockets > most:
+            raise InputError(f"{self.sockets} are more than the {most} of {self.cpu}", "range", key="sockets")
+        _part(self.memory, "memory", "memories")
+        if not self.cpu_alone:
+            _part(self.gpu, "gpu", "gpus")
+            _part(self.link, "link", "links")
+
+    def _check_size(self, needed_bytes: float) -> None:
+        if self.memory_gb is not None and needed_bytes > self.memory_gb * 1e9:
+            needed = f"{needed_bytes / 1e9:.1f} GB of weights in the host's memory"
+            problem = f"{self.memory_gb:g} GB do not hold the {needed}"
+            raise InputError(problem, "too-large", key="memory_gb")

@@ -1,0 +1,24 @@
+"""Operations of the GPU for the attention of a layer, with a module for each kind.
+
+`attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA) or `delta_rule`
+(linear attention). The sizes of caches are in `ndpsim.workload.models`, with the shapes.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ndpsim.inference.processors.attention import delta_rule, keys, latent
+from ndpsim.inference.processors.operations import AnyStep, Operation
+from ndpsim.workload.models import LayerAttention, LinearAttention
+
+
+def attention_operations(
+    attention: LayerAttention, hidden: int, step: AnyStep, bits: int | Fraction
+) -> list[Operation]:
+    """The operations of a layer's attention, without norms; dense weights have `bits` bits."""
+    if isinstance(attention, LinearAttention):
+        return delta_rule.operations(attention, hidden, step, bits)
+    if attention.latent_rank:
+        return latent.operations(attention, hidden, step, bits)
+    return keys.operations(attention, hidden, step, bits)

@@ -1,0 +1,66 @@
+"""Multi-head latent attention (MLA), after section 2.1 of DeepSeek-V2 (arXiv 2405.04434).
+
+- One new token: as with keys and values, with the latent vector in their place (kv_b_proj is applied to the
+  query and to the result): 2 p heads (2 latent_rank + rope_size) operations; the cached latent vectors are
+  read once.
+- More new tokens: kv_b_proj makes keys and values of all of the context, which are written and read once,
+  then as with keys and values.
+
+In a step with sequences of both kinds each kind has its own kernels, as in vLLM
+(vllm/model_executor/layers/attention/mla_attention.py).
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
+from ndpsim.workload.models import Attention, Matrix
+
+
+def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
+    """The projections, the cache's new entries, and queries with latent vectors."""
+    matrices = {matrix.name: matrix for matrix in attention.matrices(hidden)}
+    output, expand = matrices.pop("o_proj"), matrices.pop("kv_b_proj")
+    tokens = step.tokens
+    entries, cached = tokens * attention.cached_values * ACTIVATION_BYTES, step.cached(attention, tokens)
+    weights = -(-expand.rows * expand.columns * bits // 8)
+    attend: list[Operation] = []
+    for part in step.by_kernel:
+        by = _with_vectors if part.new_tokens == 1 else _with_keys
+        attend += by(attention, expand, part, weights)
+    return [
+        *(product("attention", name, [matrix], tokens, bits) for name, matrix in matrices.items()),
+        Operation("attention", "cache_entries", 0, 0, entries, cached),
+        *attend,
+        product("attention", "o_proj", [output], tokens, bits),
+    ]
+
+
+def _with_vectors(attention: Attention, expand: Matrix, step: AnyStep, weights: int) -> list[Operation]:
+    """Queries with cached latent vectors; `weights`: bytes of kv_b_proj."""
+    heads, rank = attention.heads, attention.latent_rank
+    # The queries' part of kv_b_proj before attention, the values' part behind it, head by head.
+    moved = step.tokens * (expand.rows + 2 * heads * rank) * ACTIVATION_BYTES
+    flops = 2 * expand.rows * expand.columns * step.tokens
+    around = heads * (2 * rank + attention.rope_size)
+    activations = step.tokens * around * ACTIVATION_BYTES
+    cache, pairs = step.cached(attention, step.attended(attention)), step.pairs(attention)
+    return [
+        Operation("attention", "kv_b_proj", flops, weights, moved, kernels=2),
+        Operation("attention", "attend", 2 * pairs * around, 0, activations, cache, attends=True),
+    ]
+
+
+def _with_keys(attention: Attention, expand: Matrix, step: AnyStep, weights: int) -> list[Operation]:
+    """Queries with the keys and values that are made of latent vectors; `weights`: bytes of kv_b_proj."""
+    all_tokens = step.attended(attention)
+    flops = 2 * expand.rows * expand.columns * all_tokens
+    cache, made = step.cached(attention, all_tokens), all_tokens * expand.rows * ACTIVATION_BYTES
+    around = attention.heads * (attention.head_size + attention.value_size)
+    keys = all_tokens * (expand.rows + attention.rope_size)
+    activations, pairs = (step.tokens * around + keys) * ACTIVATION_BYTES, step.pairs(attention)
+    return [
+        Operation("attention", "kv_b_proj", flops, weights, made, cache),
+        Operation("attention", "attend", 2 * pairs * around, 0, activations, attends=True),
+    ]

@@ -1,0 +1,225 @@
+"""Operations of the GPU other than routed experts, and their times.
+
+Each is a list of operations. An operation on the GPU takes
+
+    together(operations / (efficiency x peak), bytes / (memory_efficiency x bandwidth))
+    + kernels x kernel_overhead
+
+with together as in `ndpsim.inference.processors.gpu`. The operations of queries with keys and values have
+attention_efficiency and attention_overhead, all others compute_efficiency and kernel_overhead. A product of a
+matrix of r rows
+and c columns with n tokens makes 2 r c n operations and moves r c weights, n c inputs and n r results.
+Activations have 16 bits.
+
+A step has `sequences` sequences of `new_tokens` tokens each. The last token attends to `context` tokens,
+including itself. Decode has one new token; in a prefill all tokens of the context are new. In a step of a
+serving engine (`MixedStep`) sequences differ in both numbers; its attention is one operation, or two if
+kernels for one new token differ from kernels for more. `ndpsim.inference.processors.attention` has the
+operations of attention; each kind of attention has its own time.
+
+Not modelled: biases, the gate of a shared expert, the embedding of a token (a copy of its row), the sinks of
+an attention (a number for each head), rotations and norms of queries and keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from ndpsim.base.arguments import choice
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import Reported
+from ndpsim.inference.processors.attention import attention_operations
+from ndpsim.inference.processors.gpu import Gpu
+from ndpsim.inference.processors.operations import (
+    ACTIVATION_BYTES,
+    AnyStep,
+    DenseBits,
+    Operation,
+    OperationTime,
+    bits_of_part,
+    norms,
+    product,
+)
+from ndpsim.workload.models import LayerAttention, Matrix, MoeShape
+
+
+@dataclass(frozen=True)
+class AttentionTime:
+    """The time of one layer's attention, for one kind of attention.
+
+    Attributes:
+        kind: its title.
+        layers: number of layers with this kind.
+        time_ns: its time on the GPU.
+        kv_read_bytes, kv_write_bytes: bytes that such a layer reads from the KV cache, and adds to it.
+        host_read_bytes, host_write_bytes: the part of these bytes that is in the host's memory.
+    """
+
+    kind: str
+    layers: int
+    time_ns: float
+    kv_read_bytes: int
+    kv_write_bytes: int
+    host_read_bytes: int
+    host_write_bytes: int
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class DenseTime(Reported):
+    """The GPU's time for the dense parts: everything except routed experts.
+
+    If layers have different attention, `attention_ns` and the bytes are means over the model's layers, and
+    bytes are rounded; `attention` has the values of each kind.
+
+    Attributes:
+        attention_ns, router_ns, shared_ns, dense_layer_ns: time of one layer that has this part; 0 if no
+            layer has it.
+        head_ns: time of the vocabulary's head, once a step.
+        kv: location of the KV cache, "gpu" or "host".
+        kv_read_bytes, kv_write_bytes: bytes that a layer reads from the KV cache, and adds to it.
+        host_read_bytes, host_write_bytes: the part of these bytes that is in the host's memory. Their
+            transfer over the host's channels and PCIe is not part of `attention_ns`.
+        operations: all operations of one layer of each kind, with their times.
+        attention: the times and bytes of each kind of attention.
+        kind_of_layer: for each layer the index of its kind in `attention`.
+    """
+
+    attention_ns: float
+    router_ns: float
+    shared_ns: float
+    dense_layer_ns: float
+    head_ns: float
+    kv: str
+    kv_read_bytes: int
+    kv_write_bytes: int
+    host_read_bytes: int
+    host_write_bytes: int
+    operations: tuple[OperationTime, ...]
+    attention: tuple[AttentionTime, ...]
+    kind_of_layer: tuple[int, ...]
+
+    def of_layer(self, layer: int) -> AttentionTime:
+        """The attention of a layer, from 0."""
+        return self.attention[self.kind_of_layer[layer]]
+
+
+def attention_of(model: MoeShape) -> tuple[LayerAttention, ...]:
+    """The kinds of attention of a model's layers.
+
+    Raises:
+        InputError: its file lacks a key.
+    """
+    if not model.attention_kinds:
+        missing = "says nothing of attention: num_attention_heads and the keys beside it"
+        raise InputError(model.attention_problem or f"{model.name} {missing}", "missing", key="model")
+    return model.attention_kinds
+
+
+def vocabulary_of(model: MoeShape) -> int:
+    """The tokens of a model's vocabulary.
+
+    Raises:
+        InputError: its file does not give it.
+    """
+    if model.vocabulary is None:
+        raise InputError(f"{model.name} says nothing of its vocabulary: vocab_size", "missing", key="model")
+    return model.vocabulary
+
+
+def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Operation, ...]:
+    """Operations of the GPU in one layer of each kind, and once a step (part "head"); `bits`: of weights.
+
+    Raises:
+        InputError: the model's file lacks a value.
+    """
+    hidden, tokens = model.hidden, step.tokens
+    done: list[Operation] = []
+    for index, kind in enumerate(attention_of(model)):
+        of_kind = [norms("attention", "norms", hidden, tokens, 2)]
+        of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"))
+        done += [one._replace(kind=index) for one in of_kind]
+    if model.has_experts:
+        router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
+        done.append(product("router", "gate_and_top_k", [router], tokens, of_router, kernels=2))
+    if model.shared_intermediate:
+        of_shared = bits_of_part(bits, "shared_experts")
+        done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, of_shared)
+    if model.dense_layers:
+        of_layer = bits_of_part(bits, "dense_layers")
+        done += _feed_forward("dense_layer", hidden, model.dense_intermediate, tokens, of_layer)
+    head = Matrix("lm_head", vocabulary_of(model), hidden)
+    done.append(norms("head", "norm", hidden, step.sequences, 1))
+    done.append(product("head", "lm_head", [head], step.sequences, bits_of_part(bits, "head")))
+    return tuple(done)
+
+
+def timed(gpu: Gpu, model: MoeShape, step: AnyStep, kv: str, bits: DenseBits) -> DenseTime:
+    """Times of `operations` on `gpu`, with the KV cache in its memory or in the host's (`kv`).
+
+    Raises:
+        InputError: as `operations`, or `kv` is neither "gpu" nor "host".
+    """
+    kv = choice(kv, "kv", ("gpu", "host"), "place of the cache")
+    done = tuple(_operation_time(gpu, one) for one in operations(model, step, bits))
+    layers = model.layers_of_kind
+
+    def together(part: str, kind: int = 0) -> float:
+        return sum((one.time_ns for one in done if one.part == part and one.kind == kind), 0.0)
+
+    def of_kind(index: int, attention: LayerAttention) -> AttentionTime:
+        read, written = step.read_bytes(attention), step.written_bytes(attention)
+        host = (read, written) if kv == "host" else (0, 0)
+        time_ns = together("attention", index)
+        return AttentionTime(attention.title, layers[index], time_ns, read, written, *host)
+
+    attention = tuple(of_kind(index, kind) for index, kind in enumerate(attention_of(model)))
+
+    def mean(of: Callable[[AttentionTime], float]) -> float:
+        return _mean([of(one) for one in attention], layers)
+
+    return DenseTime(
+        attention_ns=mean(lambda one: one.time_ns),
+        router_ns=together("router"),
+        shared_ns=together("shared_experts"),
+        dense_layer_ns=together("dense_layer"),
+        head_ns=together("head"),
+        kv=kv,
+        kv_read_bytes=round(mean(lambda one: one.kv_read_bytes)),
+        kv_write_bytes=round(mean(lambda one: one.kv_write_bytes)),
+        host_read_bytes=round(mean(lambda one: one.host_read_bytes)),
+        host_write_bytes=round(mean(lambda one: one.host_write_bytes)),
+        operations=done,
+        attention=attention,
+        kind_of_layer=model.kind_of_layer,
+    )
+
+
+def _mean(values: Sequence[float], layers: Sequence[int]) -> float:
+    """The mean over layers, weighted by the number of layers of each kind; exact for a single kind."""
+    first, total = values[0], sum(layers)
+    return first + sum(count * (one - first) for one, count in zip(values, layers, strict=True)) / total
+
+
+def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
+    compute_ns = gpu.compute_ns(one.flops, gpu.attention_efficiency if one.attends else None)
+    memory_ns = gpu.read_ns(one.bytes)
+    kernel_ns = gpu.kernel_overhead_ns
+    if one.attends and gpu.attention_overhead_ns is not None:
+        kernel_ns = gpu.attention_overhead_ns
+    time_ns = gpu.together_ns(compute_ns, memory_ns) + one.kernels * kernel_ns
+    bound = "compute" if compute_ns >= memory_ns else "memory"
+    return OperationTime(one.part, one.name, time_ns, bound, one.flops, one.bytes, one.kind)
+
+
+def _feed_forward(
+    part: str, hidden: int, intermediate: int, tokens: int, bits: int | Fraction
+) -> list[Operation]:
+    """A gated feed-forward network: gate and up together, the activation, down."""
+    gate, up = (Matrix(name, intermediate, hidden) for name in ("gate", "up"))
+    return [
+        product(part, "gate_and_up", [gate, up], tokens, bits),
+        Operation(part, "activation", 0, 0, 3 * intermediate * tokens * ACTIVATION_BYTES),
+        product(part, "down", [Matrix("down", hidden, intermediate)], tokens, bits),
+    ]

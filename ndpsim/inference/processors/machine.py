@@ -1,0 +1,284 @@
+"""The processors of a hardware file."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from os import PathLike
+from pathlib import Path
+from typing import Any, TypeVar
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.units import exact
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.system import GPU_FITTED
+from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.inference.processors import dense, memory
+from ndpsim.inference.processors.cpu import Cpu, peak_tflops
+from ndpsim.inference.processors.dense import DenseTime
+from ndpsim.inference.processors.fitted import fitted_values
+from ndpsim.inference.processors.gpu import Gpu
+from ndpsim.inference.processors.memory import GpuMemory
+from ndpsim.inference.processors.operations import AnyStep, DenseBits, Step
+from ndpsim.inference.processors.power import read_power
+from ndpsim.inference.processors.table import ExpertTable, read_table
+from ndpsim.workload.models import MoeShape, load_model
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Processors:
+    """The GPU and the CPU of `hardware`. A value that its file lacks is an error when it is needed."""
+
+    hardware: Hardware
+
+    @functools.cached_property
+    def gpu(self) -> Gpu:
+        """The GPU.
+
+        Raises:
+            InputError: the file has no GPU or lacks values for it, or its table is wrong.
+        """
+        gpu = self.hardware.system.gpu
+        if gpu is None:
+            problem = "is missing: the hardware has no GPU"
+            raise InputError(problem, "missing", file=self.hardware.file, key="gpu")
+        values = {name: self._value(f"gpu.{name}", getattr(gpu, name), gpu.family) for name in GPU_FITTED}
+
+        def given(name: str) -> float:
+            return self._given(f"gpu.{name}", values[name])
+
+        def nanoseconds(name: str) -> float:
+            return _scaled(values[name], 1000)
+
+        return Gpu(
+            peak_tflops=gpu.tflops,
+            compute_efficiency=given("compute_efficiency"),
+            tables=self._expert_tables("gpu.expert_times", gpu.expert_times, None),
+            memory_gbps=_scaled(gpu.memory_tbps, 1000),
+            memory_efficiency=given("memory_efficiency"),
+            attention_efficiency=given("attention_efficiency"),
+            expert_overhead_ns=nanoseconds("expert_overhead_us"),
+            kernel_overhead_ns=nanoseconds("kernel_overhead_us"),
+            memory_bytes=int(_scaled(gpu.memory_gb, 10**9)),
+            reserved_bytes=int(_scaled(gpu.reserved_gb, 10**9)),
+            expert_buffers=gpu.expert_buffers,
+            fused=gpu.expert_calls == "fused",
+            fused_efficiency=values["fused_efficiency"],
+            call_overhead_ns=nanoseconds("call_overhead_us"),
+            slice_ns=nanoseconds("slice_us"),
+            tile_tokens=int(values["tile_tokens"]),
+            roofline_power=values["roofline_power"],
+            attention_overhead_ns=None
+            if values["attention_overhead_us"] is None
+            else nanoseconds("attention_overhead_us"),
+        )
+
+    @property
+    def has_cpu(self) -> bool:
+        """Whether the file gives the speed of the host's CPU."""
+        host = self.hardware.system.host
+        return host.cpu_tflops is not None or None not in (host.cpu_cores, host.cpu_clock_ghz, host.cpu_isa)
+
+    @functools.cached_property
+    def cpu(self) -> Cpu:
+        """The host's CPU.
+
+        Raises:
+            InputError: the file lacks values for the CPU, or its table is wrong.
+        """
+        host = self.hardware.system.host
+        efficiency = host.cpu_compute_efficiency
+        if efficiency is None and host.cpu_isa is not None:
+            efficiency = fitted_values("cpu", host.cpu_isa)["compute_efficiency"]
+        return Cpu(
+            peak_tflops=self._cpu_tflops(),
+            compute_efficiency=self._given("host.cpu_compute_efficiency", efficiency),
+            tables=self._expert_tables("host.cpu_expert_times", host.cpu_expert_times, host.cpu_threads),
+            added_tokens=host.cpu_added_tokens,
+            read_gbps=self._cpu_read_gbps(),
+            expert_overhead_ns=_scaled(host.cpu_expert_overhead_us, 1000),
+            layer_overhead_ns=_scaled(host.cpu_layer_overhead_us, 1000),
+        )
+
+    def _cpu_tflops(self) -> float:
+        """The peak of the cores that compute."""
+        host = self.hardware.system.host
+        tflops, cores = host.cpu_tflops, host.cpu_cores
+        if tflops is None and self.has_cpu:
+            tflops = peak_tflops(cores or 0, host.cpu_clock_ghz or 0.0, host.cpu_isa or "")
+        tflops = host.cpu_sockets * self._given("host.cpu_tflops", tflops)
+        if cores is not None and host.cpu_threads is not None:
+            tflops *= min(host.cpu_threads, host.cpu_sockets * cores) / (host.cpu_sockets * cores)
+        return tflops
+
+    def _cpu_read_gbps(self) -> float | None:
+        """The CPU's read bandwidth; None if the file does not give it."""
+        host = self.hardware.system.host
+        sockets, share, reached = host.cpu_sockets, host.cpu_read_share, 1.0
+        limits: list[float | None] = [host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps]
+        if host.cpu_family is not None:
+            fitted = fitted_values("cpu", host.cpu_family)
+            if share is None and host.cpu_read_gbps is None:
+                reached = fitted["expert_read_share"]
+            share = fitted["read_share"] if share is None else share
+            cores = None if host.cpu_cores is None else sockets * host.cpu_cores
+            threads = min((count for count in (host.cpu_threads, cores) if count is not None), default=None)
+            limits.append(threads and threads * fitted["core_read_gbps"])
+        limits.append(share and share * self.hardware.host_memory.host_gbps)
+        least = min((limit for limit in limits if limit is not None), default=None)
+        both = (host.cpu_read_gbps, None if least is None else reached * least)
+        return min((limit for limit in both if limit is not None), default=None)
+
+    def power_w(self, model: str | PathLike[str] | MoeShape) -> dict[str, float] | None:
+        """Measured power in W of "cpu" and "gpu" while the model runs; None if no source gives it.
+
+        Raises:
+            InputError: a table is wrong, or has nothing for the number of threads of the CPU.
+        """
+        host, expert = self.hardware.system.host, load_model(model).expert
+        for table in self._read("host.measured_power", host.measured_power, read_power, host.cpu_threads):
+            if table.expert == expert:
+                return {"cpu": table.cpu_w, "gpu": table.gpu_w}
+        return None
+
+    def dense_time(
+        self,
+        model: str | PathLike[str] | MoeShape,
+        sequences: int,
+        context: int,
+        new_tokens: int = 1,
+        *,
+        kv: str = "gpu",
+        kv_bits: int = 16,
+        bits: DenseBits = 16,
+    ) -> DenseTime:
+        """The GPU's time for the dense parts: attention, router, shared experts and more.
+
+        Args:
+            model: as in `load_model`.
+            sequences: sequences of the step.
+            context: tokens that the last new token of each sequence attends to, including itself.
+            new_tokens: new tokens of each sequence: 1 in decode, `context` in a prefill of the whole prompt.
+            kv: location of the KV cache, "gpu" or "host".
+            kv_bits: bits of a value in the cache.
+            bits: bits of a dense weight, or of each part by its name in `gpu_memory`.
+
+        Raises:
+            InputError: an argument is wrong, or the hardware or the model lacks a value.
+        """
+        step = Step(sequences, context, new_tokens, kv_bits)
+        return self.step_time(model, step, kv=kv, bits=bits)
+
+    def step_time(
+        self,
+        model: str | PathLike[str] | MoeShape,
+        step: AnyStep,
+        *,
+        kv: str = "gpu",
+        bits: DenseBits = 16,
+    ) -> DenseTime:
+        """As `dense_time`, for a step whose sequences may differ.
+
+        Raises:
+            InputError: as `dense_time`.
+        """
+        return dense.timed(self.gpu, load_model(model), step, kv, bits)
+
+    def gpu_memory(
+        self,
+        model: str | PathLike[str] | MoeShape,
+        sequences: int,
+        context: int,
+        new_tokens: int = 1,
+        *,
+        kv: str = "auto",
+        kv_bits: int = 16,
+        bits: int | ExpertFormat = 16,
+        dense_bits: DenseBits = 16,
+    ) -> GpuMemory:
+        """The contents of the GPU's memory in such a step, and the number of experts that fit.
+
+        `kv`: location of the cache, "gpu" or "host"; "auto": in the GPU's memory if it fits. The other
+        arguments are those of `dense_time`.
+
+        Raises:
+            InputError: not supported: something does not fit, named with its bytes; or an argument is
+                wrong.
+        """
+        step = Step(sequences, context, new_tokens, kv_bits)
+        return memory.gpu_memory(self.gpu, load_model(model), step, kv, bits, dense_bits)
+
+    def files(self) -> list[Path]:
+        """The files of measured times and power that the hardware names, apart from bundled ones."""
+        system = self.hardware.system
+        named = {
+            "gpu.expert_times": None if system.gpu is None else system.gpu.expert_times,
+            "host.cpu_expert_times": system.host.cpu_expert_times,
+            "host.measured_power": system.host.measured_power,
+        }
+        return [
+            self._folder(key) / name
+            for key, names in named.items()
+            for name in names or ()
+            if name.endswith(".csv")
+        ]
+
+    def _folder(self, key: str) -> Path:
+        """The folder to which the paths under a key are relative."""
+        origin = self.hardware.origins[key]
+        return Path() if origin.kind == "set" else Path(origin.file).parent
+
+    def _value(self, key: str, value: Any, family: str | None) -> Any:
+        """A key's value, or the fitted value of the family if the file has a family but not the key."""
+        if family is None or self.hardware.origins[key].kind != "default":
+            return value
+        return fitted_values("gpu", family).get(key.partition(".")[2], value)
+
+    def _given(self, key: str, value: float | None) -> float:
+        if value is None:
+            origin = self.hardware.origins[key]
+            raise origin.error("is not given: how fast the processor is, is not known", key, code="missing")
+        return value
+
+    def _expert_tables(
+        self, key: str, names: list[str] | None, threads: int | None
+    ) -> tuple[ExpertTable, ...]:
+        tables = self._read(key, names, read_table, threads)
+        of_experts = {(table.expert, table.bits): table for table in tables}
+        for table in tables:
+            other = of_experts[table.expert, table.bits]
+            if other is not table:
+                problem = f"{table.file} and {other.file} have times of the same expert"
+                raise self.hardware.origins[key].error(problem, key, code="conflict")
+        return tables
+
+    def _read(
+        self,
+        key: str,
+        names: list[str] | None,
+        read: Callable[[str, Path, int | None], T],
+        threads: int | None,
+    ) -> tuple[T, ...]:
+        """The tables that a key names, for this number of threads."""
+        try:
+            return tuple(read(name, self._folder(key), threads) for name in names or ())
+        except InputError as error:
+            raise self.hardware.origins[key].error(str(error), key, error.code) from None
+
+
+def _scaled(value: Any, factor: int | Fraction) -> float:
+    """A decimal value in another unit, rounded once."""
+    return float(exact(value) * factor)
+
+
+def load_processors(hw: str | PathLike[str] | Hardware = "trimoe", sets: Sequence[str] = ()) -> Processors:
+    """The GPU and the CPU of a hardware file, as in `load_hardware`.
+
+    Raises:
+        InputError: as `load_hardware`.
+    """
+    return Processors(load_hardware(hw, sets))

@@ -1,0 +1,217 @@
+"""Steps of a model whose weights are all in the memory of GPUs, without a policy.
+
+- A dense model on one GPU.
+- Tensor parallel: each GPU has a part of each matrix. The GPUs add up their results after the embedding and
+  after attention and the feed-forward network of each layer, and collect the logits of the head.
+- Data and expert parallel: each GPU has its own engine with its requests, and a part of the experts in their
+  order, as in vLLM (`determine_expert_map` in vllm/model_executor/layers/fused_moe/layer.py). The engines
+  synchronize in each layer with experts: tokens go to all GPUs, each computes its experts for all tokens, and
+  results go back ("allgather_reducescatter" of vLLM). An engine without requests computes its experts, too.
+
+Not modelled: the token that an engine without requests computes, and the router's results on the link.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.errors import InputError
+from ndpsim.inference.layers.residents import Residents
+from ndpsim.inference.layers.visits import windows_of_step
+from ndpsim.inference.processors import DenseTime
+from ndpsim.inference.processors.operations import ACTIVATION_BYTES, MixedStep
+from ndpsim.inference.serving.scheduler import Chunk
+from ndpsim.inference.serving.steps import mixed_step, tokens_of
+from ndpsim.simulate.results.moe import ENGINES
+from ndpsim.workload.models import LayerAttention, LinearAttention, MixedAttention, MoeShape
+from ndpsim.workload.routing.sequences import TokenRouting
+from ndpsim.workload.routing.trace import loads_of
+
+Floats = NDArray[np.float64]
+
+_NOTE = "the energy of GPUs is not known"
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """Exchanges between GPUs.
+
+    Attributes:
+        gpus: the number of GPUs.
+        gbps: the bandwidth of a GPU's link in each direction.
+        latency_ns: the time of an exchange besides that of its bytes.
+    """
+
+    gpus: int
+    gbps: float
+    latency_ns: float
+
+    def reduce_ns(self, size: float) -> float:
+        """The time of adding up `size` bytes of each GPU in a ring."""
+        return self._ns(2 * (self.gpus - 1) / self.gpus * size)
+
+    def gather_ns(self, sizes: Sequence[float]) -> float:
+        """The time in which each GPU gets the data of the others, or adds up their parts of its data."""
+        return self._ns(sum(sizes) - min(sizes))
+
+    def _ns(self, size: float) -> float:
+        return 0.0 if self.gpus == 1 else self.latency_ns + size / self.gbps
+
+
+def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
+    """A GPU's part of a model whose matrices are cut into equal parts.
+
+    Raises:
+        InputError: heads or sizes cannot be divided into equal parts.
+    """
+
+    def part(size: int, what: str) -> int:
+        if size % gpus:
+            problem = f"{gpus} GPUs cannot share the {size} {what} of {model.name} evenly"
+            raise InputError(problem, "unsupported", key="gpu.count")
+        return size // gpus
+
+    def of_attention(kind: LayerAttention) -> LayerAttention:
+        if isinstance(kind, LinearAttention):
+            key_heads = part(kind.key_heads, "heads of keys")
+            return replace(kind, key_heads=key_heads, value_heads=part(kind.value_heads, "heads of values"))
+        # With fewer heads of keys than GPUs, several GPUs have the same head.
+        is_shared = kind.kv_heads < gpus and gpus % kind.kv_heads == 0
+        kv_heads = 1 if is_shared else part(kind.kv_heads, "heads of keys")
+        return replace(kind, heads=part(kind.heads, "heads"), kv_heads=kv_heads)
+
+    attention = model.attention
+    if isinstance(attention, MixedAttention):
+        attention = replace(attention, kinds=tuple(map(of_attention, attention.kinds)))
+    elif attention is not None:
+        attention = of_attention(attention)
+    return replace(
+        model,
+        attention=attention,
+        expert_intermediate=part(model.expert_intermediate, "columns of an expert"),
+        shared_intermediate=part(model.shared_intermediate, "columns of the shared experts"),
+        dense_intermediate=part(model.dense_intermediate, "columns of a dense layer"),
+        vocabulary=None if model.vocabulary is None else -(-model.vocabulary // gpus),
+    )
+
+
+@dataclass(frozen=True)
+class Experts:
+    """Experts of a model on GPUs.
+
+    Attributes:
+        routing: the routing of the sequences.
+        time_ns: times of an expert on a GPU, by its tokens from 0.
+        call_ns: time of a call for the experts of a layer.
+        first: the first expert of each GPU.
+    """
+
+    routing: TokenRouting
+    time_ns: Floats
+    call_ns: float
+    first: NDArray[np.int64]
+
+    def layers_ns(self, chunks: Sequence[Chunk], experts: int) -> Floats:
+        """The time of each layer's experts on each GPU: [layer, GPU]."""
+        loads = loads_of(self.routing.ids(*tokens_of(chunks)), experts)
+        return self.call_ns + np.add.reduceat(self.time_ns[loads], self.first, axis=1)
+
+
+class GpuSteps:
+    """Steps of engines on GPUs.
+
+    Args:
+        model: the model, or with tensor parallelism a GPU's part of it.
+        dense_time: times of a step's attention and dense parts.
+        experts: the experts; None for a dense model.
+        exchange: exchanges between the GPUs.
+        engines: the number of GPUs with data parallelism, otherwise 1.
+    """
+
+    def __init__(
+        self,
+        model: MoeShape,
+        dense_time: Callable[[MixedStep], DenseTime],
+        kv_bits: int,
+        experts: Experts | None,
+        exchange: Exchange,
+        engines: int,
+    ) -> None:
+        self._model, self._dense_time, self._kv_bits = model, dense_time, kv_bits
+        self._experts, self._exchange, self._engines = experts, exchange, engines
+        self._moe_layers = [layer for layer in range(model.layers) if layer not in model.dense_layers]
+        self._busy_ns = np.zeros(exchange.gpus)
+        self._link_ns = self._clock_ns = self._pairs = 0.0
+        self._steps_ns = 0.0
+        self.residents: Residents | None = None
+        self.host_bytes = 0  # no blocks are moved
+
+    @property
+    def clock_ns(self) -> float:
+        """The current time: the end of the last step, or the time until which the GPUs waited."""
+        return self._clock_ns
+
+    def wait_until(self, time_ns: float) -> None:
+        """Wait, without work, until a time."""
+        self._clock_ns = max(self._clock_ns, time_ns)
+
+    def move_blocks(self, to_gpu: Sequence[int], to_host: Sequence[int]) -> None:
+        """See `Steps`: `run_serving` refuses it."""
+        raise NotImplementedError
+
+    def run(self, number: int, parts: Sequence[Sequence[Chunk]]) -> None:
+        """Run step `number`, which has a part for each engine."""
+        steps = [mixed_step(chunks, self._kv_bits) for chunks in parts]
+        windows = np.array([self._windows_ns(step) for step in steps])
+        work_ns, busy_ns = float(windows.max(axis=0).sum()), windows.sum(axis=1)
+        if self._experts is not None:
+            chunks = [chunk for of_engine in parts for chunk in of_engine]
+            experts_ns = self._experts.layers_ns(chunks, self._model.routed_experts)
+            work_ns += float(experts_ns.max(axis=1).sum())
+            busy_ns = busy_ns + experts_ns.sum(axis=0)
+            tokens = sum(step.tokens for step in steps)
+            self._pairs += tokens * self._model.experts_per_token * len(self._moe_layers)
+        link_ns = self._exchanges_ns(steps)
+        self._busy_ns += busy_ns
+        self._link_ns += link_ns
+        self._steps_ns += work_ns + link_ns
+        self._clock_ns += work_ns + link_ns
+
+    def _windows_ns(self, step: MixedStep) -> list[float]:
+        """An engine's times, with shared experts, before each layer with experts and after the last one."""
+        if not step.lengths:
+            return [0.0] * (len(self._moe_layers) + 1)
+        dense = self._dense_time(step)
+        gates, tail = windows_of_step(self._moe_layers, range(self._model.layers), "mixed", dense)
+        return [*(window.gpu_ns + dense.shared_ns for _, window in gates), tail.gpu_ns]
+
+    def _exchanges_ns(self, steps: Sequence[MixedStep]) -> float:
+        """The time of all exchanges of a step."""
+        model, exchange = self._model, self._exchange
+        sizes = [step.tokens * model.hidden * ACTIVATION_BYTES for step in steps]
+        if self._engines > 1:
+            return 2 * len(self._moe_layers) * exchange.gather_ns(sizes)
+        logits = steps[0].sequences * (model.vocabulary or 0) * ACTIVATION_BYTES
+        sums_ns = (2 * model.layers + 1) * exchange.reduce_ns(sizes[0])
+        return sums_ns + exchange.gather_ns([logits] * exchange.gpus)
+
+    def results(self, time_ns: float) -> dict[str, Any]:
+        """Fields of a result on the machine in this time: see `ServingResult`."""
+        gpus, work_ns = self._exchange.gpus, self._steps_ns - self._link_ns
+        names = ["gpu"] if gpus == 1 else [f"gpu {number}" for number in range(gpus)]
+        bottleneck = {"gpu": work_ns, "link": self._link_ns}
+        pairs = {} if self._experts is None else {**dict.fromkeys(ENGINES, 0.0), "gpu_hit": self._pairs}
+        return {
+            "pairs_by_engine": pairs,
+            "utilization": dict(zip(names, (self._busy_ns / time_ns).tolist(), strict=True)),
+            "migrations": {},
+            "bottleneck": {name: ns / self._steps_ns for name, ns in bottleneck.items() if ns},
+            "energy_nj": {"gpu": None},
+            "energy_note": _NOTE,
+            "policy_wall_s": 0.0,
+        }

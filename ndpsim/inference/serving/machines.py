@@ -1,0 +1,183 @@
+"""Machines that run the steps of requests: one under a policy, or GPUs that hold all weights."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.moe import MOE
+from ndpsim.config import Hardware
+from ndpsim.inference.layers.given import Given
+from ndpsim.inference.layers.record import Observer
+from ndpsim.inference.layers.step_run import StepRunner
+from ndpsim.inference.layers.weights import RunWeights
+from ndpsim.inference.processors import DenseTime, Processors
+from ndpsim.inference.processors.operations import MixedStep
+from ndpsim.inference.serving.asked import RoutingAsked
+from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
+from ndpsim.inference.serving.room import KvRoom
+from ndpsim.inference.serving.steps import MoeSteps, Steps
+from ndpsim.policies.choose import ChosenPolicy
+from ndpsim.workload.models import MoeShape
+from ndpsim.workload.requests import Requests
+from ndpsim.workload.routing.sequences import TokenRouting
+
+
+class Machine(Protocol):
+    """A machine that runs steps of requests."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The part of a result's config on policy, experts and engines."""
+
+    @property
+    def engines(self) -> int:
+        """The number of engines."""
+
+    def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
+        """Steps from time 0 on; the observer receives each layer with experts."""
+
+
+@dataclass(frozen=True)
+class UnderPolicy:
+    """A machine on which a policy decides where experts run.
+
+    Attributes:
+        room: the room of the KV cache.
+    """
+
+    chosen: ChosenPolicy
+    given: Given
+    routing: RoutingAsked
+    weights: RunWeights
+    room: KvRoom
+    kv_bits: int
+    engines: int = 1
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """See `Machine`."""
+        return {
+            "policy": self.chosen.name,
+            "parameters": self.chosen.parameters.model_dump(),
+            "routing": self.routing.called,
+            "gpu_experts": self.given.machine.gpu_experts,
+            "parallel": None,
+            "engines": 1,
+        }
+
+    def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
+        """See `Machine`."""
+        given, chosen = self.given, self.chosen
+        policy = chosen.start(given.machine, given.estimates)
+        return MoeSteps(
+            StepRunner(given, policy, chosen.parameters.model_dump(), observer),
+            self.routing.by_sequence(requests.prompt_tokens),
+            self._dense_time,
+            self.kv_bits,
+            self.room.kept_bytes,
+        )
+
+    def _dense_time(self, step: MixedStep) -> DenseTime:
+        given = self.given
+        return given.processors.step_time(
+            given.machine.model, step, kv=self.room.memory.kv, bits=self.weights.dense
+        )
+
+
+@dataclass(frozen=True)
+class Gpus:
+    """GPUs that hold all weights: see `ndpsim.inference.serving.gpus`.
+
+    Attributes:
+        parallel: "data", "tensor", or None for a single GPU.
+        part: the model, or a GPU's part of it.
+        routing: the routing; None for a dense model.
+        most_tokens: maximum tokens of a step of an engine.
+    """
+
+    processors: Processors
+    parallel: str | None
+    part: MoeShape
+    weights: RunWeights
+    routing: RoutingAsked | None
+    kv_bits: int
+    most_tokens: int
+
+    @property
+    def count(self) -> int:
+        """The number of GPUs."""
+        return gpus_of(self.processors.hardware)
+
+    @property
+    def engines(self) -> int:
+        """The number of engines."""
+        return self.count if self.parallel == "data" else 1
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """See `Machine`."""
+        called = None if self.routing is None else self.routing.called
+        none: dict[str, Any] = {"policy": None, "parameters": {}, "routing": called, "gpu_experts": None}
+        bits = {} if self.part.has_experts else {"bits": None}
+        return {**none, **bits, "parallel": self.parallel, "engines": self.engines}
+
+    def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
+        """See `Machine`."""
+        gpu = self.processors.hardware.system.gpu
+        assert gpu is not None
+        link_gbps = gpu.pcie_gbps if gpu.link_gbps is None else gpu.link_gbps
+        exchange = Exchange(self.count, link_gbps, 1e3 * gpu.link_latency_us)
+        routing = None if self.routing is None else self.routing.by_sequence(requests.prompt_tokens)
+        experts = None if routing is None else self._experts(routing)
+        return GpuSteps(self.part, self._dense_time, self.kv_bits, experts, exchange, self.engines)
+
+    def _dense_time(self, step: MixedStep) -> DenseTime:
+        return self.processors.step_time(self.part, step, bits=self.weights.dense)
+
+    def _experts(self, routing: TokenRouting) -> Experts:
+        gpu, part = self.processors.gpu, self.part
+        loads = range(1, self.engines * self.most_tokens + 1)
+        times = [gpu.expert_time(part.expert, load, self.weights.expert).time_ns for load in loads]
+        places = np.array_split(np.arange(part.routed_experts), self.engines)
+        return Experts(
+            routing,
+            np.array([0.0, *times]),
+            gpu.call_ns,
+            np.array([place[0] for place in places]),
+        )
+
+
+def gpus_of(hardware: Hardware) -> int:
+    """The number of GPUs of the hardware."""
+    gpu = hardware.system.gpu
+    return 1 if gpu is None else gpu.count
+
+
+def default_policy(shape: MoeShape, hardware: Hardware) -> str | None:
+    """The default policy; None if GPUs hold all weights, so that no policy runs."""
+    return MOE["policy"].default if shape.has_experts and gpus_of(hardware) == 1 else None
+
+
+def parallelism(shape: MoeShape, gpus: int, asked: str | None) -> str | None:
+    """The way in which GPUs share a model, "data" or "tensor"; None for a single GPU.
+
+    Raises:
+        InputError: the model cannot be shared in this way, or there is one GPU.
+    """
+    if gpus == 1:
+        if asked is not None:
+            raise InputError(f"{asked} needs several GPUs: gpu.count", "conflict", key="parallel")
+        return None
+    if asked == "data" and not shape.has_experts:
+        problem = f"{shape.name} has no experts in which engines meet: serve each with requests of its own"
+        raise InputError(problem, "unsupported", key="parallel")
+    return asked or ("data" if shape.has_experts else "tensor")
+
+
+def part_of(shape: MoeShape, gpus: int, parallel: str | None) -> MoeShape:
+    """The model, or with tensor parallelism a GPU's part of it."""
+    return tensor_part(shape, gpus) if parallel == "tensor" else shape

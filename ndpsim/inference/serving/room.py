@@ -1,0 +1,187 @@
+"""The number of blocks in an engine's KV cache, and of experts in the GPU's memory beside it.
+
+A block has `block_tokens` tokens of every layer with keys and values, including layers with a window. States
+of linear attention are stored for the maximum number of sequences of a step. In the GPU's memory:
+
+- If all experts have room, the KV cache gets the remaining memory, as in vLLM.
+- Otherwise, it gets the memory for the longest requests, up to the maximum number of sequences of a step, so
+  that none is preempted; experts get the rest. "auto" puts the cache into the host's memory if the requests
+  need more memory.
+
+With "auto", both share their memory while the engine runs (`ndpsim.inference.serving.shared_room`), unless
+the number of blocks or of experts is given, or the policy is not a `GivesRoom`. Room for the longest request
+is always kept free of experts, so that it can be served; at first, experts have all other memory. The number
+of blocks is the above, or if that is less, the number that the longest requests need or that have room
+without experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.arguments import whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.inference.layers.residents import Residents
+from ndpsim.inference.layers.weights import RunWeights
+from ndpsim.inference.processors import GpuMemory, Processors
+from ndpsim.inference.processors.dense import attention_of
+from ndpsim.inference.processors.memory import Cache, memory_with_cache
+from ndpsim.inference.processors.operations import Step
+from ndpsim.inference.serving.scheduler import Limits
+from ndpsim.inference.serving.shared_room import SharedRoom, SharedSizes
+from ndpsim.workload.models import LinearAttention, MoeShape
+from ndpsim.workload.requests import Requests
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class KvAsked:
+    """Arguments for a KV cache: see `run_serving`.
+
+    Attributes:
+        blocks: the number of blocks; None: all that have room.
+        experts: experts of a layer in the GPU's memory; None: all that have room.
+        gives_room: whether the policy is a `GivesRoom`.
+    """
+
+    kv: str
+    bits: int
+    block_tokens: int
+    blocks: int | None
+    experts: int | None
+    gives_room: bool
+
+    @property
+    def shares(self) -> bool:
+        """Whether a cache in the GPU's memory shares it with experts."""
+        return self.kv == "auto" and self.blocks is None and self.experts is None and self.gives_room
+
+
+@dataclass(frozen=True)
+class KvRoom:
+    """The blocks of a KV cache, and the initial contents of the GPU's memory.
+
+    Attributes:
+        state_bytes: bytes of a sequence's states of linear attention.
+        shared: memory that blocks share with experts; None: it is not shared.
+    """
+
+    blocks: int
+    block_tokens: int
+    block_bytes: int
+    state_bytes: int
+    memory: GpuMemory
+    shared: SharedSizes | None = None
+
+    def shared_with(self, residents: Residents, now: Callable[[], float]) -> SharedRoom | None:
+        """The shared memory during a run; None if it is not shared."""
+        return None if self.shared is None else SharedRoom(self.shared, self.blocks, residents, now)
+
+    def kept_bytes(self, blocks: Sequence[int]) -> int:
+        """Bytes of sequences, from the number of blocks of each."""
+        return sum(blocks) * self.block_bytes + len(blocks) * self.state_bytes
+
+
+def kv_room(
+    processors: Processors,
+    shape: MoeShape,
+    weights: RunWeights,
+    requests: Requests,
+    limits: Limits,
+    asked: KvAsked,
+    gpus: int = 1,
+) -> KvRoom:
+    """The memory of requests.
+
+    gpus: the number of GPUs that share the experts.
+
+    Raises:
+        InputError: a request or something else does not fit.
+    """
+    tokens = requests.prompt_tokens + requests.output_tokens
+    _check_context(requests, tokens, shape)
+    lengths = -(-tokens // asked.block_tokens)
+    needed = int(np.sort(lengths)[-limits.sequences :].sum())
+    of_layers = _block_bytes(shape, asked)
+    block = max(sum(of_layers), 1)
+
+    def memory(kv: str, blocks: int) -> GpuMemory:
+        each = -(-limits.tokens // limits.sequences)
+        size = blocks * block + _state_bytes(shape, limits.sequences)
+        held = Cache(size, blocks * max(of_layers), kv, f"a KV cache of {blocks:,} blocks")
+        step = Step(limits.sequences, each, each)
+        return memory_with_cache(processors.gpu, shape, step, held, weights.expert, weights.dense)
+
+    kv, blocks = asked.kv, needed if asked.blocks is None else asked.blocks
+    shared: SharedSizes | None = None
+    at_first = blocks
+    if kv != "host":
+        bare = memory("gpu", 0)
+        all_experts = shape.moe_layers * -(-shape.routed_experts // gpus)
+        experts, all_fit = _expert_bytes(shape, bare, asked.experts, all_experts, int(lengths.max()) * block)
+        left = max(bare.experts_bytes - experts, 0) // block
+        if kv == "auto":
+            kv = "gpu" if all_fit or blocks <= left else "host"
+        if kv == "gpu" and asked.blocks is None:
+            blocks = left if all_fit else min(needed, left)
+        at_first = blocks
+        if kv == "gpu" and asked.shares:
+            shared = SharedSizes(bare.experts_bytes, block, bare.expert_bytes)
+            at_first = blocks if all_fit else int(lengths.max())
+            blocks = max(blocks, min(needed, bare.experts_bytes // block))
+    _check_lengths(requests, lengths, blocks, asked.block_tokens)
+    return KvRoom(blocks, asked.block_tokens, block, _state_bytes(shape, 1), memory(kv, at_first), shared)
+
+
+def _block_bytes(shape: MoeShape, asked: KvAsked) -> list[int]:
+    """Bytes of a block in each layer."""
+    kinds = attention_of(shape)
+    return [
+        -(-asked.block_tokens * kinds[kind].cached_values * asked.bits // 8) for kind in shape.kind_of_layer
+    ]
+
+
+def _state_bytes(shape: MoeShape, sequences: int) -> int:
+    """Bytes of all states of linear attention."""
+    kinds = zip(attention_of(shape), shape.layers_of_kind, strict=True)
+    bits = [layers * kind.kept_bits(1, 16) for kind, layers in kinds if isinstance(kind, LinearAttention)]
+    return -(-sequences * sum(bits) // 8)
+
+
+def _expert_bytes(
+    shape: MoeShape, bare: GpuMemory, gpu_experts: int | None, experts: int, least_cache: int
+) -> tuple[int, bool]:
+    """Bytes of experts in the GPU's memory, and whether these are all experts."""
+    if gpu_experts is None:
+        all_fit = bare.experts_bytes - experts * bare.expert_bytes >= least_cache
+        return experts * bare.expert_bytes if all_fit else 0, all_fit
+    asked = shape.moe_layers * whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts)
+    return asked * bare.expert_bytes, asked == experts
+
+
+def _check_context(requests: Requests, tokens: Ints, shape: MoeShape) -> None:
+    """Check that no request is longer than the model's context, which is `max_model_len` in vLLM."""
+    longest = int(np.argmax(tokens))
+    if shape.context is not None and tokens[longest] > shape.context:
+        problem = (
+            f"request '{requests.ids[longest]}' has {tokens[longest]:,} tokens; "
+            f"the context of {shape.name} is {shape.context:,}"
+        )
+        raise InputError(problem, "too-large", key="requests")
+
+
+def _check_lengths(requests: Requests, lengths: Ints, blocks: int, block_tokens: int) -> None:
+    """Check that each request has room when it is alone."""
+    longest = int(np.argmax(lengths))
+    if lengths[longest] > blocks:
+        tokens = int(requests.prompt_tokens[longest] + requests.output_tokens[longest])
+        problem = (
+            f"request '{requests.ids[longest]}' has {tokens:,} tokens, which are {lengths[longest]:,} blocks "
+            f"of the KV cache; it has {blocks:,} blocks of {block_tokens} tokens"
+        )
+        raise InputError(problem, "too-large", key="requests")

@@ -1,7 +1,0 @@
-"""Parameters of commands, each described once: for the command line, sweeps, Python, completion and docs.
-
-Each command has a module with its table. Nothing here imports slow modules.
-"""
-
-from ndpsim.parameters.kinds import Choice, Flag, Folder, Kind, Output, Real, Several, Whole
-from ndpsim.parameters.table import Parameter, Table, joined, refuse, table

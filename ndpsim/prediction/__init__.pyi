@@ -1,1 +1,0 @@
-from ndpsim.prediction.predict import predict as predict

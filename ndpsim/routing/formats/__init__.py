@@ -1,1 +1,0 @@
-"""Formats of recorded routing, one file each; see `ndpsim.routing.recorded.RoutingFormat`."""

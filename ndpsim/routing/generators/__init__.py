@@ -1,1 +1,0 @@
-"""Generators of routing, one file each; see `ndpsim.routing.spec.Generator`."""

@@ -1,0 +1,26 @@
+# The names of the package, once; see ndpsim.base._later.
+from ndpsim.simulate.results.cache import ResultCache as ResultCache
+from ndpsim.simulate.results.contention import ContentionResult as ContentionResult
+from ndpsim.simulate.results.expert import ExpertResult as ExpertResult
+from ndpsim.simulate.results.expert import JobTime as JobTime
+from ndpsim.simulate.results.expert import OverRefresh as OverRefresh
+from ndpsim.simulate.results.expert import Phase as Phase
+from ndpsim.simulate.results.host_read import HostReadResult as HostReadResult
+from ndpsim.simulate.results.moe import CheckedEnd as CheckedEnd
+from ndpsim.simulate.results.moe import LayerCheck as LayerCheck
+from ndpsim.simulate.results.moe import MoeResult as MoeResult
+from ndpsim.simulate.results.moe import PolicyRun as PolicyRun
+from ndpsim.simulate.results.relayout import HostMove as HostMove
+from ndpsim.simulate.results.relayout import OtherDimms as OtherDimms
+from ndpsim.simulate.results.relayout import RelayoutResult as RelayoutResult
+from ndpsim.simulate.results.relayout import Stretch as Stretch
+from ndpsim.simulate.results.serving import FoundRate as FoundRate
+from ndpsim.simulate.results.serving import ServedRequest as ServedRequest
+from ndpsim.simulate.results.serving import ServingResult as ServingResult
+from ndpsim.simulate.results.serving import TriedRate as TriedRate
+from ndpsim.simulate.results.session import DimmResult as DimmResult
+from ndpsim.simulate.results.session import ExpertRun as ExpertRun
+from ndpsim.simulate.results.session import HostRun as HostRun
+from ndpsim.simulate.results.session import RelayoutRun as RelayoutRun
+from ndpsim.simulate.results.shared_dimm import SharedDimmResult as SharedDimmResult
+from ndpsim.simulate.results.trace import TraceResult as TraceResult

@@ -1,0 +1,229 @@
+"""Results of earlier calls, in memory and on disk.
+
+The key of a result is a digest of all its inputs: the resolved hardware, weights and options of the call, the
+contents of traces (not the names of files), and the version of the simulator with its sources. On disk, each
+result is a JSON file in the folders that `ndpsim.base.cachedirs` describes. Files are written completely or
+not at all, are valid only if their digest matches, and may be read by many processes at once.
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import pickle
+import platform
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+
+from ndpsim.base import jit as _jit
+from ndpsim.base.arguments import is_flag, path_of, shown, whole_number
+from ndpsim.base.cachedirs import Entries
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import Reported
+from ndpsim.simulate.results.form import digest_of, from_text, to_text
+from ndpsim.simulate.results.stopwatch import Stopwatch
+
+_log = logging.getLogger("ndpsim")
+
+R = TypeVar("R", bound=Reported)
+
+#: Packages that no simulation imports; results do not depend on them.
+_WITHOUT_SIMULATION = ("cli/", "config/importers/", "devtools/", "report/", "studies/search/")
+
+_MOST_ENTRIES = 1 << 24
+_MOST_BYTES = 1 << 50
+_LARGEST_BYTES = 1 << 20  # size limit of a result in memory
+
+
+def _release() -> str:
+    try:
+        return metadata.version("ndpsim")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+@functools.cache
+def version() -> str:
+    """20 hexadecimal digits that identify everything on which results depend, except a call's arguments.
+
+    They cover the sources of the simulator, its release, and the versions of Python, NumPy and Numba.
+    """
+    package = Path(_jit.__file__).parents[2]
+    sources = (
+        path
+        for path in package.rglob("*.py")
+        if not path.relative_to(package).as_posix().startswith(_WITHOUT_SIMULATION)
+    )
+    return _jit.version_of(sources, _release(), np.__version__, _jit.entries().name)
+
+
+def _describe() -> dict[str, str]:
+    return {"ndpsim": _release(), "numpy": np.__version__, "python": platform.python_version()}
+
+
+class ResultCache:
+    """Results of calls, for equal calls: ``simulate_expert(..., cache=cache)``.
+
+    A cached result equals a computed one. Its `wall_s` and `compile_s` are those of the call that found it.
+    You may change it: the cache keeps a copy. If the folder cannot be used or is full, the cache works
+    without it, and the logger `ndpsim` reports that once.
+
+    Args:
+        folder: for results on disk; None: in the user's cache folder, or in ``NDPSIM_CACHE_DIR``. Other users
+            must not be able to write it.
+        memory_entries: results in memory, at most; 0: none.
+        disk_bytes: largest size of the files in the folder, of all versions of ndpsim together; 0: no results
+            on disk. A file counts as at least 4 KiB. A result larger than an eighth of `disk_bytes` stays in
+            memory only. Processes that write at once may exceed `disk_bytes` by an eighth each for a moment.
+
+    In memory and on disk, the least recently used results are evicted. Threads may share a cache, and
+    processes a folder. A cache that is sent to another process has nothing in memory there.
+
+    Attributes:
+        hits: calls whose result was found.
+        misses: calls that had to be computed.
+
+    Raises:
+        InputError: an argument is invalid.
+    """
+
+    def __init__(
+        self, folder: str | PathLike[str] | None = None, memory_entries: int = 4096, disk_bytes: int = 1 << 28
+    ) -> None:
+        self.hits = self.misses = 0
+        self._folder = None if folder is None else Path(os.path.realpath(path_of(folder, "folder")))
+        self._memory_entries = whole_number(memory_entries, "memory_entries", 0, _MOST_ENTRIES)
+        self._disk_bytes = whole_number(disk_bytes, "disk_bytes", 0, _MOST_BYTES)
+        self._memory: OrderedDict[str, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ResultCache, (self._folder, self._memory_entries, self._disk_bytes)
+
+    def __repr__(self) -> str:
+        return f"ResultCache: {self.hits} hits, {self.misses} misses, {len(self._memory)} results in memory"
+
+    @functools.cached_property
+    def _disk(self) -> Entries:
+        return Entries("results", version(), _describe, self._folder, self._disk_bytes)
+
+    def _find(self, name: str) -> Reported | None:
+        """The result with this name, or None."""
+        with self._lock:
+            pickled = self._memory.get(name)
+            if pickled is not None:
+                self._memory.move_to_end(name)
+        found: Reported | None = self._find_on_disk(name) if pickled is None else pickle.loads(pickled)
+        with self._lock:
+            self.hits += found is not None
+            self.misses += found is None
+        return found
+
+    def _find_on_disk(self, name: str) -> Reported | None:
+        content = self._disk.read(name) if self._disk_bytes else None
+        if content is None:
+            return None
+        try:
+            found = from_text(content)
+        except Exception as error:  # complete, but not a result
+            _log.info("%s is computed again: its entry in the cache cannot be read (%s)", name, error)
+            return None
+        self._put_in_memory(name, found)
+        return found
+
+    def _store(self, name: str, result: Reported) -> None:
+        self._put_in_memory(name, result)
+        if self._disk_bytes:
+            self._disk.write(name, to_text(result))
+
+    def _put_in_memory(self, name: str, result: Reported) -> None:
+        # Unpickling is the fastest way to give each call its own copy.
+        pickled = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
+        if len(pickled) > _LARGEST_BYTES:
+            return
+        with self._lock:
+            self._memory[name] = pickled
+            self._memory.move_to_end(name)
+            while len(self._memory) > self._memory_entries:
+                self._memory.popitem(last=False)
+
+
+@functools.cache
+def _usual_cache() -> ResultCache:
+    """The cache for `cache=True`, one for each process."""
+    return ResultCache()
+
+
+def stored_beside_results() -> Entries:
+    """The entries on disk that `cache=True` uses, for data derived from results."""
+    return _usual_cache()._disk
+
+
+def chosen_cache(cache: bool | ResultCache) -> ResultCache | None:
+    """The cache for an argument `cache`; None: no cache.
+
+    Raises:
+        InputError: the argument is neither a flag nor a cache.
+    """
+    if isinstance(cache, ResultCache):
+        return cache
+    if is_flag(cache):
+        return _usual_cache() if cache else None
+    raise InputError(f"{shown(cache)} is neither True, nor False, nor a ResultCache", "type", key="cache")
+
+
+class Lookup(Generic[R]):
+    """A call's search in a cache, which stores the result if none was found.
+
+    Args:
+        kind: the kind of the result.
+        cache: the caller's argument.
+        computing: whether the call always computes, and does not store its result.
+        given: everything on which the result depends, for `digest_of`.
+        labels: names of inputs in the result's `config`, on which nothing depends.
+
+    Raises:
+        InputError: `cache` is not a cache.
+    """
+
+    def __init__(
+        self,
+        kind: type[R],
+        cache: bool | ResultCache,
+        computing: bool,
+        given: Sequence[Any],
+        labels: Mapping[str, Any],
+    ) -> None:
+        chosen = chosen_cache(cache)
+        self._kind, self._cache, self._labels = kind, None if computing else chosen, labels
+        self._name = "" if self._cache is None else f"{kind.__name__}-{digest_of(given)}"
+
+    def find(self, stopwatch: Stopwatch, progress: Callable[[float], None]) -> R | None:
+        """The result, if it was computed before; it ends the call, whose duration the result has."""
+        if self._cache is None:
+            return None
+        found = self._cache._find(self._name)
+        if not isinstance(found, self._kind):
+            return None
+        progress(0.0)
+        progress(1.0)
+        changed: Any = {
+            "config": {**found.config, **self._labels},  # type: ignore[attr-defined]
+            **stopwatch.times(),
+        }
+        return replace(found, **changed)  # type: ignore[type-var]
+
+    def store(self, result: R) -> R:
+        """Store a result that was not found; returns it."""
+        if self._cache is not None:
+            self._cache._store(self._name, result)
+        return result

@@ -1,0 +1,1 @@
+"""Many runs: sweeps of a command, and the search for the best of them."""

@@ -1,0 +1,257 @@
+"""Runs a search: batches of points are chosen, and then run, stored and reused like those of a sweep."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ndpsim.base.arguments import path_of, shown
+from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.options.swept import OPTIMIZE, STUDIES
+from ndpsim.report.metrics import is_number
+from ndpsim.studies.search.file import SECTIONS, SearchKeys
+from ndpsim.studies.search.formula import parse_formula
+from ndpsim.studies.search.problem import Problem, check_problem, limit_of, range_of
+from ndpsim.studies.search.result import SearchResult, described
+from ndpsim.studies.search.sampling import Asked, Sampler
+from ndpsim.studies.sweeps.commands import swept_commands
+from ndpsim.studies.sweeps.execute import execute
+from ndpsim.studies.sweeps.executors import Tasks
+from ndpsim.studies.sweeps.file import placed, read_file
+from ndpsim.studies.sweeps.points import Point, Run, Running
+from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
+from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
+
+
+def optimize(
+    command: str | os.PathLike[str],
+    vary: Mapping[str, Any] | None = None,
+    objectives: Mapping[str, str] | None = None,
+    *,
+    fixed: Mapping[str, Any] | None = None,
+    constraints: Mapping[str, str] | None = None,
+    derived: Mapping[str, str] | None = None,
+    zip: bool | Sequence[Sequence[str]] = False,
+    base: Mapping[str, Any] | None = None,
+    budget: int | None = None,
+    sampler: str | None = None,
+    seed: int | None = None,
+    batch: int | None = None,
+    out: str | os.PathLike[str] | None = None,
+    jobs: int | None = None,
+    cluster: str | None = None,
+    retry_failed: bool = False,
+    force: bool = False,
+    progress: Callable[[float], None] | None = None,
+) -> SearchResult:
+    """Search a sweep for the points with the best metrics; only a few points run.
+
+    Needs the extra `optimize`. The points depend on the problem, its seed and its batch alone, not on `jobs`,
+    the cluster or the time of points. A point that cannot be run, or has no number for an objective, is
+    infeasible; the sampler takes this into account.
+
+    Args:
+        command: gemv, moe, relayout, dram or serve; or a YAML file that describes a search, which the other
+            arguments override.
+        vary: the variables, each with its values as in `sweep`, or with a range as text: "0.5..2.0", or
+            "log:10..1000" for a logarithmic scale.
+        objectives: "minimize" or "maximize" by metric: a metric of a sweep's table, or a derived one. Names
+            contain units.
+        fixed: keys with the same value at all points.
+        constraints: "<= 50" or ">= 50" by metric.
+        derived: further metrics, as formulas of keys and metrics: {"power_w": "energy_nj.total / time_ns"}.
+            With + - * / **, min, max, ceil, floor, log2 and sqrt; dashes in names of options are underscores.
+        zip: as in `sweep`.
+        base: a value of each variable: this point runs first and is the reference for other points.
+        budget: number of different points to run; None: the value of the file, or 100.
+        sampler: "tpe", "nsga2" or "random"; None: the value of the file, or "tpe".
+        seed: the seed of the sampler; None: the value of the file, or 1.
+        batch: points that the sampler chooses at once, which may run in parallel; None: the value of the
+            file, or 8.
+        out: a folder as in `sweep`: the same call, or one with a larger budget, continues the search there.
+        jobs, cluster, retry_failed, force: as in `sweep`.
+        progress: called with the share of the budget that is run.
+
+    Returns:
+        The Pareto front, or with one objective the best point, and all points that were run.
+
+    Raises:
+        InputError: the search is invalid, Optuna is not installed, or `out` cannot be written, or
+            holds another search.
+    """
+    problem = problem_of(
+        command,
+        vary,
+        fixed,
+        zip,
+        objectives=objectives,
+        constraints=constraints,
+        derived=derived,
+        base=base,
+        budget=budget,
+        sampler=sampler,
+        seed=seed,
+        batch=batch,
+    )
+    running = Running.asked(out, progress, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
+    return run_search(problem, running)
+
+
+def problem_of(
+    command: str | os.PathLike[str],
+    vary: Mapping[str, Any] | None = None,
+    fixed: Mapping[str, Any] | None = None,
+    zipped: bool | Sequence[Sequence[str]] = False,
+    **said: Any,
+) -> Problem:
+    """The problem that the arguments of `optimize` describe.
+
+    Args:
+        said: all other keys of a search's file; None: not given.
+
+    Raises:
+        InputError: the arguments are invalid.
+    """
+    given = {name: value for name, value in said.items() if value is not None}
+    for name in given.keys() & {"objectives", "constraints", "derived", "base"}:
+        given[name] = mapping_of(given[name], name)
+    name = os.fspath(path_of(command, "command"))
+    vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
+    if name.endswith(STUDIES) and name not in swept_commands():
+        keys, root = read_file(name, SearchKeys)
+        try:
+            return _problem(keys.model_copy(update=given), vary, fixed, zipped)
+        except InputError as error:
+            raise placed(error, Path(name), root, SECTIONS) from None
+    if name not in swept_commands():
+        raise no_study(name)
+    keys = SearchKeys.model_construct(command=name, vary={}, **{"objectives": {}, **given})
+    return _problem(keys, vary, fixed, zipped)
+
+
+def _problem(
+    said: SearchKeys,
+    vary: dict[str, Any],
+    fixed: dict[str, Any],
+    zipped: bool | Sequence[Sequence[str]],
+) -> Problem:
+    for key in fixed.keys() & vary.keys():
+        raise InputError("has one value and varies, too", "conflict", key=key)
+    definition = said.definition(vary)
+    command = definition.swept
+    ranges = {
+        key: range_of(command, key, given) for key, given in definition.varied.items() if key not in fixed
+    }
+    known = {key: found for key, found in ranges.items() if found is not None}
+    ends = {key: (found.low, found.high) for key, found in known.items()}
+    definition = defined(replace(definition, varied={**definition.varied, **ends}), {}, fixed, zipped)
+    for key in (key for group in definition.zipped for key in group):
+        if key in known:
+            wrong = f"{key} is a range, whose values go together with no others"
+            raise InputError(wrong, "conflict", key="zip")
+    problem = Problem(
+        definition,
+        dict(said.objectives),
+        known,
+        {name: limit_of(name, limit) for name, limit in said.constraints.items()},
+        {name: parse_formula(text, name) for name, text in said.derived.items()},
+        {key: value for key, value in said.base.items() if key not in fixed},
+        OPTIMIZE["runs"].checked(said.budget),
+        OPTIMIZE["sampler"].checked(said.sampler),
+        OPTIMIZE["seed"].checked(said.seed),
+        OPTIMIZE["batch"].checked(said.batch),
+    )
+    return check_problem(problem, command)
+
+
+def run_search(problem: Problem, running: Running) -> SearchResult:
+    """Run the search of a problem from `problem_of`; see `optimize`.
+
+    Raises:
+        InputError: Optuna is not installed, an objective is not a metric, the folder cannot be written, or
+            the cluster does not exist.
+    """
+    run = _SearchRun(problem, running)
+    execute(run, "optimize.json", described(problem))
+    result = SearchResult(problem, run.result(), run.best())
+    run.write_file("front.csv", result.csv())
+    return result
+
+
+class _SearchRun(Run):
+    """A run whose points are chosen by a sampler, batch by batch."""
+
+    table = "runs"
+
+    def __init__(self, problem: Problem, running: Running) -> None:
+        self._problem, self._sampler = problem, Sampler(problem)
+        super().__init__(problem.definition, [], running)
+        self._asked: list[Asked] = []
+        self._had: set[str] = set()  # metrics of any point so far
+
+    @property
+    def planned(self) -> int:
+        """The number of points to run."""
+        return self._problem.budget
+
+    def tasks(self) -> Tasks:
+        """Tasks, batch by batch; None while results of a batch are missing."""
+        while len(self._points) < self._problem.budget:
+            asked = self._sampler.ask(min(self._problem.batch, self._problem.budget - len(self._points)))
+            if not asked:
+                return
+            batch = [Point(dict(one.values)) for one in asked]
+            self._points += batch
+            self._asked += asked
+            yield from self._tasks_of(batch)
+            while any(point.record is None for point in batch):
+                yield None
+            self._tell(asked, batch)
+
+    def _tell(self, asked: Sequence[Asked], batch: Sequence[Point]) -> None:
+        rows = [self._problem.judged(row) for row in self._rows_of(batch)]
+        for name in (*self._problem.objectives, *self._problem.constraints):
+            self._check_metric(name, rows)
+        for one, row in zip(asked, rows, strict=True):
+            objectives = [row[name] for name in self._problem.objectives]
+            self._sampler.tell(one, objectives, self._problem.excess(row))
+
+    def _check_metric(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Check that a metric whose existence depends on results is in some result.
+
+        Raises:
+            InputError: no point so far has the metric.
+        """
+        ran = [row for row in rows if row["status"] == "ok"]
+        if any(is_number(row[name]) for row in ran):
+            self._had.add(name)
+        if name in self._had or not ran:
+            return
+        known = [metric for metric, value in ran[0].items() if is_number(value) and metric not in OWN_COLUMNS]
+        hint = did_you_mean(name, known)
+        given = f"is {shown(ran[0][name])}" if ran[0][name] is not None else "has no value"
+        raise InputError(
+            f"'{name}' {given} at the first points that were run{hint}", "unknown-name", key=name
+        )
+
+    def _rows(self) -> list[dict[str, Any]]:
+        finished = [number for number, point in enumerate(self._points, 1) if point.record is not None]
+        rows = self._rows_of(self._points)
+        return [
+            {"run": number, **self._problem.judged(row)} for number, row in zip(finished, rows, strict=True)
+        ]
+
+    def best(self) -> set[int]:
+        """The numbers of the runs that no other feasible run beats."""
+        best = self._sampler.best()
+        return {number for number, one in enumerate(self._asked, 1) if one.trial.number in best}
+
+    def result(self) -> SweepResult:
+        """The result of all points; the values of a range are the drawn ones."""
+        result = super().result()
+        drawn = {key: tuple(sorted({row[key] for row in result})) for key in self._problem.ranges}
+        definition = replace(result.definition, varied={**result.definition.varied, **drawn})
+        return SweepResult(definition, result.rows, result.computed, result.found)

@@ -1,0 +1,111 @@
+"""The interface of commands that can be swept."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar
+
+from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.options import Table
+from ndpsim.base.reported import OF_THE_RUN, Reported
+from ndpsim.dimm.arbitrations import checked_arbitration
+from ndpsim.simulate.results.form import digest_of
+from ndpsim.workload.models.weights import weight_name
+
+_NAMED = 12  # maximum metrics in a message
+_IN_WORDS = ("config", "energy_note")  # fields of results that are no metrics
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A point, equal for all ways of writing it.
+
+    Attributes:
+        config: everything that is used, with defaults and the hardware, as plain data.
+        key: a digest of the configuration's values and of the contents of read files.
+    """
+
+    config: dict[str, Any]
+    key: str
+
+
+class SweptCommand(ABC):
+    """A command that a sweep can run.
+
+    `given` is always values by key, which is an option without its leading dashes or a dotted key of the
+    hardware.
+
+    Attributes:
+        name: the name of the command.
+        parameters: its options by key.
+        checks: additional checks of values of options, which raise InputError.
+        time_metric: the metric for speed-ups.
+        results: the classes of its results, whose fields are the beginnings of metrics.
+        own_metrics: further metrics.
+    """
+
+    name: ClassVar[str]
+    parameters: ClassVar[Table]
+    checks: ClassVar[Mapping[str, Callable[[Any], Any]]] = {
+        "weights": weight_name,
+        "arbitration": checked_arbitration,
+    }
+    time_metric: ClassVar[str] = "time_ns"
+    results: ClassVar[tuple[type, ...]] = ()
+    own_metrics: ClassVar[tuple[str, ...]] = ()
+
+    def metric_beginnings(self) -> tuple[str, ...]:
+        """Beginnings of the names of its metrics, up to the first dot; empty if they are unknown."""
+        of_results = (each.name for result in self.results for each in fields(result))
+        return tuple(
+            dict.fromkeys(name for name in (*of_results, *self.own_metrics) if name not in OF_THE_RUN)
+        )
+
+    def check_metric(self, name: str, key: str, others: Collection[str] = ()) -> None:
+        """Check that a name may be a metric, as far as it can be known before any results.
+
+        Args:
+            key: the key that an error names.
+            others: further valid names.
+
+        Raises:
+            InputError: it cannot be a metric.
+        """
+        known = (*others, *self.metric_beginnings())
+        if self.metric_beginnings() and not {name, name.partition(".")[0]} & set(known):
+            hint = did_you_mean(name, known) or f" (metrics: {', '.join(known[:_NAMED])}, ...)"
+            problem = f"'{name[:60]}' is no metric of {self.name}{hint}"
+            raise InputError(problem, key=key, code="unknown-name")
+
+    def resolved(self, config: dict[str, Any], *contents: Any, apart: Collection[str] = ()) -> Resolved:
+        """A point with its key, from its configuration without the values `apart`, and contents of files."""
+        return Resolved(config, digest_of([self.name, config | dict.fromkeys(apart), *contents]))
+
+    @abstractmethod
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """The configuration of a run, without running it.
+
+        Raises:
+            InputError: the point is impossible.
+        """
+
+    @abstractmethod
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Run a point; returns the scalars of its result by dotted name, but no configuration or wall times.
+
+        Earlier results are taken from the result cache.
+
+        Raises:
+            InputError: the point is impossible.
+        """
+
+
+def scalars_of(result: Reported, *others: str) -> dict[str, Any]:
+    """The scalars of a result by dotted name, without configuration, times of the run and `others`."""
+    return {
+        name: value
+        for name, value in result.to_dict(flat=True).items()
+        if name.partition(".")[0] not in (*_IN_WORDS, *others) and name.rpartition(".")[2] not in OF_THE_RUN
+    }

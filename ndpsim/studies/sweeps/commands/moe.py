@@ -1,0 +1,85 @@
+"""``moe``: the layers of a model under a policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ndpsim.base.options import Table
+from ndpsim.base.options.generated import BATCH, STEPS
+from ndpsim.base.options.moe import MOE
+from ndpsim.config import Hardware
+from ndpsim.inference.layers.record import Observer
+from ndpsim.inference.layers.run import run_moe
+from ndpsim.inference.processors import load_processors
+from ndpsim.policies.choose import ChosenPolicy, choose_policy
+from ndpsim.simulate.results.moe import PolicyRun
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
+from ndpsim.studies.sweeps.parameters import file_digests, hardware_of
+from ndpsim.workload.models import load_model
+from ndpsim.workload.routing.generate import existing_file, is_spec
+from ndpsim.workload.routing.trace import load_routing
+
+_POLICY_FILE = re.compile(r"(.*?\.py)(:|$)", re.DOTALL)
+_CHOSEN = ("hw", "model", "policy")
+#: Fields that are equal in all runs under one policy, or that a sweep compares itself.
+_NOT_MEASURED = ("policy", "parameters", "speedup", "speedup_moe", "check")
+
+
+def policy_files(asked: str) -> list[str]:
+    """The file of a policy, if any."""
+    file = _POLICY_FILE.match(asked)
+    return [] if file is None else [file[1]]
+
+
+def config_of(
+    given: Mapping[str, Any], table: Table, hardware: Hardware, policy: ChosenPolicy | None, *apart: str
+) -> dict[str, Any]:
+    """The configuration of layers under a policy, without the options `apart`."""
+    config = {
+        "hardware": hardware.to_dict(),
+        "model": asdict(load_model(table.value(given, "model"))),
+        "policy": None if policy is None else policy.name,
+        "parameters": {} if policy is None else policy.parameters.model_dump(),
+        **{table[name].argument: table.value(given, name) for name in table if name not in apart},
+    }
+    if "weights" not in given:
+        del config["weights"]
+    return config
+
+
+class Moe(SweptCommand):
+    """`run_moe` with one policy."""
+
+    name = "moe"
+    results = (PolicyRun,)
+    parameters = MOE
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """See `SweptCommand`."""
+        hardware, asked = hardware_of(given, MOE), MOE.value(given, "policy")
+        config = config_of(given, MOE, hardware, choose_policy(asked), *_CHOSEN)
+        routing = given.get("routing")
+        traces = [routing] if isinstance(routing, str) and not is_spec(routing) else []
+        otherwise: dict[str, Any] = {"batch": BATCH.default, "steps": STEPS.default}
+        for trace in map(load_routing, map(existing_file, traces)):
+            otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
+        config |= {key: value for key, value in otherwise.items() if key not in given}
+        contents = file_digests(*traces, *policy_files(asked), *load_processors(hardware).files())
+        # A trace counts by its content.
+        return self.resolved(config, contents, apart=["routing"] if traces else [])
+
+    def run(self, given: Mapping[str, Any], observer: Observer | None = None) -> PolicyRun:
+        """The run of a point; `observer`: as in `run_moe`."""
+        options = MOE.arguments(given, *(name for name in MOE if name not in _CHOSEN))
+        model, policies = MOE.value(given, "model"), [MOE.value(given, "policy")]
+        return run_moe(hardware_of(given, MOE), model, policies, observer=observer, **options).runs[0]
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        return scalars_of(self.run(given), *_NOT_MEASURED)
+
+
+COMMAND = Moe()

@@ -1,0 +1,64 @@
+"""``serve``: requests served under a policy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ndpsim.base.options.serve import SERVE
+from ndpsim.inference.processors import load_processors
+from ndpsim.inference.serving.machines import default_policy
+from ndpsim.inference.serving.run import run_serving
+from ndpsim.policies.choose import choose_policy
+from ndpsim.simulate.results.serving import ServingResult
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
+from ndpsim.studies.sweeps.commands.moe import config_of, policy_files
+from ndpsim.studies.sweeps.parameters import file_digests, hardware_of
+from ndpsim.workload.models import load_model
+from ndpsim.workload.requests.spec import is_spec, parse_spec
+from ndpsim.workload.routing.generate import is_spec as is_routing_spec
+
+_CHOSEN = ("hw", "model", "policy", "no-prefix-cache", "no-async-scheduling")
+_NOT_MEASURED = ("per_request", "over_time")
+
+
+class Serve(SweptCommand):
+    """`run_serving`."""
+
+    name = "serve"
+    results = (ServingResult,)
+    parameters = SERVE
+
+    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+        """See `SweptCommand`."""
+        hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
+        asked = SERVE.value(given, "policy") or default_policy(model, hardware)
+        policy = None if asked is None else choose_policy(asked)
+        config = config_of(given, SERVE, hardware, policy, *_CHOSEN) | {
+            "prefix_cache": not given.get("no-prefix-cache", False),
+            "async_scheduling": not given.get("no-async-scheduling", False),
+        }
+        requests = str(given.get("requests", ""))
+        apart = [] if is_spec(requests) else ["requests"]  # a file counts by its content
+        recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
+        routing = given.get("routing")
+        traces = [] if routing is None or is_routing_spec(routing) else [routing]
+        apart += ["routing"] if traces else []
+        files = *traces, *policy_files(asked or ""), *load_processors(hardware).files()
+        return self.resolved(config, file_digests(recorded, *files), apart=apart)
+
+    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """See `SweptCommand`."""
+        options = SERVE.arguments(given, *(name for name in SERVE if name not in _CHOSEN))
+        result = run_serving(
+            hardware_of(given, SERVE),
+            SERVE.value(given, "model"),
+            policy=SERVE.value(given, "policy"),
+            prefix_cache=not given.get("no-prefix-cache", False),
+            async_scheduling=not given.get("no-async-scheduling", False),
+            **options,
+        )
+        return scalars_of(result, *_NOT_MEASURED)
+
+
+COMMAND = Serve()

@@ -1,0 +1,79 @@
+"""Runs a point in a worker."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ndpsim.base.errors import InputError, MismatchError
+from ndpsim.simulate.results.stopwatch import Stopwatch
+from ndpsim.studies.sweeps.command import SweptCommand
+
+
+def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
+    """Run a point, and return the part of its record that only the run knows.
+
+    `stored` is False if a file of the point differs from what the sweep read, so that the result is not for
+    this point.
+    """
+    stopwatch = Stopwatch()
+    try:
+        metrics = _plain(command.measure(given))
+        answer = {"status": "ok", "reason": None, "metrics": metrics}
+    except Exception as error:  # other points continue after any error
+        answer = failure(reason_of(error))
+    changed = _what_changed(command, given, key)
+    if changed is not None:
+        answer = failure(changed)
+    return {
+        **answer,
+        "stored": changed is None,
+        "host": {"name": platform.node(), "cpu": platform.machine(), "cores": os.cpu_count()},
+        **stopwatch.times(),
+    }
+
+
+def failure(reason: str) -> dict[str, Any]:
+    """The record of a point without a result."""
+    return {"status": "failed", "reason": reason, "metrics": {}}
+
+
+def reason_of(error: Exception) -> str:
+    """The reason of a failure in one line, with the type of error if it is not an `InputError`."""
+    text = " ".join(str(error).split())
+    if isinstance(error, InputError | MismatchError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
+    """Metrics for JSON, without infinite values and NaN."""
+    finite = {
+        name: None if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in metrics.items()
+    }
+    return dict(json.loads(json.dumps(finite, allow_nan=False)))
+
+
+def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> str | None:
+    """The reason why the point has changed, which can only be a file; None if it has not."""
+    if not any(_names_file(command, name, value) for name, value in given.items()):
+        return None
+    try:
+        same = command.resolve(given).key == key
+    except Exception as error:
+        return f"a file that is named is not as it was when the sweep began ({reason_of(error)})"
+    return None if same else "a file that is named is not as it was when the sweep began"
+
+
+def _names_file(command: SweptCommand, name: str, value: Any) -> bool:
+    """Whether a value names a file, or several, as options and texts in the hardware may."""
+    parameter = command.parameters.get(name)
+    texts = [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, str)]
+    may = parameter is None or bool(parameter.files)
+    return may and any(Path(text).suffix or os.path.exists(text) for text in texts)

@@ -1,0 +1,262 @@
+"""The points of a running sweep: found or run, recorded, and turned into rows of a table."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, Self
+
+from ndpsim.base.arguments import flag, path_of, progress_function, text
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.swept import JOBS
+from ndpsim.simulate.results.cache import version
+from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
+from ndpsim.studies.sweeps.executors.attempt import failure, reason_of
+from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
+from ndpsim.studies.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
+
+_FIRST_TABLE_S = 2.0  # after the start
+_TABLE_SHARE = 1 / 40  # maximum share of the time for writing tables of finished points
+
+
+@dataclass(frozen=True)
+class Progress:
+    """The progress of a sweep: numbers of all, finished, found and failed points."""
+
+    points: int
+    done: int
+    found: int
+    failed: int
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Running:
+    """Options for running points: arguments of `sweep`, and callbacks.
+
+    Attributes:
+        begin: called before the first computed point.
+        watch: called after every point.
+
+    Raises:
+        InputError: an option is invalid.
+    """
+
+    out: Path | None = None
+    jobs: int | None = None
+    cluster: str | None = None
+    retry_failed: bool = False
+    force: bool = False
+    begin: Callable[[], None] = _nothing
+    watch: Callable[[Progress], None] = _nothing
+
+    def __post_init__(self) -> None:
+        for name in ("retry_failed", "force"):
+            flag(getattr(self, name), name)
+        if self.jobs is not None:
+            JOBS.checked(self.jobs)
+        if self.jobs is not None and self.cluster is not None:
+            problem = "the cluster says how many points run at once; leave it out"
+            raise InputError(problem, "conflict", key="jobs")
+        if self.cluster is not None and not text(self.cluster, "cluster").strip():
+            problem = "is empty: give the address of a scheduler, or its file"
+            raise InputError(problem, "missing", key="cluster")
+
+    @classmethod
+    def asked(
+        cls, out: str | os.PathLike[str] | None, progress: Callable[[float], None] | None, **others: Any
+    ) -> Self:
+        """Options from the arguments of `sweep`; `progress` is called with the finished share."""
+        show = progress_function(progress)
+        folder = None if out is None else path_of(out, "out")
+        return cls(folder, **others, watch=lambda state: show(state.done / state.points))
+
+
+@dataclass
+class Point:
+    """A point in a run: its values, and, once known, the name of its file, its configuration and record."""
+
+    values: dict[str, Any]
+    name: str = ""
+    config: str = "{}"
+    record: dict[str, Any] | None = None
+
+
+class Run:
+    """A run of a sweep; points finish in any order.
+
+    Args:
+        definition: the definition of the sweep.
+        points: the values of the varied keys at each point.
+        running: options for running points.
+
+    Attributes:
+        command: the command of the sweep.
+        running: as given.
+        table: name of its tables, without an extension.
+    """
+
+    table = "table"
+
+    def __init__(
+        self,
+        definition: Definition,
+        points: list[dict[str, Any]],
+        running: Running,
+    ) -> None:
+        self._definition, self.command, self.running = definition, definition.swept, running
+        self._store = None if running.out is None else Store(running.out)
+        self._points = [Point(values) for values in points]
+        self._same: dict[str, list[Point]] = {}  # points by name, since equal ones are run once
+        self._stored_before: set[str] = set()
+        self._done = self._found = self._failed = 0
+        self._has_begun = False
+        self._version = _version()
+        self._next_table = time.monotonic() + _FIRST_TABLE_S
+
+    @property
+    def planned(self) -> int:
+        """The number of points to run."""
+        return len(self._points)
+
+    def tasks(self) -> Tasks:
+        """The points that have to run."""
+        return self._tasks_of(self._points)
+
+    def _tasks_of(self, points: Sequence[Point]) -> Tasks:
+        """Tasks of points, resolved if requested; points without a task are finished at once."""
+        for point in points:
+            given = self._definition.given(point.values)
+            try:
+                resolved = self.command.resolve(given)
+            except Exception as error:  # other points continue after any error
+                point.name = point_name(self.command.name, ["given", given])
+                self._finish([point], self._record(point, failure(reason_of(error))), store=True)
+                continue
+            point.name = point_name(self.command.name, resolved.key)
+            point.config = json.dumps(resolved.config, sort_keys=True)
+            same = self._same.setdefault(point.name, [])
+            same.append(point)
+            if same[0].record is not None:
+                self._finish([point], same[0].record)
+            elif same[0] is point:
+                record = self._stored(point.name)
+                if record is None:
+                    if not self._has_begun:
+                        self._has_begun = True
+                        self.running.begin()
+                    yield Task(point.name, given, resolved.key)
+                else:
+                    self._stored_before.add(point.name)
+                    self._finish([point], record)
+
+    def _stored(self, name: str) -> dict[str, Any] | None:
+        record = None if self._store is None else self._store.find(name)
+        failed = record is not None and record["status"] != "ok"
+        return None if failed and self.running.retry_failed else record
+
+    def take(self, answers: Answers) -> None:
+        """Take the results of tasks."""
+        self._show()
+        with closing(answers):  # type: ignore[type-var]
+            for task, answer in answers:
+                same = self._same[task.name]
+                stored = answer.pop("stored", True)
+                record = self._record(same[0], answer)
+                if record["status"] != "ok" and self._store is not None:
+                    # Another sweep may have succeeded meanwhile; its result stays.
+                    other = self._store.find(task.name)
+                    if other is not None and other["status"] == "ok":
+                        record, stored = other, False
+                self._finish(same, record, store=stored)
+                self._write_tables_now_and_then()
+
+    def write_file(self, name: str, content: bytes) -> None:
+        """Write a file into the folder, if any."""
+        if self._store is not None:
+            self._store.write_file(name, content)
+
+    def close(self) -> None:
+        """Wait until all finished points are in the folder."""
+        if self._store is not None:
+            self._store.close()
+
+    def _record(self, point: Point, answer: Mapping[str, Any]) -> dict[str, Any]:
+        """The content of the file of a point."""
+        return {
+            "schema": SCHEMA,
+            "key": point.name,
+            "command": self.command.name,
+            "point": point.values,
+            "given": self._definition.given(point.values),
+            "config": json.loads(point.config),
+            "host": None,
+            "wall_s": None,
+            "compile_s": None,
+            **answer,
+            "version": self._version,
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+
+    def _finish(self, points: list[Point], record: dict[str, Any], store: bool = False) -> None:
+        """Finish points, and store their record if it is new."""
+        for point in points:
+            if point.record is None:
+                self._done += 1
+                self._failed += record["status"] != "ok"
+                self._found += point.name in self._stored_before
+            point.record = record
+        if store and self._store is not None:
+            self._store.put(record)
+        self._show()
+
+    def _show(self) -> None:
+        self.running.watch(Progress(self.planned, self._done, self._found, self._failed))
+
+    def _write_tables_now_and_then(self) -> None:
+        began = time.monotonic()
+        if self._store is not None and began >= self._next_table:
+            self._write_tables(self._rows())
+            now = time.monotonic()
+            self._next_table = now + max(_FIRST_TABLE_S, (now - began) / _TABLE_SHARE)
+
+    def _write_tables(self, rows: list[dict[str, Any]]) -> None:
+        assert self._store is not None
+        self._store.write_file(f"{self.table}.csv", csv_of(rows))
+        with contextlib.suppress(ImportError):  # of the extra `parquet`
+            self._store.write_file(f"{self.table}.parquet", parquet_of(rows))
+
+    def _rows(self) -> list[dict[str, Any]]:
+        return self._rows_of(self._points)
+
+    def _rows_of(self, points: Sequence[Point]) -> list[dict[str, Any]]:
+        """The rows of finished points."""
+        finished = [(one.values, one.record, one.config) for one in points if one.record is not None]
+        return rows_of(self._definition, finished)
+
+    def result(self) -> SweepResult:
+        """The result after all points are finished, with written tables."""
+        rows = self._rows()
+        if self._store is not None:
+            self._write_tables(rows)
+        return SweepResult(self._definition, rows, len(rows) - self._found, self._found)
+
+
+def _version() -> dict[str, str]:
+    return {
+        "ndpsim": metadata.version("ndpsim"),
+        "digest": version(),
+        **{name: metadata.version(name) for name in ("numpy", "numba")},
+    }

@@ -1,0 +1,270 @@
+"""The table of a sweep, with rows in the order of points, as CSV, Parquet and a result in Python."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, overload
+
+from ndpsim.base.errors import InputError
+from ndpsim.report.metrics import metric_label, metric_text
+from ndpsim.report.printing import aligned
+from ndpsim.report.words import counted
+from ndpsim.studies.sweeps.definition import Definition
+
+#: The columns besides varied keys and metrics: status and identity of a point.
+OWN_COLUMNS = ("status", "reason", "version", "config")
+
+#: The main metrics.
+_MAIN = ("speedup", "tokens_per_s", "time_ns", "bandwidth_gbps", "energy_nj.total")
+_WIDTH = 80  # metrics of a repr
+_SHOWN = 20  # rows of a repr
+_LONGEST = 24  # maximum characters of a cell in a repr
+
+
+def rows_of(
+    definition: Definition, points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]]
+) -> list[dict[str, Any]]:
+    """The rows of a table, all with the same columns.
+
+    Args:
+        points: for each point in order, values of varied keys, record, and configuration as JSON.
+    """
+    taken = {*definition.varied, *OWN_COLUMNS}
+    metrics = dict.fromkeys(
+        name for _, record, _ in points for name in record["metrics"] if name not in taken
+    )
+    speedups = _speedups(definition, points) if definition.baseline else None
+    rows = []
+    for number, (point, record, config) in enumerate(points):
+        found = record["metrics"]
+        row = {**point, "status": record["status"], "reason": record["reason"]}
+        row |= {name: found.get(name) for name in metrics}
+        if speedups is not None:
+            row["speedup"] = speedups[number]
+        version = record["version"]
+        rows.append(row | {"version": f"{version['ndpsim']} {version['digest']}", "config": config})
+    return rows
+
+
+def _speedups(
+    definition: Definition, points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]]
+) -> list[float | None]:
+    """The speedup of each point over the one with the baseline's values; None: unknown."""
+    metric = definition.speedup_of or definition.swept.time_metric
+    times = [record["metrics"].get(metric) for _, record, _ in points]
+    place = {_sorted_json(dict(point)): number for number, (point, _, _) in enumerate(points)}
+    speedups: list[float | None] = []
+    for (point, _, _), own in zip(points, times, strict=True):
+        number = place.get(_sorted_json({**point, **definition.baseline}))
+        base = None if number is None else times[number]
+        speedups.append(base / own if base is not None and own else None)
+    return speedups
+
+
+def _sorted_json(value: Any) -> str:
+    return json.dumps(value, sort_keys=True)
+
+
+def _cell(value: Any) -> Any:
+    """A value as a cell of a file, where lists are JSON."""
+    return _sorted_json(value) if isinstance(value, list | tuple | Mapping) else value
+
+
+def csv_of(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as CSV, with a header."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(rows[0] if rows else ())
+    writer.writerows([_cell(value) for value in row.values()] for row in rows)
+    return text.getvalue().encode()
+
+
+def parquet_of(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    """Rows as Parquet.
+
+    Raises:
+        ImportError: pyarrow is not installed.
+    """
+    import pyarrow.parquet  # noqa: PLC0415 (an extra, and it takes its time)
+
+    file = io.BytesIO()
+    pyarrow.parquet.write_table(_arrow(rows), file)
+    return file.getvalue()
+
+
+def _arrow(rows: Sequence[Mapping[str, Any]]) -> Any:
+    import pyarrow  # noqa: PLC0415
+
+    columns = {name: [_cell(row[name]) for row in rows] for name in (rows[0] if rows else ())}
+    return pyarrow.table({name: _array(pyarrow, values) for name, values in columns.items()})
+
+
+def _array(pyarrow: Any, values: list[Any]) -> Any:
+    """A column of a single type for all its values: Booleans, whole numbers, numbers or text."""
+    kinds = {type(value) for value in values if value is not None}
+    if kinds == {bool}:
+        return pyarrow.array(values, pyarrow.bool_())
+    if kinds == {int} and all(-(1 << 63) <= value < 1 << 63 for value in values if value is not None):
+        return pyarrow.array(values, pyarrow.int64())
+    if kinds and kinds <= {int, float}:
+        return pyarrow.array([None if v is None else float(v) for v in values], pyarrow.float64())
+    return pyarrow.array([None if v is None else str(v) for v in values], pyarrow.string())
+
+
+class Listed:
+    """A result that behaves like the list `listed` of its rows."""
+
+    listed: list[dict[str, Any]]
+
+    def __len__(self) -> int:
+        return len(self.listed)
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.listed)
+
+    @overload
+    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self.listed[place]
+
+
+class SweepResult(Listed):
+    """The result of `sweep`: the rows of its table, one a point, in the order of points.
+
+    A row is a mapping with these keys: the varied keys, `status` ("ok" or "failed"), `reason` (of a failure,
+    else None), the metrics of the command, named as in ``to_dict(flat=True)`` of its result, `speedup` with a
+    baseline, `version`, and `config`, the whole resolved configuration as JSON. All rows have all columns; a
+    missing value is None.
+
+    ``pandas.DataFrame(result)`` and ``polars.DataFrame(result)`` have these rows and columns; polars needs
+    pyarrow. Results with equal definitions and rows are equal.
+
+    Attributes:
+        definition: the definition of the sweep.
+        rows: the rows, as a list.
+        computed: points that this call ran, or found to be impossible.
+        found: points that an earlier call ran.
+    """
+
+    def __init__(
+        self, definition: Definition, rows: list[dict[str, Any]], computed: int = 0, found: int = 0
+    ) -> None:
+        self.definition, self.rows, self.listed = definition, rows, rows
+        self.computed, self.found = computed, found
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns, in order."""
+        return tuple(self.rows[0]) if self.rows else ()
+
+    @property
+    def metrics(self) -> tuple[str, ...]:
+        """The columns that are metrics."""
+        others = {*self.definition.varied, *OWN_COLUMNS}
+        return tuple(name for name in self.columns if name not in others)
+
+    @property
+    def failed(self) -> int:
+        """The number of points without a result."""
+        return sum(row["status"] != "ok" for row in self.rows)
+
+    def config(self, number: int) -> dict[str, Any]:
+        """The resolved configuration of a point.
+
+        Raises:
+            IndexError: there is no such point.
+        """
+        return dict(json.loads(self.rows[number]["config"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON: the definition's keys, and the rows, with `config` as an object."""
+        rows = [{**row, "config": json.loads(row["config"])} for row in self.rows]
+        return {
+            "command": self.definition.command,
+            "fixed": dict(self.definition.fixed),
+            "varied": {key: list(values) for key, values in self.definition.varied.items()},
+            "baseline": dict(self.definition.baseline),
+            "failed": self.failed,
+            "points": rows,
+        }
+
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` of the rows.
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        try:
+            import pandas  # noqa: PLC0415
+        except ImportError:
+            raise InputError("pandas is not installed: pip install pandas", "not-installed") from None
+        return pandas.DataFrame(self.rows, columns=list(self.columns))
+
+    @property
+    def __arrow_c_stream__(self) -> Any:
+        """The rows for polars and others that take Arrow, by its PyCapsule interface; needs pyarrow."""
+        try:
+            return _arrow(self.rows).__arrow_c_stream__
+        except ImportError:
+            raise AttributeError("pyarrow is not installed: pip install 'ndpsim[parquet]'") from None
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, SweepResult):
+            return NotImplemented
+        return (self.definition, self.rows) == (other.definition, other.rows)
+
+    def title(self) -> str:
+        """A title with the varied keys."""
+        keys = ", ".join(self.definition.varied)
+        failed = f"; {self.failed} failed" if self.failed else ""
+        return f"{counted(len(self.rows), 'point')} of {self.definition.command} by {keys}{failed}"
+
+    def cells(self, metrics: Sequence[str], most: int) -> tuple[list[str], list[list[str]]]:
+        """Labels and cells, with units, of the first rows: varied keys, then metrics.
+
+        If a point failed, a column between them has the status.
+        """
+        plain = [*self.definition.varied, *(["status"] if self.failed else [])]
+        cells = [
+            [
+                *(str(_cell(row[name])) for name in plain),
+                *(metric_text(name, row[name], self.definition.results) for name in metrics),
+            ]
+            for row in self.rows[:most]
+        ]
+        labels = (metric_label(name, results=self.definition.results) for name in metrics)
+        return [*plain, *labels], cells
+
+    @property
+    def main_metrics(self) -> tuple[str, ...]:
+        """The most important metrics of this sweep."""
+        return tuple(name for name in _MAIN if name in self.metrics) or self.metrics[:3]
+
+    def _few(self) -> tuple[list[str], list[list[str]]]:
+        names, cells = self.cells(self.main_metrics[:4], _SHOWN)
+        return names, [[_shortened(cell) for cell in row] for row in cells]
+
+    def __repr__(self) -> str:
+        names, cells = self._few()
+        lines = [f"SweepResult: {self.title()}", *aligned(cells, _WIDTH, names)]
+        if len(self.rows) > _SHOWN:
+            lines.append(f"... and {len(self.rows) - _SHOWN} more")
+        return "\n".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines)
+
+    def _repr_html_(self) -> str:
+        names, cells = self._few()
+        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
+        body = "".join(
+            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in cells
+        )
+        return f"<table><caption>{html.escape(self.title())}</caption><tr>{head}</tr>{body}</table>"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

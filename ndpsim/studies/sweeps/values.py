@@ -1,0 +1,216 @@
+"""Values of keys: ``tokens=1,2,4``, ``dimm.count=8..32:8``, ``link.link_gbps=log:10..1000:7``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ndpsim.base.arguments import shown
+from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.config.keys import allowed, field_at, refusal, section_of
+from ndpsim.config.settings import setting
+from ndpsim.studies.sweeps.command import SweptCommand
+from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.parameters import plain
+
+NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
+_RANGE = re.compile(r"([-+]?[0-9]{1,9})\.\.([-+]?[0-9]{1,9})(?::([0-9]{1,9}))?", re.ASCII)
+_LOG = re.compile(rf"log:({NUMBER})\.\.({NUMBER}):([0-9]{{1,6}})", re.ASCII)
+_MOST_VALUES = 100_000
+
+
+def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
+    """All values of a varied key.
+
+    Args:
+        given: a text, VALUES with commas between them (or semicolons, where values have commas in them), each
+            a value, ``LOW..HIGH`` (whole numbers, both ends included), ``LOW..HIGH:STEP`` (from LOW on, STEP
+            apart) or ``log:LOW..HIGH:N`` (N numbers, each the same factor from the next; of a key of whole
+            numbers the nearest ones, each once); or a list of values; or one value.
+
+    Raises:
+        InputError: the command has no such key, or a value can never be one of it.
+    """
+    whole = is_whole(command, key)
+    if isinstance(given, str):
+        texts = given.removesuffix(";").split(";" if ";" in given else ",")
+        parts = [value for part in texts for value in _spread(part.strip(), key, whole)]
+    elif isinstance(given, Sequence) or (hasattr(given, "tolist") and getattr(given, "ndim", 0) == 1):
+        parts = list(given)
+    else:
+        parts = [given]
+    if not parts:
+        raise InputError("has no values", "missing", key=key)
+    return tuple(one_value(command, key, part) for part in parts)
+
+
+def _spread(part: str, key: str, whole: bool) -> list[Any]:
+    """The values of a part between commas."""
+    if found := _RANGE.fullmatch(part):
+        low, high, step = int(found[1]), int(found[2]), int(found[3] or 1)
+        if high < low:
+            raise InputError(f"'{part}' ends before it begins", "range", key=key)
+        if step == 0:
+            raise InputError(f"'{part}' has steps of 0", "range", key=key)
+        _check_count((high - low) // step + 1, part, key)
+        return list(range(low, high + 1, step))
+    if found := _LOG.fullmatch(part):
+        first, last, count = float(found[1]), float(found[2]), int(found[3])
+        if not 0 < first < last or count < 2:
+            problem = f"'{part}' is not log:LOW..HIGH:N with 0 < LOW < HIGH and N from 2"
+            raise InputError(problem, "form", key=key)
+        _check_count(count, part, key)
+        return _geometric(first, last, count, whole)
+    if part.startswith("log:") or ".." in part:
+        raise InputError(f"'{part[:60]}' is neither LOW..HIGH nor log:LOW..HIGH:N", "form", key=key)
+    return [part]
+
+
+def _check_count(count: int, part: str, key: str) -> None:
+    if count > _MOST_VALUES:
+        raise InputError(f"'{part}' is {count} values, more than {_MOST_VALUES}", "too-large", key=key)
+
+
+def _geometric(first: float, last: float, count: int, whole: bool) -> list[Any]:
+    inner = [first * (last / first) ** (n / (count - 1)) for n in range(1, count - 1)]
+    numbers = [first, *inner, last]
+    if whole:
+        return sorted({round(n) for n in numbers})
+    return [rounded(n) for n in numbers]
+
+
+def rounded(value: float) -> float:
+    """A number rounded for hardware files: to a thousandth, or small ones to four digits."""
+    return round(value, 3) if value >= 0.1 else float(f"{value:.4g}")
+
+
+def one_value(command: SweptCommand, key: str, value: Any) -> Any:
+    """A value of a key, in the form for the command.
+
+    Raises:
+        InputError: the command has no such key, or the key cannot have this value.
+    """
+    parameter = command.parameters.get(key)
+    if parameter is not None:
+        taken = parameter.take(value)
+        return command.checks[key](taken) if key in command.checks else taken
+    taken = plain(value)
+    if _is_timing(command, key):
+        if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:
+            raise InputError(f"{shown(value)} is not a whole number of clocks", "type", key=key)
+        return taken
+    path = _hardware_path(command, key)
+    field = field_at(path)
+    if field is not None and section_of(field) is None and (problem := refusal(path, taken)) is not None:
+        raise InputError(problem, "range", key=key)
+    return taken
+
+
+def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
+    """The path of a key of the hardware in its file.
+
+    Raises:
+        InputError: it is neither a key of the hardware nor an option of the command.
+    """
+    try:
+        return setting(f"{key}=0")[0]
+    except InputError as error:
+        if "." in key:
+            raise error.at(key=key) from None
+    hint = did_you_mean(key, command.parameters)
+    known = ", ".join(command.parameters)
+    raise InputError(
+        f"is no option of {command.name}{hint} (options: {known}; and keys of the hardware, as dimm.ranks)",
+        "unknown-key",
+        key=key,
+    )
+
+
+def _is_timing(command: SweptCommand, key: str) -> bool:
+    """Whether a key is a timing of a memory from options: ``nCL``."""
+    return "timing" in command.parameters and re.fullmatch("n[A-Z][A-Za-z_]*", key) is not None
+
+
+def is_whole(command: SweptCommand, key: str) -> bool:
+    """Whether values of a key are whole numbers.
+
+    Raises:
+        InputError: the command has no such key.
+    """
+    if key in command.parameters:
+        return command.parameters[key].kind.whole
+    field = None if _is_timing(command, key) else field_at(_hardware_path(command, key))
+    return field is None or (section_of(field) is None and allowed(field).startswith("a whole number"))
+
+
+def checked(definition: Definition) -> Definition:
+    """A definition with all values in the form for its command.
+
+    Raises:
+        InputError: a key or a value is invalid, a key is both fixed and varied, nothing varies, no point has
+            the baseline's values, or combined keys have different numbers of values.
+    """
+    command = definition.swept
+    varied = {key: values_of(command, key, values) for key, values in definition.varied.items()}
+    if not varied:
+        problem = "nothing varies; give --vary KEY=VALUES, for instance tokens=1,2,4"
+        raise InputError(problem, "missing", key="vary")
+    twice = [key for key in definition.fixed if key in varied]
+    if twice:
+        raise InputError("has one value and varies, too", "conflict", key=twice[0])
+    fixed = {key: one_value(command, key, value) for key, value in definition.fixed.items()}
+    baseline = {key: one_value(command, key, value) for key, value in definition.baseline.items()}
+    for key, value in baseline.items():
+        if key not in varied:
+            raise _no_variable(key, varied, "baseline")
+        if value not in varied[key]:
+            known = ", ".join(map(str, varied[key]))
+            raise InputError(f"{shown(value)} is no value of {key} ({known})", "unknown-name", key="baseline")
+    if definition.speedup_of is not None:
+        if not baseline:
+            raise InputError("is of a baseline, which is not given", "conflict", key="speedup_of")
+        if not definition.speedup_of.endswith("_ns"):
+            problem = f"'{definition.speedup_of}' is no time, whose name ends in _ns"
+            raise InputError(problem, "type", key="speedup_of")
+    _check_groups(definition.zipped, varied)
+    published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
+    taken = replace(definition, fixed=fixed, varied=varied, baseline=baseline, published=published)
+    for choices in taken.choices():
+        _check_different(choices)
+    return taken
+
+
+def _no_variable(key: str, varied: Iterable[str], place: str) -> InputError:
+    return InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key=place)
+
+
+def _check_different(choices: Sequence[Sequence[tuple[str, Any]]]) -> None:
+    """Check that a key, or combined keys, have different values."""
+    seen = set()
+    for choice in choices:
+        values = tuple((type(value), str(value)) for _, value in choice)
+        if values in seen:
+            together = ", ".join(shown(value) for _, value in choice)
+            problem = f"has the value {together} twice" if len(choice) == 1 else f"{together} come twice"
+            raise InputError(problem, "twice", key=choice[0][0])
+        seen.add(values)
+
+
+def _check_groups(groups: Sequence[Sequence[str]], varied: Mapping[str, tuple[Any, ...]]) -> None:
+    keys = [key for group in groups for key in group]
+    for key in keys:
+        if key not in varied:
+            raise _no_variable(key, varied, "zip")
+        if keys.count(key) > 1:
+            raise InputError(f"'{key}' is named twice", "twice", key="zip")
+
+
+def _where(
+    command: SweptCommand, varied: Mapping[str, tuple[Any, ...]], where: Mapping[str, Any]
+) -> dict[str, Any]:
+    for key in where:
+        if key not in varied:
+            raise _no_variable(key, varied, "published")
+    return {key: one_value(command, key, value) for key, value in where.items()}

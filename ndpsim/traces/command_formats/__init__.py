@@ -1,1 +1,0 @@
-"""Forms of command traces, one file each; see `ndpsim.traces.command_form`."""

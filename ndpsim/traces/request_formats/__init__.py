@@ -1,1 +1,0 @@
-"""Formats of request traces, one file each; see `ndpsim.traces.request_format`."""

@@ -1,0 +1,1 @@
+"""What is computed: models, the routing of their tokens, and requests that arrive."""

@@ -1,0 +1,174 @@
+"""Reads a `config.json`; errors name the file, the line and the key."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ndpsim.base.errors import Code, InputError
+from ndpsim.workload.models.expert import whole_number
+
+_MAX_FILE_BYTES = 1 << 24
+
+
+@dataclass(frozen=True)
+class Config:
+    """The object of a `config.json` that describes the text model, and its place in the file."""
+
+    file: str
+    text: str
+    values: Mapping[str, Any]
+    prefix: str  # "text_config." inside a multimodal wrapper
+
+    def error(self, key: str, problem: str, code: Code = "range") -> InputError:
+        """The error `problem` with `key`, its file, and its line if the file has the key only once."""
+        places = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', self.text)]
+        line = self.text.count("\n", 0, places[0]) + 1 if len(places) == 1 else None
+        return InputError(problem, code, file=self.file, line=line, key=self.prefix + key)
+
+    def find(self, keys: tuple[str, ...]) -> str | None:
+        """The first of `keys` that exists and is not null."""
+        return next((key for key in keys if self.values.get(key) is not None), None)
+
+    def integer(self, keys: tuple[str, ...], high: int, low: int = 1) -> int:
+        """The whole number under the first of `keys` that exists.
+
+        Raises:
+            InputError: none exists, or it is no whole number from `low` to `high`.
+        """
+        key = self.find(keys)
+        if key is None:
+            others = f" (nor {', '.join(keys[1:])})" if len(keys) > 1 else ""
+            raise self.error(keys[0], f"missing{others}", code="missing")
+        value = self.values[key]
+        if problem := whole_number(value, low, high):
+            raise self.error(key, problem)
+        return int(value)
+
+    def integer_or(self, default: int, keys: tuple[str, ...], high: int, low: int = 0) -> int:
+        """As `integer`, or `default` if none of `keys` exists."""
+        return default if self.find(keys) is None else self.integer(keys, high, low)
+
+    def string_or(self, default: str, key: str) -> str:
+        """The text under `key`, or `default` without it.
+
+        Raises:
+            InputError: it is no text, or empty.
+        """
+        value = self.values.get(key)
+        if value is None:
+            return default
+        if not isinstance(value, str) or not value.strip():
+            raise self.error(key, f"{repr(value)[:40]} is not a name", code="type")
+        return value
+
+    def flag_or(self, default: bool, key: str) -> bool:
+        """The true or false under `key`, or `default` without it.
+
+        Raises:
+            InputError: it is neither.
+        """
+        value = self.values.get(key)
+        if value is not None and not isinstance(value, bool):
+            raise self.error(key, f"{repr(value)[:40]} is neither true nor false", code="type")
+        return default if value is None else value
+
+    def list_of(self, key: str, length: int | None = None) -> list[Any]:
+        """The list under `key`, empty without it.
+
+        Raises:
+            InputError: it is no list, or does not have `length` entries, one for each layer.
+        """
+        value = self.values.get(key)
+        if value is None:
+            return []
+        if not isinstance(value, list):
+            raise self.error(key, "is not a list", code="type")
+        if length is not None and len(value) != length:
+            raise self.error(key, f"has {len(value)} entries for {length} layers", code="conflict")
+        return value
+
+    def flags_of(self, key: str, layers: int) -> list[bool]:
+        """The list of a 0 or 1 for each layer under `key`.
+
+        Raises:
+            InputError: it is no such list.
+        """
+        flags = self.list_of(key, layers)
+        for layer, flag in enumerate(flags):
+            if problem := whole_number(flag, 0, 1):
+                raise self.error(key, f"entry {layer}: {problem}", code="form")
+        return [flag == 1 for flag in flags]
+
+
+class _DuplicateKeyError(ValueError):
+    """An object of a JSON text has a key twice."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+        super().__init__(key)
+
+    def line(self, text: str) -> int | None:
+        """The line of the second one, if the text has the key exactly twice."""
+        places = [match.start() for match in re.finditer(rf'"{re.escape(self.key)}"\s*:', text)]
+        return text.count("\n", 0, places[1]) + 1 if len(places) == 2 else None
+
+
+def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, in which no key may come twice."""
+    values: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in values:
+            raise _DuplicateKeyError(key)
+        values[key] = value
+    return values
+
+
+def parse(text: str, file: str) -> Config:
+    """The text model's part of a `config.json`: `text_config` inside a multimodal wrapper.
+
+    Raises:
+        InputError: it is no JSON, or not an object.
+    """
+    try:
+        values = json.loads(text, object_pairs_hook=_once_each)
+    except _DuplicateKeyError as error:
+        raise InputError("is given twice", "twice", file=file, line=error.line(text), key=error.key) from None
+    except json.JSONDecodeError as error:
+        raise InputError(f"invalid JSON: {error.msg}", "form", file=file, line=error.lineno) from None
+    except RecursionError:
+        raise InputError("invalid JSON: nested too deeply", "form", file=file) from None
+    except ValueError:
+        raise InputError("invalid JSON: a number with too many digits", "form", file=file) from None
+    if not isinstance(values, dict):
+        raise InputError("the top level is not a JSON object", "form", file=file)
+    whole = Config(file, text, values, "")
+    inner = values.get("text_config")
+    if inner is None:
+        return whole
+    if not isinstance(inner, dict):
+        raise whole.error("text_config", "is not a JSON object", code="type")
+    return Config(file, text, inner, "text_config.")
+
+
+def read_text(path: Path) -> str:
+    """The text of the file at `path`.
+
+    Raises:
+        InputError: it is no readable file of UTF-8 text, or much too large for a `config.json`.
+    """
+    try:
+        if not path.is_file():
+            raise InputError("not a regular file", "unreadable", file=path)
+        if path.stat().st_size > _MAX_FILE_BYTES:
+            problem = f"larger than {_MAX_FILE_BYTES >> 20} MiB: not a config.json"
+            raise InputError(problem, "too-large", file=path)
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", "form", file=path) from None
+    except OSError as error:
+        raise InputError(f"cannot be read: {error.strerror}", "unreadable", file=path) from None

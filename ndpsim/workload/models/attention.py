@@ -1,0 +1,131 @@
+"""Attention with keys and values, to all tokens, in a window or in chunks; multi-head latent attention.
+
+Equations: Vaswani et al., "Attention Is All You Need" (arXiv 1706.03762); grouped keys, Ainslie et al. (arXiv
+2305.13245); latent vectors, DeepSeek-V2 (arXiv 2405.04434); sliding windows, Mistral 7B (arXiv 2310.06825).
+Chunks, and a gate on the result, are those of Llama4TextAttention and Qwen3NextAttention in Transformers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ndpsim.workload.models.expert import Matrix
+
+
+@dataclass(frozen=True)
+class Attention:
+    """The attention of a layer with keys and values.
+
+    Attributes:
+        heads: heads of queries.
+        kv_heads: heads of keys and values; `heads` / `kv_heads` queries share each.
+        head_size, value_size: entries of a query or a key, and of a value.
+        query_rank: length of the latent vector of the queries (MLA); 0: queries have no latent vector.
+        latent_rank: length of the latent vector from which keys and values of all heads are computed (MLA);
+            0: there is none.
+        rope_size: with a latent vector, the entries of a key that carry the position and are common to all
+            heads; they are part of `head_size`.
+        window: maximum number of tokens that a token attends to, including itself; 0: no limit.
+        chunk: a token attends to the tokens since the last multiple of this number; 0: to all.
+        gated: the result is multiplied by a gate. The projection of the queries is then twice as wide.
+    """
+
+    heads: int
+    kv_heads: int
+    head_size: int
+    value_size: int
+    query_rank: int = 0
+    latent_rank: int = 0
+    rope_size: int = 0
+    window: int = 0
+    chunk: int = 0
+    gated: bool = False
+
+    @property
+    def kind(self) -> str:
+        """One of "mla", "mha" (keys for every query), "mqa" (the same for all) and "gqa"."""
+        if self.latent_rank:
+            return "mla"
+        if self.kv_heads == self.heads:
+            return "mha"
+        return "mqa" if self.kv_heads == 1 else "gqa"
+
+    @property
+    def title(self) -> str:
+        """The kind and its distinguishing property: "gqa window of 128"."""
+        limits = (("window", self.window), ("chunk", self.chunk))
+        words = ["gated"] if self.gated else []
+        words += [self.kind, *(f"{name} of {tokens}" for name, tokens in limits if tokens)]
+        return " ".join(words)
+
+    @property
+    def cached_values(self) -> int:
+        """Values of a token that a layer caches: keys and values, or the latent vector and the common key."""
+        if self.latent_rank:
+            return self.latent_rank + self.rope_size
+        return self.kv_heads * (self.head_size + self.value_size)
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Maximum number of tokens of a sequence with keys and values in the cache; None: all."""
+        return self.window or self.chunk or None
+
+    @property
+    def values_in_work(self) -> int:
+        """Values of a token in memory at once: queries, keys, values, the result and its gate."""
+        gate = self.heads * self.value_size if self.gated else 0
+        return (self.heads + self.kv_heads) * (self.head_size + self.value_size) + gate
+
+    def first_key(self, position: int) -> int:
+        """The first position that the token at `position`, counted from 0, attends to."""
+        if self.window:
+            return max(0, position - self.window + 1)
+        return position - position % self.chunk if self.chunk else 0
+
+    def pairs(self, context: int, new_tokens: int) -> int:
+        """Pairs of query and key of the last `new_tokens` of a sequence of `context` tokens."""
+        return self._pairs(context) - self._pairs(context - new_tokens)
+
+    def _pairs(self, tokens: int) -> int:
+        """Pairs of the first tokens of a sequence."""
+        if self.chunk:
+            chunks, rest = divmod(tokens, self.chunk)
+            return (chunks * self.chunk * (self.chunk + 1) + rest * (rest + 1)) // 2
+        inside = min(tokens, self.window or tokens)
+        return inside * (inside + 1) // 2 + (tokens - inside) * inside
+
+    def kept_bits(self, context: int, kv_bits: int) -> int:
+        """Bits of a sequence's cache: of all its tokens, or of the tokens of a window or a chunk."""
+        return min(context, self.most_tokens or context) * self.cached_values * kv_bits
+
+    def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step reads from a sequence's cache."""
+        before = context - new_tokens
+        return (before - self.first_key(before)) * self.cached_values * kv_bits
+
+    def written_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step adds to a sequence's cache, for new tokens that the last one attends to."""
+        attended = context - self.first_key(context - 1)
+        return min(new_tokens, attended) * self.cached_values * kv_bits
+
+    def matrices(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices for every token, with the names of Hugging Face, in the order of use."""
+        queries, results = self.heads * self.head_size, self.heads * self.value_size
+        output = Matrix("o_proj", hidden, results)
+        if not self.latent_rank:
+            keys, values = self.kv_heads * self.head_size, self.kv_heads * self.value_size
+            gate = results if self.gated else 0
+            projections = ("q_proj", queries + gate), ("k_proj", keys), ("v_proj", values)
+            return (*(Matrix(name, rows, hidden) for name, rows in projections), output)
+        query = (
+            (Matrix("q_a_proj", self.query_rank, hidden), Matrix("q_b_proj", queries, self.query_rank))
+            if self.query_rank
+            else (Matrix("q_proj", queries, hidden),)
+        )
+        expanded = self.heads * (self.head_size - self.rope_size) + results
+        return (
+            *query,
+            Matrix("kv_a_proj_with_mqa", self.latent_rank + self.rope_size, hidden),
+            Matrix("kv_b_proj", expanded, self.latent_rank),
+            output,
+        )

@@ -1,0 +1,68 @@
+"""The shape of an expert."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ndpsim.base import arguments
+
+#: The largest allowed hidden or intermediate size.
+MAX_SIZE = 1 << 24
+
+_MAX_BITS = 64
+
+
+def whole_number(value: object, low: int, high: int) -> str | None:
+    """Message if `value` is no whole number from `low` to `high`, else None; True and 8.0 are none."""
+    if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        return None
+    return f"{arguments.shown(value)} is not a whole number from {low} to {high}"
+
+
+class Matrix(NamedTuple):
+    """One weight matrix: `rows` outputs of `columns` inputs each."""
+
+    name: str
+    rows: int
+    columns: int
+
+
+@dataclass(frozen=True)
+class Expert:
+    """A gated feed-forward expert: down(act(gate(x)) * up(x)), without biases.
+
+    `hidden` is the length of x and of the result, `intermediate` the length of act(gate(x)).
+
+    Raises:
+        InputError: a size is not a whole number from 1 to 2**24.
+    """
+
+    hidden: int
+    intermediate: int
+
+    def __post_init__(self) -> None:
+        for name, size in (("hidden", self.hidden), ("intermediate", self.intermediate)):
+            object.__setattr__(self, name, arguments.whole_number(size, name, 1, MAX_SIZE))
+
+    def matrices(self) -> tuple[Matrix, Matrix, Matrix]:
+        """gate and up (intermediate x hidden) and down (hidden x intermediate), in the order of use."""
+        return (
+            Matrix("gate", self.intermediate, self.hidden),
+            Matrix("up", self.intermediate, self.hidden),
+            Matrix("down", self.hidden, self.intermediate),
+        )
+
+    @property
+    def weights(self) -> int:
+        """Number of weights in the three matrices together."""
+        return 3 * self.hidden * self.intermediate
+
+    def weight_bytes(self, bits: int = 16) -> int:
+        """Bytes of the three matrices at `bits` a weight, each rounded up to whole bytes; no group scales.
+
+        Raises:
+            InputError: `bits` is not a whole number from 1 to 64.
+        """
+        bits = arguments.whole_number(bits, "bits", 1, _MAX_BITS)
+        return sum(-(-matrix.rows * matrix.columns * bits // 8) for matrix in self.matrices())

@@ -1,0 +1,148 @@
+"""The shape of a model."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import Shown
+from ndpsim.workload.models.attention import Attention
+from ndpsim.workload.models.expert import Expert
+from ndpsim.workload.models.linear_attention import LinearAttention
+
+#: The attention of a layer.
+LayerAttention = Attention | LinearAttention
+
+
+@dataclass(frozen=True)
+class MixedAttention:
+    """The attention of a model whose layers differ: its `kinds`, and for each layer the index of its kind."""
+
+    kinds: tuple[LayerAttention, ...]
+    of_layer: tuple[int, ...]
+
+
+@dataclass(frozen=True, repr=False)
+class MoeShape(Shown):
+    """A model: a mixture of experts, or a dense one, in which no layer has experts.
+
+    Attributes:
+        name: the name that the caller gave.
+        family: its `model_type`; "unknown" if the file has none.
+        source: the file that it was read from, or the bundled name.
+        hidden: hidden size.
+        expert_intermediate, routed_experts, experts_per_token: intermediate size of a routed expert, and
+            their numbers in a layer and for a token; 0 in a dense model.
+        layers, moe_layers: number of all layers, and of layers with experts.
+        dense_layers: indexes of the layers without experts, from 0.
+        dense_intermediate: intermediate size in the dense layers; 0 if there are none.
+        shared_experts: shared experts of a layer.
+        shared_intermediate: intermediate size of all shared experts of a layer together; 0 if there are none.
+        hidden_act: the activation by its Hugging Face name ("silu").
+        attention: attention of all layers, or of each layer if they differ; None if the file does not
+            describe it, or describes sparse or state-space attention.
+        vocabulary: number of tokens in the vocabulary; None if the file does not give it.
+        tied_embeddings: whether the embedding of a token and the head are one matrix.
+        context: maximum number of tokens of a sequence; None if the file does not give it.
+        attention_problem: the message that names the key of unsupported attention.
+    """
+
+    name: str
+    family: str
+    source: str
+    hidden: int
+    expert_intermediate: int
+    layers: int
+    moe_layers: int
+    dense_layers: tuple[int, ...]
+    dense_intermediate: int
+    routed_experts: int
+    experts_per_token: int
+    shared_experts: int
+    shared_intermediate: int
+    hidden_act: str
+    attention: LayerAttention | MixedAttention | None = None
+    vocabulary: int | None = None
+    tied_embeddings: bool = False
+    context: int | None = None
+    attention_problem: str = ""
+
+    @property
+    def has_experts(self) -> bool:
+        """Whether it is a mixture of experts."""
+        return self.moe_layers > 0
+
+    @property
+    def expert(self) -> Expert:
+        """One routed expert.
+
+        Raises:
+            InputError: the model has none.
+        """
+        if not self.has_experts:
+            raise InputError(f"{self.name} is a dense model: it has no experts", "unsupported", key="model")
+        return Expert(self.hidden, self.expert_intermediate)
+
+    @property
+    def expert_parameters(self) -> int:
+        """Weights of the routed experts of all layers; shared experts and dense layers are not counted."""
+        return self.moe_layers * self.routed_experts * self._expert_weights
+
+    @property
+    def _expert_weights(self) -> int:
+        return self.expert.weights if self.has_experts else 0
+
+    @property
+    def attention_kinds(self) -> tuple[LayerAttention, ...]:
+        """The kinds of attention of the layers, in the order of the first layer; empty if not known."""
+        if isinstance(self.attention, MixedAttention):
+            return self.attention.kinds
+        return () if self.attention is None else (self.attention,)
+
+    @property
+    def kind_of_layer(self) -> tuple[int, ...]:
+        """For each layer the index of its attention in `attention_kinds`."""
+        if isinstance(self.attention, MixedAttention):
+            return self.attention.of_layer[: self.layers]
+        return (0,) * self.layers
+
+    @property
+    def layers_of_kind(self) -> tuple[int, ...]:
+        """The number of layers of each of `attention_kinds`."""
+        count = Counter(self.kind_of_layer)
+        return tuple(count[index] for index in range(len(self.attention_kinds)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The fields and derived values, for JSON.
+
+        `attention_layers`: for each kind its layers, the cached bytes of a token in one layer, the maximum
+        number of cached tokens (None: all), and the cached bytes of a sequence at any length, with 16 bits a
+        value.
+        """
+        fields = asdict(self)
+        fields["dense_layers"] = list(self.dense_layers)
+        if isinstance(self.attention, MixedAttention):
+            fields["attention"] = {name: list(value) for name, value in fields["attention"].items()}
+        layers = [
+            {
+                "kind": kind.title,
+                "layers": count,
+                "kv_bytes_per_token": 2 * kind.cached_values,
+                "kv_tokens": kind.most_tokens,
+                "state_bytes": 0 if kind.cached_values else kind.kept_bits(1, 16) // 8,
+            }
+            for kind, count in zip(self.attention_kinds, self.layers_of_kind, strict=True)
+        ]
+        return fields | {
+            "attention_layers": layers,
+            "expert_weights": self._expert_weights,
+            "expert_parameters": self.expert_parameters,
+        }
+
+    def _title(self) -> str:
+        return f"MoeShape of {self.name}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [(field.name, str(getattr(self, field.name))) for field in fields(self)[1:]]

@@ -1,0 +1,84 @@
+"""ndpsim's own form: CSV with the columns ``id,arrival_s,input_tokens,output_tokens``.
+
+A closed loop has a column `concurrency` instead of `arrival_s`, with the same number in each row. A last
+column `blocks_512` may have the ids of the prompt's blocks of 512 tokens, separated by blanks. Times are
+decimal, and exact to a nanosecond or better.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.text_files import numbered_lines
+from ndpsim.workload.requests.recorded import Rows, WorkloadFormat, cells_of, seconds, whole
+from ndpsim.workload.requests.requests import Requests
+
+_NO_CELL = re.compile(r"[,\n\r]")
+_HEADER = re.compile(r"id,(arrival_s|concurrency),input_tokens,output_tokens(?:,blocks_([0-9]{1,9}))?")
+
+
+def _read(path: Path, most: int | None) -> Requests:
+    header = next((text.replace(" ", "") for _, text in numbered_lines(path)), "")
+    form = _HEADER.fullmatch(header)
+    if form is None:
+        problem = f"'{header[:80]}' is not the header id,arrival_s,input_tokens,output_tokens"
+        raise InputError(problem, "form", file=path, line=1)
+    rows = Rows(path, most, form[1], "input_tokens", "output_tokens")
+    block_tokens = None if form[2] is None else int(form[2])
+    closed_loop: int | None = None
+    for line, cells in cells_of(path, header.split(",")):
+        if rows.full:
+            break
+        arrival_ns: int | Decimal = 0
+        if form[1] == "arrival_s":
+            arrival_ns = seconds(cells[1], path, line, form[1])
+        else:
+            concurrency = whole(cells[1], path, line, form[1])
+            if closed_loop not in (None, concurrency):
+                problem = f"{concurrency}, and {closed_loop} in the rows before"
+                raise InputError(problem, "conflict", file=path, line=line, key=form[1])
+            closed_loop = concurrency
+        blocks = None if block_tokens is None else _blocks(cells[4], path, line, f"blocks_{block_tokens}")
+        prompt, output = (whole(cells[at], path, line, of) for at, of in ((2, rows.prompt), (3, rows.output)))
+        rows.add(arrival_ns, prompt, output, line, cells[0], blocks)
+    return rows.requests(block_tokens, closed_loop, from_first=False)
+
+
+def _blocks(text: str, path: Path, line: int, key: str) -> list[int]:
+    return [whole(one, path, line, key) for one in text.split()]
+
+
+def lines_of(requests: Requests) -> Iterator[str]:
+    """The lines of a file in this form.
+
+    Raises:
+        InputError: an id cannot be written.
+    """
+    when = "arrival_s" if requests.closed_loop is None else "concurrency"
+    last = "" if requests.blocks is None else f",blocks_{requests.block_tokens}"
+    yield f"id,{when},input_tokens,output_tokens{last}\n"
+    for at, (name, arrival_ns) in enumerate(zip(requests.ids, requests.arrival_ns.tolist(), strict=True)):
+        if _NO_CELL.search(name) or name != name.strip():
+            problem = f"{name[:60]!r} has a comma, a line break, or a blank at an end"
+            raise InputError(problem, "form", key=f"ids[{at}]")
+        when = str(requests.closed_loop or f"{Decimal(repr(arrival_ns)).scaleb(-9).normalize():f}")
+        lengths = f"{requests.prompt_tokens[at]},{requests.output_tokens[at]}"
+        blocks = "" if requests.blocks is None else "," + " ".join(map(str, requests.blocks[at].tolist()))
+        yield f"{name},{when},{lengths}{blocks}\n"
+
+
+FORMAT = WorkloadFormat(
+    example="7,0.914,2048,128",
+    meaning="CSV of ndpsim, columns id,arrival_s,input_tokens,output_tokens",
+    recognises=lambda path, head: (
+        _HEADER.fullmatch(
+            head.decode("utf-8-sig", "replace").lstrip().partition("\n")[0].strip().replace(" ", "")
+        )
+        is not None
+    ),
+    read=_read,
+)

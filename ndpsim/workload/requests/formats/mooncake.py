@@ -1,0 +1,50 @@
+"""Mooncake's traces of Kimi, JSON lines with the hashes of each prompt's blocks.
+
+Source: kvcache-ai/Mooncake, `FAST25-release/traces` (Apache-2.0). `timestamp` is in milliseconds; several
+requests may share one. `hash_ids` has an id for each block of 512 tokens, the last one maybe in part. Equal
+ids are blocks that can be reused: they have the same tokens, after the same tokens.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.text_files import json_objects, json_with
+from ndpsim.workload.requests.recorded import Rows, WorkloadFormat, whole_of
+from ndpsim.workload.requests.requests import Requests
+
+_TIME, _PROMPT, _OUTPUT, _BLOCKS = "timestamp", "input_length", "output_length", "hash_ids"
+_BLOCK_TOKENS = 512
+_NS_PER_MS = 1_000_000
+
+
+def _read(path: Path, most: int | None) -> Requests:
+    rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
+    for line, record in json_objects(path):
+        if rows.full:
+            break
+        time, prompt, output = (whole_of(record, key, path, line) for key in (_TIME, _PROMPT, _OUTPUT))
+        rows.add(time * _NS_PER_MS, prompt, output, line, blocks=_blocks(record, prompt, path, line))
+    return rows.requests(_BLOCK_TOKENS)
+
+
+def _blocks(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[int]:
+    blocks: Any = record.get(_BLOCKS)
+    if blocks is None:
+        raise InputError("is missing", "missing", file=path, line=line, key=_BLOCKS)
+    if not isinstance(blocks, list) or any(type(one) is not int or one < 0 for one in blocks):
+        raise InputError("is not a list of whole numbers from 0", "type", file=path, line=line, key=_BLOCKS)
+    if len(blocks) != -(-prompt // _BLOCK_TOKENS):
+        problem = f"has {len(blocks)} blocks of {_BLOCK_TOKENS} tokens, and {_PROMPT} is {prompt}"
+        raise InputError(problem, "conflict", file=path, line=line, key=_BLOCKS)
+    return blocks
+
+
+FORMAT = WorkloadFormat(
+    example='{"timestamp": 3000, "input_length": 915, "output_length": 355, "hash_ids": [0, 462]}',
+    meaning="JSON lines of Mooncake, with hashes of the prompts' blocks of 512 tokens",
+    recognises=json_with("hash_ids"),
+    read=_read,
+)

@@ -1,0 +1,102 @@
+"""Results of ``vllm bench serve --save-result --save-detailed``, JSON with an array for each quantity.
+
+Source: vLLM, `vllm/benchmarks/serve.py`. A request with an error failed, and is omitted. Arrivals are
+`start_times`, which newer versions write. With `request_rate` "inf", requests arrive at once, or with
+`max_concurrency` in a closed loop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.text_files import json_with, read_json
+from ndpsim.workload.requests.recorded import Rows, WorkloadFormat
+from ndpsim.workload.requests.requests import Requests
+
+_TIME, _PROMPT, _OUTPUT, _ERRORS = "start_times", "input_lens", "output_lens", "errors"
+_LIMIT, _RATE, _TOTAL = "max_concurrency", "request_rate", "total_output_tokens"
+
+
+def _is_tokens(value: Any) -> bool:
+    return type(value) is int and value >= 0
+
+
+def _is_time(value: Any) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)
+
+
+def _array(record: dict[str, Any], key: str, fits: Callable[[Any], bool], path: Path) -> list[Any] | None:
+    """The array of a quantity for each request, if any."""
+    array = record.get(key)
+    if array is None:
+        return None
+    if not isinstance(array, list):
+        raise InputError("is not a list", "type", file=path, key=key)
+    for at, value in enumerate(array):
+        if not fits(value):
+            problem = f"{str(value)[:40]} cannot stand here"
+            raise InputError(problem, "type", file=path, key=f"{key}[{at}]")
+    return array
+
+
+def _needed(record: dict[str, Any], key: str, path: Path) -> list[int]:
+    array = _array(record, key, _is_tokens, path)
+    if array is None:
+        raise InputError("is missing; record with --save-detailed", "missing", file=path, key=key)
+    return array
+
+
+def _closed_loop(record: dict[str, Any], path: Path) -> int | None:
+    limit = record.get(_LIMIT)
+    if limit is None:
+        return None
+    if type(limit) is not int or limit < 1:
+        problem = f"{str(limit)[:40]} is not a whole number from 1"
+        raise InputError(problem, "type", file=path, key=_LIMIT)
+    if record.get(_RATE) != "inf":
+        problem = f"delays arrivals of {_RATE} {str(record.get(_RATE))[:40]}; use one of them"
+        raise InputError(problem, "unsupported", file=path, key=_LIMIT)
+    return limit
+
+
+def _read(path: Path, most: int | None) -> Requests:
+    record = read_json(path)
+    if not isinstance(record, dict):
+        raise InputError("is not a JSON object", "form", file=path)
+    prompts, outputs = _needed(record, _PROMPT, path), _needed(record, _OUTPUT, path)
+    errors = _array(record, _ERRORS, lambda value: isinstance(value, str), path) or [""] * len(prompts)
+    closed_loop = _closed_loop(record, path)
+    times = _array(record, _TIME, _is_time, path) if closed_loop is None else [0] * len(prompts)
+    if times is None and record.get(_RATE) == "inf":
+        times = [0] * len(prompts)
+    if times is None:
+        problem = "is missing, so arrivals are not known; newer versions of vLLM write it"
+        raise InputError(problem, "missing", file=path, key=_TIME)
+    for key, array in ((_OUTPUT, outputs), (_ERRORS, errors), (_TIME, times)):
+        if len(array) != len(prompts):
+            problem = f"is of {len(array)} requests, and {_PROMPT} of {len(prompts)}"
+            raise InputError(problem, "conflict", file=path, key=key)
+    total = record.get(_TOTAL)
+    if total is not None and total != sum(outputs):
+        problem = f"{str(total)[:40]} is not the sum of {_OUTPUT}, {sum(outputs)}"
+        raise InputError(problem, "conflict", file=path, key=_TOTAL)
+    rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
+    for at in sorted(range(len(prompts)), key=times.__getitem__):
+        if errors[at]:
+            rows.failed += 1
+        elif not rows.full:
+            rows.add(Decimal(repr(times[at])).scaleb(9), prompts[at], outputs[at], name=str(at))
+    return rows.requests(closed_loop=closed_loop)
+
+
+FORMAT = WorkloadFormat(
+    example='{"request_rate": 2.0, "input_lens": [279], "output_lens": [12], "start_times": [1000.0], ...}',
+    meaning="JSON of vllm bench serve, recorded with --save-detailed",
+    recognises=json_with("input_lens", "request_rate", "max_concurrency"),
+    read=_read,
+)

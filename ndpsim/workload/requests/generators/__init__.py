@@ -1,0 +1,1 @@
+"""Generators of arrivals, one file each; see `ndpsim.workload.requests.spec.ArrivalGenerator`."""

@@ -1,0 +1,57 @@
+"""Requests from files of ndpsim or other programs."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+from os import PathLike
+
+from ndpsim.base.arguments import choice, instance, path_of, whole_number
+from ndpsim.base.files import replacing
+from ndpsim.base.plugins import plugins_by_module
+from ndpsim.base.text_files import recognised
+from ndpsim.workload.requests import formats as _folder
+from ndpsim.workload.requests.formats.csv import lines_of
+from ndpsim.workload.requests.recorded import WorkloadFormat
+from ndpsim.workload.requests.requests import Requests
+
+
+@functools.cache
+def request_formats() -> dict[str, WorkloadFormat]:
+    """All formats of recorded requests by name."""
+    return plugins_by_module(_folder, "FORMAT")
+
+
+def import_requests(
+    file: str | PathLike[str], format: str | None = None, first: int | None = None
+) -> Requests:
+    """Requests that another program recorded, or ndpsim wrote.
+
+    Args:
+        file: plain, or packed with gzip.
+        format: a name of `request_formats`; None: it is detected.
+        first: requests to take, the first ones; None: all.
+
+    Raises:
+        InputError: the file cannot be read, has no known format, or has impossible content.
+    """
+    path = path_of(file, "file")
+    most = None if first is None else whole_number(first, "first", 1)
+    if format is None:
+        name = recognised(path, request_formats(), "requests")
+    else:
+        name = choice(format, "format", request_formats(), "format of requests")
+    requests = request_formats()[name].read(path, most)
+    return replace(requests, source={"imported": name, **(requests.source or {})})
+
+
+def save_requests(requests: Requests, path: str | PathLike[str]) -> None:
+    """Write requests as CSV; `ndpsim.workload.requests.formats.csv` lists the columns.
+
+    Raises:
+        InputError: the file cannot be written, or an id has a comma or a line break.
+    """
+    requests = instance(requests, "requests", Requests)
+    with replacing(path_of(path, "path")) as file:
+        for line in lines_of(requests):
+            file.write(line.encode())

@@ -1,0 +1,184 @@
+"""Requests to a serving system: their arrivals and numbers of tokens."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.arguments import number, several, text, whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.base.reported import Shown
+
+_NS = 1e9
+_MOST_TOKENS = 1 << 30
+_LATEST_NS = 1e18  # 31 years
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Requests(Shown):
+    """Requests in the order of their arrival.
+
+    Attributes:
+        arrival_ns: arrival of each, float64 (n,), which never decreases. With `closed_loop` it is 0 for all.
+        prompt_tokens: tokens of each prompt, int64 (n,), at least 1.
+        output_tokens: tokens that are generated for each, int64 (n,), at least 1.
+        ids: a unique name of each.
+        block_tokens: prompt tokens of a block of `blocks`; None: there are no blocks.
+        blocks: for each request the ids of its prompt's blocks, int64, of which the last may be partial:
+            equal ids have equal tokens, and equal tokens before them. None: no prompts have equal beginnings.
+        closed_loop: requests that are in the system at any time: the next one arrives when one ends. None:
+            they arrive at `arrival_ns`.
+        source: the origin of the requests, as plain data.
+
+    Raises:
+        InputError: lengths of arrays differ, arrivals decrease, or a number of tokens is below 1.
+    """
+
+    arrival_ns: NDArray[np.float64]
+    prompt_tokens: NDArray[np.int64]
+    output_tokens: NDArray[np.int64]
+    ids: tuple[str, ...] = ()
+    block_tokens: int | None = None
+    blocks: tuple[NDArray[np.int64], ...] | None = None
+    closed_loop: int | None = None
+    source: Mapping[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        set_ = object.__setattr__
+        set_(self, "source", dict(self.source or {}))
+        set_(self, "prompt_tokens", _lengths(self.prompt_tokens, "prompt_tokens"))
+        set_(self, "output_tokens", _lengths(self.output_tokens, "output_tokens"))
+        if self.closed_loop is not None:
+            set_(self, "closed_loop", whole_number(self.closed_loop, "closed_loop", 1))
+        set_(self, "arrival_ns", _arrivals(self.arrival_ns))
+        if self.closed_loop is not None and self.arrival_ns.any():
+            problem = "has arrivals after 0, and with closed_loop a request arrives when another ends"
+            raise InputError(problem, "conflict", key="arrival_ns")
+        ids = several(self.ids, "ids", text) or tuple(map(str, range(len(self))))
+        set_(self, "ids", ids)
+        for name in ("prompt_tokens", "output_tokens", "ids"):
+            self._check_count(name, getattr(self, name))
+        if len(set(ids)) < len(ids):
+            again = next(one for one, count in Counter(ids).items() if count > 1)
+            raise InputError(f"has '{again[:60]}' twice", "twice", key="ids")
+        self._check_blocks()
+
+    def _check_count(self, name: str, of_requests: Any) -> None:
+        if len(of_requests) != len(self):
+            problem = f"is of {len(of_requests)} requests, and arrival_ns of {len(self)}"
+            raise InputError(problem, "conflict", key=name)
+
+    def _check_blocks(self) -> None:
+        if (self.blocks is None) != (self.block_tokens is None):
+            raise InputError("is given without the other", "conflict", key="blocks or block_tokens")
+        if self.blocks is None or self.block_tokens is None:
+            return
+        size = whole_number(self.block_tokens, "block_tokens", 1, _MOST_TOKENS)
+        blocks = tuple(np.asarray(one) for one in self.blocks)
+        self._check_count("blocks", blocks)
+        for request, (ids, tokens) in enumerate(zip(blocks, self.prompt_tokens.tolist(), strict=True)):
+            if ids.ndim != 1 or ids.dtype.kind not in "iu":
+                raise InputError("is not a list of whole numbers", "type", key=f"blocks[{request}]")
+            if len(ids) != -(-tokens // size):
+                problem = f"has {len(ids)} blocks of {size} tokens, and the prompt {tokens} tokens"
+                raise InputError(problem, "conflict", key=f"blocks[{request}]")
+        _check_chains(blocks)
+        object.__setattr__(self, "block_tokens", size)
+        object.__setattr__(self, "blocks", tuple(one.astype(np.int64) for one in blocks))
+
+    def _title(self) -> str:
+        return f"Requests ({len(self)})"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rate = self.requests_per_s
+        return [
+            ("requests_per_s", "none" if rate is None else f"{rate:.6g}"),
+            ("closed_loop", str(self.closed_loop)),
+            ("prompt_tokens", str(int(self.prompt_tokens.sum()))),
+            ("output_tokens", str(int(self.output_tokens.sum()))),
+            ("block_tokens", str(self.block_tokens)),
+            ("source", str(self.source)),
+        ]
+
+    def __len__(self) -> int:
+        return len(self.arrival_ns)
+
+    @property
+    def requests_per_s(self) -> float | None:
+        """Mean rate of arrivals from first to last; None if all arrive at once, or in a closed loop."""
+        span_ns = float(self.arrival_ns[-1] - self.arrival_ns[0])
+        return (len(self) - 1) * _NS / span_ns if span_ns else None
+
+    def at_rate(self, requests_per_s: float) -> Requests:
+        """The same requests with all times between arrivals scaled to another mean rate.
+
+        Raises:
+            InputError: the rate is not above 0, or the requests have no rate: see `requests_per_s`.
+        """
+        rate = number(requests_per_s, "requests_per_s", 1e-9, 1e9)
+        own = self.requests_per_s
+        if own is None:
+            reason = "in a closed loop" if self.closed_loop is not None else "at once"
+            problem = f"these requests arrive {reason}, so there is no rate to change"
+            raise InputError(problem, "conflict", key="requests_per_s")
+        first = self.arrival_ns[0]
+        source = {**(self.source or {}), "requests_per_s": rate}
+        return replace(self, arrival_ns=first + (self.arrival_ns - first) * (own / rate), source=source)
+
+
+def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:
+    """Check that an id always follows the same one, since equal ids have equal tokens before them.
+
+    Raises:
+        InputError: an id follows different ones.
+    """
+    before: dict[int, int] = {}
+    for request, ids in enumerate(blocks):
+        last = -1
+        for one in ids.tolist():
+            if before.setdefault(one, last) != last:
+                problem = f"has block {one} after others than before, so equal ids are not equal prefixes"
+                raise InputError(problem, "conflict", key=f"blocks[{request}]")
+            last = one
+
+
+def _whole_array(value: Any, name: str) -> NDArray[Any]:
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise InputError("is not an array of whole numbers, one a request", "type", key=name)
+    return array
+
+
+def _lengths(value: Any, name: str) -> NDArray[np.int64]:
+    array = _whole_array(value, name)
+    outside = (array < 1) | (array > _MOST_TOKENS)
+    if outside.any():
+        request = int(np.argmax(outside))
+        problem = f"{array[request]} is not a number of tokens from 1 to {_MOST_TOKENS}"
+        raise InputError(problem, "range", key=f"{name}[{request}]")
+    return array.astype(np.int64)
+
+
+def _arrivals(value: Any) -> NDArray[np.float64]:
+    array = np.asarray(value)
+    if array.ndim != 1 or array.dtype.kind not in "iuf":
+        raise InputError("is not an array of numbers, one a request", "type", key="arrival_ns")
+    if not len(array):
+        raise InputError("there is no request", "missing", key="arrival_ns")
+    array = array.astype(np.float64)
+    outside = ~((array >= 0) & (array <= _LATEST_NS))
+    if outside.any():
+        request = int(np.argmax(outside))
+        problem = f"{array[request]:g} is not a time from 0 to {_LATEST_NS:g} ns"
+        raise InputError(problem, "range", key=f"arrival_ns[{request}]")
+    back = np.diff(array) < 0
+    if back.any():
+        request = int(np.argmax(back)) + 1
+        problem = f"{array[request]:.0f} is before {array[request - 1]:.0f} of the request in front of it"
+        raise InputError(problem, "range", key=f"arrival_ns[{request}]")
+    return array

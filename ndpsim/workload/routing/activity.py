@@ -1,0 +1,114 @@
+"""Numbers of experts that batches of tokens choose, and the accuracy of predicting loads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.reported import quantity
+from ndpsim.workload.routing.shares import class_counts
+from ndpsim.workload.routing.trace import Routing, loads_of
+
+#: The weight of the last step in the moving average of the TriMoE paper, equation 8.
+EMA = 0.3
+
+_AT_ONCE = 1 << 26  # maximum bytes of a table of choices
+_ONES = np.array([byte.bit_count() for byte in range(256)], np.uint8)  # in a byte
+
+
+@dataclass(frozen=True)
+class ActiveExperts:
+    """Number of experts that `batch` tokens of a step choose together: mean, minimum and maximum."""
+
+    batch: int
+    mean: float
+    least: int
+    most: int
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Accuracy of predicting a layer's loads in a step by a moving average over earlier steps.
+
+    Attributes:
+        weight: weight of the last step in the average.
+        load_overlap: share of the selections that were predicted for their expert.
+        hot_found: share of the 5% most chosen experts that are among the 5% with the highest average.
+        class_accuracy: share of experts with a correctly predicted class: hot (5%), warm (25%) or cold.
+    """
+
+    weight: float = field(metadata=quantity("weight of the last step"))
+    load_overlap: float = field(metadata=quantity("selections foretold", "%"))
+    hot_found: float = field(metadata=quantity("hot experts found", "%"))
+    class_accuracy: float = field(metadata=quantity("experts in the right class", "%"))
+
+
+def active_by_batch(routing: Routing) -> tuple[ActiveExperts, ...]:
+    """Active experts of batches of 1, 2, 4, ... neighbouring tokens of a step, and of all its tokens."""
+    if not routing.ids.size:
+        return ()
+    sums: dict[int, list[float]] = {}
+    for chosen in _tables(routing):
+        for size, active in _doubling(chosen):
+            total = sums.setdefault(size, [0.0, 0.0, float("inf"), 0.0])
+            total[0] += float(active.sum())
+            total[1] += active.size
+            total[2] = min(total[2], float(active.min()))
+            total[3] = max(total[3], float(active.max()))
+    return tuple(
+        ActiveExperts(size, total / count, int(least), int(most))
+        for size, (total, count, least, most) in sorted(sums.items())
+    )
+
+
+def _tables(routing: Routing) -> Iterator[NDArray[np.uint8]]:
+    """The experts of each token as bits, [step, token, byte], for some steps of a layer at a time."""
+    together = max(1, _AT_ONCE // (routing.batch * routing.experts))
+    for row in range(len(routing.layers)):
+        for first in range(0, routing.steps, together):
+            ids = routing.ids[first : first + together, row]
+            chosen = np.zeros((*ids.shape[:2], routing.experts), bool)
+            np.put_along_axis(chosen, ids.astype(np.int64), True, axis=2)
+            yield np.packbits(chosen, axis=2)
+
+
+def _doubling(chosen: NDArray[np.uint8]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Active experts of each batch, by batch size; remaining tokens that fill no batch are omitted."""
+    batch, size = chosen.shape[1], 1
+    of_all = _ONES[np.bitwise_or.reduce(chosen, axis=1)].sum(axis=1)
+    while size < batch:
+        yield size, _ONES[chosen].sum(axis=2)
+        pairs = chosen[:, : chosen.shape[1] // 2 * 2]
+        chosen = pairs[:, ::2] | pairs[:, 1::2]
+        size *= 2
+    yield batch, of_all
+
+
+def predicted(routing: Routing, weight: float = EMA) -> Prediction | None:
+    """Accuracy of the moving average for all steps but the first; None if there is only one step."""
+    if routing.steps < 2:
+        return None
+    found = []
+    for row in range(len(routing.layers)):
+        loads = loads_of(routing.ids[:, row], routing.experts).astype(np.float64)
+        averages = loads[:-1].copy()
+        for step in range(1, len(averages)):
+            averages[step] = weight * loads[step] + (1 - weight) * averages[step - 1]
+        found.append(_compared(averages, loads[1:]))
+    overlap, hot, classes = np.concatenate(found, axis=1).mean(axis=1)
+    return Prediction(weight, float(overlap), float(hot), float(classes))
+
+
+def _compared(averages: NDArray[np.float64], actual: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The three numbers of `Prediction` for loads [step, expert]: [number, step]."""
+    counts = class_counts(actual.shape[1])
+    of_rank = np.repeat(np.arange(3), counts)[None]
+    foretold, true = np.empty((2, *actual.shape), np.int64)
+    for classes, loads in ((foretold, averages), (true, actual)):
+        np.put_along_axis(classes, np.argsort(-loads, axis=1, kind="stable"), of_rank, axis=1)
+    overlap = np.minimum(averages, actual).sum(axis=1) / actual.sum(axis=1)
+    hot = ((foretold == 0) & (true == 0)).sum(axis=1) / counts[0]
+    return np.stack([overlap, hot, (foretold == true).mean(axis=1)])

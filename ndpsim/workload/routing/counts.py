@@ -1,0 +1,137 @@
+"""Counts of selections, [layer][expert], which are bundled or in files of users.
+
+A file is CSV (see `counts_csv`) or JSON. JSON is a list of lists, an object with `counts` (a list of lists,
+or several by the name of their data), or an object with `expert_popularity`, as Fiddler writes it. An object
+may have the numbers of its layers in the model (`layers`), the number of layers of the model
+(`model_layers`), and the number of experts that a token chooses (`experts_per_token` or `top_k`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.text_files import first_bytes, read_json
+from ndpsim.workload.routing.counts_csv import is_csv, read_csv
+from ndpsim.workload.routing.trace import MAX_EXPERTS
+
+BUNDLED = Path(__file__).parent / "data"
+
+_LARGEST = 1 << 53
+_KEYS = ("counts", "expert_popularity")
+
+
+@dataclass(frozen=True)
+class ExpertCounts:
+    """The number of selections of each expert.
+
+    Attributes:
+        file: the file of the counts.
+        by_data: int64 [layer, expert], by the name of the data; "" if the file has no name.
+        layers: numbers of the counted layers in the model.
+        model_layers: number of layers of the model; None if unknown.
+        experts_per_token: experts that a token chooses; None if unknown.
+        source: the source that the file states.
+    """
+
+    file: str
+    by_data: Mapping[str, NDArray[np.int64]]
+    layers: tuple[int, ...]
+    model_layers: int | None
+    experts_per_token: int | None
+    source: str
+
+    def of(self, data: str) -> NDArray[np.int64]:
+        """The counts of `data`; the first ones if it is empty.
+
+        Raises:
+            InputError: no counts have this name.
+        """
+        if not data:
+            return next(iter(self.by_data.values()))
+        if data not in self.by_data:
+            raise unknown(data, self.by_data, "data", file=self.file, key="data")
+        return self.by_data[data]
+
+
+def bundled_counts() -> list[str]:
+    """Names of the models whose counts are bundled."""
+    return sorted(file.stem for file in BUNDLED.glob("*.json"))
+
+
+def read_counts(path: Path) -> ExpertCounts:
+    """Counts from a file.
+
+    Raises:
+        InputError: the file cannot be read or does not hold counts.
+    """
+    content = read_csv(path) if is_csv(first_bytes(path)) else read_json(path)
+    return parse_counts(content, str(path))
+
+
+def parse_counts(content: Any, file: str) -> ExpertCounts:
+    """Counts from the content of a file.
+
+    Raises:
+        InputError: the content is not counts.
+    """
+    values = content if isinstance(content, dict) else {"counts": content}
+    key = next((key for key in _KEYS if key in values), None)
+    if key is None:
+        raise InputError(f"has neither {' nor '.join(_KEYS)}", "missing", file=file)
+    tables = values[key] if isinstance(values[key], dict) else {"": values[key]}
+    by_data = {str(data): _table(table, f"{key}.{data}".rstrip("."), file) for data, table in tables.items()}
+    if not by_data:
+        raise InputError("is empty", "form", file=file, key=key)
+    shapes = {table.shape for table in by_data.values()}
+    if len(shapes) > 1:
+        raise InputError(f"has tables of different shapes: {sorted(shapes)}", "form", file=file, key=key)
+    rows = next(iter(shapes))[0]
+    layers = values.get("layers", list(range(rows)))
+    ascending = isinstance(layers, list) and all(type(one) is int and one >= 0 for one in layers)
+    if not ascending or len(layers) != rows or layers != sorted(set(layers)):
+        raise InputError(
+            f"is not {rows} layers of a model in ascending order", "form", file=file, key="layers"
+        )
+    return ExpertCounts(
+        file,
+        by_data,
+        tuple(layers),
+        _whole(values, "model_layers", layers[-1] + 1, file),
+        _whole(values, "experts_per_token" if "experts_per_token" in values else "top_k", 1, file),
+        str(values.get("source", file)),
+    )
+
+
+def _whole(values: Mapping[str, Any], key: str, least: int, file: str) -> int | None:
+    value = values.get(key)
+    if value is not None and (type(value) is not int or value < least):
+        raise InputError(f"{str(value)[:40]} is not a whole number from {least}", "range", file=file, key=key)
+    return value
+
+
+def _table(table: Any, key: str, file: str) -> NDArray[np.int64]:
+    if not isinstance(table, list) or not table or not all(isinstance(row, list) and row for row in table):
+        raise InputError("is not a list of layers with a count for each expert", "form", file=file, key=key)
+    for layer, row in enumerate(table):
+        if len(row) != len(table[0]):
+            problem = f"has {len(row)} experts, and row 0 has {len(table[0])}"
+            raise InputError(problem, "form", file=file, key=f"{key}[{layer}]")
+        for expert, count in enumerate(row):
+            whole = type(count) is int or (type(count) is float and count.is_integer())
+            if not whole or not 0 <= count <= _LARGEST:
+                problem = f"{str(count)[:40]} is not a count"
+                raise InputError(problem, "range", file=file, key=f"{key}[{layer}][{expert}]")
+        if not any(row):
+            raise InputError("has no selections", "invalid", file=file, key=f"{key}[{layer}]")
+    if len(table[0]) > MAX_EXPERTS:
+        raise InputError(
+            f"has {len(table[0])} experts, at most {MAX_EXPERTS} can be", "too-large", file=file, key=key
+        )
+    return np.array(table, np.int64)

@@ -1,0 +1,120 @@
+"""Draws the choices of tokens: k distinct experts each, where every expert has exactly the requested chance.
+
+Experts are in random order on a line of length k, on which the length of an expert is its chance. A token
+takes the expert at a random place in each of the k parts of length 1. An expert that extends over the border
+of two parts is taken at most once: if it was taken in the first part, the place in the second is after it;
+otherwise the place in the second is on it more often, so that its chance stays the same. (This is one draw
+from each stratum, with units across borders: Fuller, JRSS B 32, 1970.) The order changes every few thousand
+tokens, so that no experts tend to be chosen together.
+
+A token that repeats another repeats all its choices. The load of an expert over time is the same as if each
+choice were repeated independently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.workload.routing.distinct import choose
+from ndpsim.workload.routing.shares import UNIT_BITS, in_units, shuffled
+from ndpsim.workload.routing.trace import Ids
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_CELL_BITS = UNIT_BITS - 5  # a search begins at the start of a cell; each choice has 32 cells
+_ONE_ORDER = 2048  # tokens with the same order of experts
+
+
+class Lines:
+    """Lines with the experts of each layer, on which the length of an expert is its chance.
+
+    Args:
+        layers: the number of layers.
+        lines: the number of lines of each layer; `set` fills each of them.
+        experts, experts_per_token: of the model.
+    """
+
+    def __init__(self, layers: int, lines: int, experts: int, experts_per_token: int) -> None:
+        self._order = np.empty((layers, lines, experts), np.int16)
+        self._ends = np.empty((layers, lines, experts), np.int64)
+        self._cells = np.arange(0, experts_per_token << UNIT_BITS, 1 << _CELL_BITS)
+        self._first = np.empty((layers, lines, len(self._cells)), np.int64)
+
+    def set(self, layer: int, line: int, order: Ints, chances: Ints) -> None:
+        """Fill a line with all experts in this order; `chances`: of each expert, in parts of `UNIT`."""
+        ends = np.cumsum(chances[order])
+        self._order[layer, line], self._ends[layer, line] = order, ends
+        self._first[layer, line] = np.searchsorted(ends, self._cells, side="right")
+
+    def chosen(self, uniform: Floats, line: Ints) -> Ids:
+        """The experts of tokens: int16 [layer, token, k].
+
+        Args:
+            uniform: numbers from 0 to below 1, [layer, token, k].
+            line: which of a layer's lines each token has, [layer, token].
+        """
+        ids = np.empty(uniform.shape, np.int16)
+        choose(uniform, line, self._first, self._ends, self._order, UNIT_BITS, _CELL_BITS, ids)
+        return ids
+
+
+def draw(
+    shares: Sequence[Floats],
+    tokens: int,
+    experts_per_token: int,
+    token_stickiness: float,
+    block_stickiness: float,
+    random: np.random.Generator,
+) -> Ids:
+    """The experts of the tokens of a layer: int16 [block, token, k].
+
+    Args:
+        shares: shares of the selections by expert, for each block; a block is a step of a batch, or a prompt.
+        tokens: the number of tokens of a block.
+        token_stickiness: chance that a token repeats the previous one in its block.
+        block_stickiness: chance that a token repeats the one at its place in the previous block.
+    """
+    drawn = np.empty((len(shares), tokens, experts_per_token), np.int16)
+    first = 0
+    while first < len(shares):
+        last = first + 1
+        while last < len(shares) and (last - first) * tokens < _ONE_ORDER and shares[last] is shares[first]:
+            last += 1
+        line = Lines(1, 1, len(shares[first]), experts_per_token)
+        line.set(0, 0, shuffled(len(shares[first]), random), in_units(shares[first], experts_per_token))
+        uniform = random.random((experts_per_token, (last - first) * tokens)).T
+        chosen = line.chosen(np.ascontiguousarray(uniform)[None], np.zeros((1, len(uniform)), np.int64))
+        drawn[first:last] = chosen.reshape(last - first, tokens, experts_per_token)
+        first = last
+    if token_stickiness == block_stickiness == 0:
+        return drawn
+    origins = _origins(len(shares), tokens, token_stickiness, block_stickiness, random)
+    return drawn.reshape(-1, experts_per_token)[origins]
+
+
+def _origins(
+    blocks: int, tokens: int, token_stickiness: float, block_stickiness: float, random: np.random.Generator
+) -> Ints:
+    """The draw of each token, counted over all blocks: [block, token].
+
+    Adjacent tokens that share a draw are a run. In the next block, a run stays whole or is drawn anew
+    token by token, where each token may repeat the previous one. Both chances are then exactly as requested
+    in every block.
+    """
+    repeats = random.random((blocks, tokens)) < token_stickiness
+    stays = random.random((blocks, tokens)) < block_stickiness  # the first token of a run decides for it
+    number = np.arange(tokens)
+    origins = np.empty((blocks, tokens), np.int64)
+    begins = ~repeats[0]
+    first = np.maximum.accumulate(np.where(begins, number, 0))
+    origins[0] = first
+    for block in range(1, blocks):
+        stayed = stays[block][first]
+        begins = np.where(stayed, begins, ~repeats[block])
+        first = np.maximum.accumulate(np.where(begins, number, 0))
+        origins[block] = np.where(stayed, origins[block - 1], block * tokens + number)[first]
+    return origins

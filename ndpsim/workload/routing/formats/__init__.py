@@ -1,0 +1,1 @@
+"""Formats of recorded routing, one file each; see `ndpsim.workload.routing.recorded.RoutingFormat`."""

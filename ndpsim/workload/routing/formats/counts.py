@@ -1,0 +1,77 @@
+"""Counts of selections, [layer][expert], as a trace of tokens with exactly these loads.
+
+Everything else is arbitrary: the trace has one step, whose tokens choose in the order of the experts.
+``popularity:`` with the file generates a batch with this popularity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.limits import ensure_fits
+from ndpsim.workload.routing.counts import read_counts
+from ndpsim.workload.routing.counts_csv import is_csv
+from ndpsim.workload.routing.recorded import Asked, Recorded, RoutingFormat
+
+
+def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+    path = paths[0]
+    if len(paths) > 1:
+        raise InputError(
+            "is one of several files; counts are imported one file at a time", "unsupported", file=paths[1]
+        )
+    counts = read_counts(path)
+    table = counts.of("")
+    k = asked.k or counts.experts_per_token
+    if k is None:
+        problem = "does not say how many experts a token chooses; give the number, or the model"
+        raise InputError(problem, file=path, key="experts_per_token", code="missing")
+    totals = table.sum(axis=1)
+    tokens, rest = divmod(int(totals[0]), k)
+    if rest or (totals != totals[0]).any():
+        row = 0 if rest else int(np.argmax(totals != totals[0]))
+        problem = (
+            f"{totals[row]} selections, not the same multiple of {k} in every layer; "
+            f"to generate tokens with this popularity, use popularity:{path}"
+        )
+        raise InputError(problem, "invalid", file=path, key=f"layer {counts.layers[row]}")
+    if table.max() > tokens:
+        row, expert = map(int, np.argwhere(table > tokens)[0])
+        problem = f"{table[row, expert]} selections by {tokens} tokens, which choose each expert once"
+        raise InputError(problem, "range", file=path, key=f"layer {counts.layers[row]}, expert {expert}")
+    ensure_fits(16 * totals.size * int(totals[0]), f"choices of {tokens} tokens", file=path)
+    notes = [f"of {', '.join(counts.by_data)}, the first is taken"] if len(counts.by_data) > 1 else []
+    return Recorded(
+        counts.layers,
+        np.array([_tokens(row, tokens, k) for row in table])[None],
+        experts=table.shape[1],
+        notes=tuple(notes),
+    )
+
+
+def _tokens(counts: NDArray[np.int64], tokens: int, k: int) -> NDArray[np.int16]:
+    """Choices [token, k] with exactly these counts, with those of an expert in sequence, column by column.
+
+    No token chooses an expert twice, unless the expert has more selections than there are tokens.
+    """
+    return np.repeat(np.arange(len(counts), dtype=np.int16), counts).reshape(k, tokens).T
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    start = head.lstrip()
+    keyed = any(f'"{key}"'.encode() in head for key in ("counts", "expert_popularity"))
+    return is_csv(head) or start.startswith(b"[") or (start.startswith(b"{") and keyed)
+
+
+FORMAT = RoutingFormat(
+    example='{"experts_per_token": 2, "counts": [[2520, 2687, 2904], [2958, 2718, 2435]]}',
+    meaning="JSON, or CSV with columns layer,expert_0,... or layer,expert,count: selections of each expert; "
+    "as one step with just these loads",
+    recognises=_recognises,
+    read=_read,
+)

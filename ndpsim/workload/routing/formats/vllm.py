@@ -1,0 +1,139 @@
+"""vLLM's `routed_experts`: int16 [tokens, moe_layers, top_k] of a request, and `prompt_routed_experts`.
+
+Source: vLLM, ``--enable-return-routed-experts`` (docs, "Routed Experts Replay"). A file is a request: an NPY
+file of `routed_experts`, an NPZ file with one or both, or the JSON response of the server, whose arrays are
+nested lists, or base64 of an NPY file or of int16 with a `shape`. Each choice of a response is a sequence of
+the batch.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import io
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.errors import InputError
+from ndpsim.base.text_files import read_json
+from ndpsim.workload.routing.arrays import member_names, read_npy, read_npz
+from ndpsim.workload.routing.recorded import Asked, Recorded, RoutingFormat
+
+_DECODE, _PROMPT = "routed_experts", "prompt_routed_experts"
+_NPY = b"\x93NUMPY"
+
+_Sequence = tuple[Path, NDArray[Any] | None, NDArray[Any] | None]  # prompt and generated tokens
+
+
+def _sequences(path: Path) -> Iterator[_Sequence]:
+    if path.suffix == ".npy":
+        yield path, None, _checked(read_npy(path), path, _DECODE)
+    elif path.suffix == ".npz":
+        arrays = read_npz(path, lambda name: name in (_DECODE, _PROMPT))
+        prompt, generated = (
+            None if name not in arrays else _checked(arrays[name], path, name) for name in (_PROMPT, _DECODE)
+        )
+        yield path, prompt, generated
+    else:
+        yield from _response_sequences(read_json(path), path)
+
+
+def _response_sequences(response: Any, path: Path) -> Iterator[_Sequence]:
+    if not isinstance(response, dict):
+        raise InputError("is not a JSON object", "form", file=path)
+    prompt = _decoded(response.get(_PROMPT), path, _PROMPT)
+    choices = response.get("choices", [response])
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        raise InputError("is not a list of JSON objects", "form", file=path, key="choices")
+    for number, choice in enumerate(choices):
+        yield path, prompt, _decoded(choice.get(_DECODE), path, f"choices[{number}].{_DECODE}")
+
+
+def _decoded(value: Any, path: Path, key: str) -> NDArray[Any] | None:
+    """An array of a response."""
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str):
+            content = base64.b64decode(value, validate=True)
+            return _checked(np.load(io.BytesIO(content), allow_pickle=False), path, key)
+        if isinstance(value, dict):
+            content = base64.b64decode(value["data"], validate=True)
+            flat = np.frombuffer(content, np.dtype(value.get("dtype", "int16")))
+            return _checked(flat.reshape(value["shape"]), path, key)
+        return _checked(np.array(value), path, key)
+    except (ValueError, TypeError, KeyError, EOFError, binascii.Error) as error:
+        if isinstance(error, InputError):
+            raise
+        raise InputError(f"is no array of experts ({error})", "form", file=path, key=key) from None
+
+
+def _checked(array: NDArray[Any], path: Path, key: str) -> NDArray[Any]:
+    if array.ndim != 3 or array.dtype.kind not in "iu" or not array.size:
+        problem = f"is {array.dtype} of shape {array.shape}, not whole numbers [token, layer, k]"
+        raise InputError(problem, "form", file=path, key=key)
+    return array
+
+
+def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+    sequences = [sequence for path in paths for sequence in _sequences(path)]
+    shapes = {array.shape[1:]: path for path, *arrays in sequences for array in arrays if array is not None}
+    if not shapes:
+        raise InputError(f"has neither {_DECODE} nor {_PROMPT}", "missing", file=paths[0])
+    if len(shapes) > 1:
+        (layers, k), (others, other_k) = list(shapes)[:2]
+        problem = f"has {others} layers and {other_k} experts a token, and a file before {layers} and {k}"
+        raise InputError(problem, "conflict", file=list(shapes.values())[1])
+    layers, k = next(iter(shapes))
+    for at, what in ((1, _PROMPT), (2, _DECODE)):
+        lacking = [sequence[0] for sequence in sequences if sequence[at] is None]
+        if lacking and len(lacking) < len(sequences):
+            raise InputError(f"has no {what}, and other sequences have", "missing", file=lacking[0])
+    generated = [(path, of) for path, _, of in sequences if of is not None]
+    prompts = [of for _, of, _ in sequences if of is not None]
+    return Recorded(
+        tuple(range(layers)),
+        _decode(generated, asked.steps) if generated else np.zeros((0, layers, 0, k), np.int16),
+        np.concatenate(prompts).swapaxes(0, 1) if prompts else None,
+        tuple(len(prompt) for prompt in prompts),
+        of_model=False,
+    )
+
+
+def _decode(generated: list[tuple[Path, NDArray[Any]]], steps: int | None) -> NDArray[Any]:
+    """The generated tokens of all sequences: [step, layer, token, k]."""
+    path, shortest = min(generated, key=lambda one: len(one[1]))
+    if steps is None and any(len(of) != len(shortest) for _, of in generated):
+        problem = (
+            f"generated {len(shortest)} tokens, and others more; say how many steps, up to {len(shortest)}"
+        )
+        raise InputError(problem, "missing", file=path)
+    if steps is not None and steps > len(shortest):
+        raise InputError(f"generated {len(shortest)} tokens, fewer than {steps} steps", "range", file=path)
+    return np.stack([of[: steps or len(shortest)] for _, of in generated], axis=2)
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    if path.suffix == ".npz":
+        return bool({_DECODE, _PROMPT} & set(member_names(path)))
+    return head.startswith(_NPY) or (
+        head.lstrip().startswith(b"{") and path.suffix == ".json" and _mentions(path)
+    )
+
+
+def _mentions(path: Path) -> bool:
+    """Whether a response contains routed experts, which are after the generated text."""
+    with open(path, "rb") as file:
+        return any(f'"{_DECODE}"'.encode() in part for part in iter(lambda: file.read(1 << 24), b""))
+
+
+FORMAT = RoutingFormat(
+    example="routed_experts.npy: int16 [tokens, moe_layers, top_k]",
+    meaning="routed_experts of vLLM, a request a file: NPY, NPZ, or the JSON response",
+    recognises=_recognises,
+    read=_read,
+)

@@ -1,0 +1,58 @@
+"""Load curves by rank: published shares of the selections of the most popular experts.
+
+The ranks of experts are random in each layer. Between two points of a curve, all experts are equally popular.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.errors import unknown
+from ndpsim.base.settings import Setting
+from ndpsim.workload.routing.counts import BUNDLED
+from ndpsim.workload.routing.shares import filled, shuffled
+from ndpsim.workload.routing.spec import Generator, Randoms, Shape, Shares
+
+_FILE = BUNDLED / "rank_shares.csv"
+
+
+@functools.cache
+def _curves() -> dict[str, dict[str, NDArray[np.float64]]]:
+    """Points of each curve, [point, (share of experts, share of selections)], by model and data."""
+    points: dict[str, dict[str, list[tuple[float, float]]]] = {}
+    with _FILE.open(encoding="utf-8", newline="") as file:
+        for row in csv.DictReader(file):
+            curve = points.setdefault(row["model"], {}).setdefault(row["data"], [(0.0, 0.0)])
+            curve.append((float(row["rank_fraction"]), float(row["cumulative_share"])))
+    return {model: {data: np.array(curve) for data, curve in of.items()} for model, of in points.items()}
+
+
+def _shares(
+    shape: Shape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
+) -> Shares:
+    curves = _curves()
+    if name.lower() not in curves:
+        raise unknown(name, curves, "rank curve", key="routing")
+    of_model = curves[name.lower()]
+    data = parameters["data"] or next(iter(of_model))
+    if data not in of_model:
+        raise unknown(data, of_model, f"data of {name}", key=GENERATOR.place("data"))
+    fractions, cumulative = of_model[data].T
+    ends = np.interp(np.arange(shape.experts + 1) / shape.experts, fractions, cumulative)
+    by_rank = filled(np.diff(ends), shape.experts_per_token)
+    return np.array([by_rank[shuffled(shape.experts, random)] for random in randoms])
+
+
+GENERATOR = Generator(
+    name="ranks",
+    meaning="shares of the selections by rank, as published for a model",
+    settings=(Setting("data", "", "name of the data, for instance math; the first by default"),),
+    shares=_shares,
+    names=lambda: sorted(_curves()),
+)

@@ -1,0 +1,176 @@
+"""Recorded routing of other programs, an intermediate form between their files and a trace."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.errors import InputError
+from ndpsim.workload.models import MoeShape
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The user's values for properties that files lack, and the wanted number of steps."""
+
+    model: MoeShape | None = None
+    experts_per_token: int | None = None
+    steps: int | None = None
+
+    @property
+    def k(self) -> int | None:
+        """Experts for each token, if known."""
+        if self.experts_per_token is not None or self.model is None:
+            return self.experts_per_token
+        return self.model.experts_per_token
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """The content of files.
+
+    Attributes:
+        layers: numbers of the layers in the arrays.
+        ids: [step, layer, token, k].
+        prefill_ids: [layer, token, k].
+        prompt_lengths: tokens of each prompt, or of each part of the prefill.
+        scores: as `ids`.
+        experts: experts of a layer, if the files have their number.
+        notes: notes for users of the files.
+        of_model: whether `layers` are numbers in the model, from 0; else they count layers with experts, or
+            all layers.
+    """
+
+    layers: tuple[int, ...]
+    ids: NDArray[Any]
+    prefill_ids: NDArray[Any] | None = None
+    prompt_lengths: tuple[int, ...] = ()
+    scores: NDArray[Any] | None = None
+    prefill_scores: NDArray[Any] | None = None
+    experts: int | None = None
+    notes: tuple[str, ...] = ()
+    of_model: bool = True
+
+
+@dataclass(frozen=True)
+class RoutingFormat:
+    """A format of recorded routing.
+
+    Attributes:
+        example: a line of such a file.
+        meaning: a phrase with the program and its file.
+        recognises: detects whether a file has this format, from its path and first bytes.
+        read: reads the content of several files.
+    """
+
+    example: str
+    meaning: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[[Sequence[Path], Asked], Recorded]
+
+
+@dataclass
+class Pass:
+    """One pass of a model: for each layer, the choices of the same tokens.
+
+    Attributes:
+        place: its place in a file, for messages.
+        prefill: whether its tokens are of prompts; None: the numbers of tokens decide.
+        rows: the experts of each token, by layer.
+        scores: the scores of the choices, likewise.
+        lengths: tokens of each prompt in the pass; empty for a single prompt.
+    """
+
+    place: str
+    prefill: bool | None = None
+    rows: dict[int, list[Any]] = field(default_factory=dict)
+    scores: dict[int, list[Any]] = field(default_factory=dict)
+    lengths: tuple[int, ...] = ()
+
+    @property
+    def tokens(self) -> int:
+        """Number of tokens in its first layer."""
+        return len(next(iter(self.rows.values())))
+
+
+class Passes:
+    """Assembles passes from rows. A layer that is repeated after others begins the next pass."""
+
+    def __init__(self) -> None:
+        self.found: list[Pass] = []
+        self._layer = -1
+
+    def add(self, layer: int, chosen: Any, place: str, scores: Any = None, again: bool = False) -> None:
+        """Add the choices of a token; `again`: it was in the previous pass."""
+        if not self.found or again or (layer != self._layer and layer in self.found[-1].rows):
+            self.found.append(Pass(place))
+        self.found[-1].rows.setdefault(layer, []).append(chosen)
+        if scores is not None:
+            self.found[-1].scores.setdefault(layer, []).append(scores)
+        self._layer = layer
+
+
+def assembled(passes: Sequence[Pass], file: Path, experts: int | None = None) -> Recorded:
+    """Decode steps and prefill from passes.
+
+    If the kind of passes is unknown, those before the first one with the same number of tokens as the last
+    one are prefill.
+
+    Raises:
+        InputError: passes differ in layers, or decode steps in tokens.
+    """
+    if not passes or not all(one.rows for one in passes):
+        raise InputError("has no choices of experts", "form", file=file)
+    batch = next((one.tokens for one in reversed(passes) if one.prefill is not True), 0)
+    decode: list[Pass] = []
+    prefill: list[Pass] = []
+    for one in passes:
+        is_prefill = one.prefill if one.prefill is not None else not decode and one.tokens != batch
+        (prefill if is_prefill else decode).append(one)
+    layers = tuple(sorted(passes[0].rows))
+    for one in passes:
+        _check_pass(one, layers, file)
+    for one in decode:
+        if one.tokens != batch:
+            problem = (
+                f"has {one.tokens} tokens, and the last decode step {batch}; a batch keeps its sequences"
+            )
+            raise InputError(
+                f"{one.place} {problem}: cut the file where one begins or ends", "conflict", file=file
+            )
+    width = {len(chosen) for one in passes for rows in one.rows.values() for chosen in rows}
+    if len(width) > 1:
+        raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", "conflict", file=file)
+    k = width.pop()
+
+    def arrays(of: str, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+        """The choices or scores of steps, and of the prefill."""
+        steps, parts = (
+            [np.array([getattr(one, of)[layer] for layer in layers], dtype) for one in phase]
+            for phase in (decode, prefill)
+        )
+        stacked = np.array(steps, dtype).reshape(len(decode), len(layers), batch, k)
+        return stacked, np.concatenate(parts, axis=1) if parts else None
+
+    ids, prefill_ids = arrays("rows", np.int64)
+    scored = all(one.scores for one in passes)
+    scores, prefill_scores = arrays("scores", np.float64) if scored else (None, None)
+    lengths = tuple(length for one in prefill for length in (one.lengths or (one.tokens,)))
+    return Recorded(layers, ids, prefill_ids, lengths, scores, prefill_scores, experts)
+
+
+def _check_pass(one: Pass, layers: tuple[int, ...], file: Path) -> None:
+    if tuple(sorted(one.rows)) != layers:
+        problem = f"has {len(one.rows)} layers, and the first pass {len(layers)}"
+        odd = sorted(set(one.rows) ^ set(layers))
+        raise InputError(f"{one.place} {problem}; they differ in layer {odd[0]}", "conflict", file=file)
+    for layer, rows in one.rows.items():
+        if len(rows) != one.tokens:
+            first = next(iter(one.rows))
+            problem = f"has {len(rows)} tokens in layer {layer}, and {one.tokens} in layer {first}"
+            raise InputError(f"{one.place} {problem}", "conflict", file=file)

@@ -1,0 +1,133 @@
+"""Routing of sequences that arrive and end: a token's experts depend on its sequence and its position there.
+
+A token's choices depend only on the seed, its sequence, its position and the layer, so that the routing of a
+sequence does not depend on the batches of a schedule. Choices are drawn as by `generate_routing`: equal seeds
+give equal popularity, and prompt tokens have that of a prefill. A prompt token repeats the previous one with
+`token_stickiness`, a decoded token with `step_stickiness`; sequences do not repeat each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.workload.models import MoeShape
+from ndpsim.workload.routing.drawing import Lines
+from ndpsim.workload.routing.generate import generate_routing, prefill_shares, randoms_of, shape_of, shares_of
+from ndpsim.workload.routing.mixing import Numbers, mixed
+from ndpsim.workload.routing.replayed import ReplayedRouting
+from ndpsim.workload.routing.shares import in_units, shuffled
+from ndpsim.workload.routing.spec import Shares, Spec, parse_spec
+from ndpsim.workload.routing.trace import Ids, Routing
+
+Ints = NDArray[np.int64]
+
+_ORDERS = 16  # number of lines of a layer, each with another order of its experts
+_SEQUENCES, _TOKENS = 64, 256  # of a trace whose popularity drifts; prompts and outputs have 256
+_LINES = 8  # a source of random numbers besides those of `ndpsim.workload.routing.generate`
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+class TokenRouting(Protocol):
+    """Routes the tokens of sequences, independently of other sequences."""
+
+    def ids(self, sequences: Ints, positions: Ints) -> Ids:
+        """The experts of tokens, int16 [layer, token, k].
+
+        Args:
+            sequences: the sequence of each token.
+            positions: the position of each token in its sequence, from 0.
+        """
+
+
+def routing_of_sequences(
+    routing: str | Spec | Routing, model: MoeShape, seed: int
+) -> Callable[[Ints], TokenRouting]:
+    """The routing of the tokens of sequences, from the prompt tokens of each.
+
+    Args:
+        routing: a SPEC, or a trace of all layers with experts. A SPEC whose popularity drifts from step to
+            step is generated as a trace.
+
+    Raises:
+        InputError: the SPEC is impossible; or, from the returned function, the trace has no decode steps.
+    """
+    if not isinstance(routing, Routing):
+        spec = parse_spec(routing)
+        if not spec.settings["step_drift"]:
+            return lambda prompt_tokens: SequenceRouting(spec, model, prompt_tokens, seed)
+        routing = generate_routing(spec, model, _SEQUENCES, _TOKENS, _TOKENS, seed)
+    trace = routing
+    return lambda prompt_tokens: ReplayedRouting(trace, prompt_tokens, seed)
+
+
+class SequenceRouting:
+    """Routes the tokens of sequences of one model.
+
+    Args:
+        spec: a SPEC whose popularity does not drift from step to step.
+        prompt_tokens: the number of prompt tokens of each sequence.
+
+    Raises:
+        InputError: the SPEC is impossible.
+    """
+
+    def __init__(self, spec: str | Spec, model: MoeShape, prompt_tokens: Ints, seed: int) -> None:
+        spec = parse_spec(spec)
+        parameters, shape = spec.settings, shape_of(spec, model)
+        self._prompt_tokens, self._k = prompt_tokens, shape.experts_per_token
+        self._sticks = parameters["token_stickiness"], parameters["step_stickiness"]
+        decode = shares_of(spec, shape, seed)
+        prefill = prefill_shares(decode, spec, shape, seed)
+
+        def lines(shares: Shares) -> Lines:
+            of_all = Lines(len(shares), _ORDERS, shares.shape[1], self._k)
+            for layer, random in enumerate(randoms_of(shape.layers, seed, _LINES)):
+                chances = in_units(shares[layer], self._k)
+                for line in range(_ORDERS):
+                    of_all.set(layer, line, shuffled(len(chances), random), chances)
+            return of_all
+
+        self._decode = lines(decode)
+        self._prefill = self._decode if prefill is decode else lines(prefill)
+        with np.errstate(over="ignore"):
+            self._layers = mixed(np.array(shape.layers, np.uint64) + np.uint64(1) + _STEP * np.uint64(seed))
+
+    def ids(self, sequences: Ints, positions: Ints) -> Ids:
+        """See `TokenRouting`."""
+        prompts = self._prompt_tokens[sequences]
+        decoded = positions >= prompts
+        cells = self._cells(sequences, self._origins(sequences, positions, np.where(decoded, prompts, 0)))
+        if self._prefill is self._decode or decoded.all():
+            return self._chosen(self._decode, cells)
+        ids = np.empty((*cells.shape, self._k), np.int16)
+        for lines, of in ((self._decode, decoded), (self._prefill, ~decoded)):
+            ids[:, of] = self._chosen(lines, np.ascontiguousarray(cells[:, of]))
+        return ids
+
+    def _chosen(self, lines: Lines, cells: Numbers) -> Ids:
+        """Experts for random numbers [layer, token]: int16 [layer, token, k]."""
+        parts = np.arange(1, self._k + 1, dtype=np.uint64) * _STEP
+        uniform = (mixed(cells[..., None] + parts) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+        return lines.chosen(uniform, (cells % np.uint64(_ORDERS)).astype(np.int64))
+
+    def _cells(self, sequences: Ints, positions: Ints) -> Numbers:
+        """A random number for each token in each layer; `positions`: [token] or [layer, token]."""
+        tokens = mixed(mixed(sequences.astype(np.uint64) * _STEP) + positions.astype(np.uint64))
+        return mixed(np.atleast_2d(tokens) + self._layers[:, None])
+
+    def _origins(self, sequences: Ints, positions: Ints, first: Ints) -> Ints:
+        """The position whose choices each token has, mostly its own: [token] or [layer, token]."""
+        if not any(self._sticks):
+            return positions
+        chance = np.where(first > 0, self._sticks[1], self._sticks[0])
+        origins = np.tile(positions, (len(self._layers), 1))
+        repeats = np.ones(origins.shape, np.bool_)
+        while repeats.any():
+            drawn = mixed(self._cells(sequences, origins) ^ _STEP) >> np.uint64(11)
+            repeats &= (drawn * 2.0**-53 < chance) & (origins > first)
+            origins -= repeats
+        return origins

@@ -1,1 +1,0 @@
-"""Formats of recorded requests, one file each; see `ndpsim.workloads.recorded.WorkloadFormat`."""

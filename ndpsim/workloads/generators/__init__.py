@@ -1,1 +1,0 @@
-"""Generators of arrivals, one file each; see `ndpsim.workloads.spec.ArrivalGenerator`."""
