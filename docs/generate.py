@@ -1,4 +1,5 @@
-"""Writes what is made from the code: configuration.md, commands.md, python.md, the tables of memories.md.
+"""Writes what is made from the code: configuration.md, commands.md, python.md, the tables of memories.md, the
+calls with settings in the stub of ndpsim.
 
 python docs/generate.py
 """
@@ -31,6 +32,8 @@ from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards
 from ndpsim.dram.spec.timing_rows import timing_rows
+from ndpsim.inference.layers.run import run_moe
+from ndpsim.inference.serving.run import run_serving
 from ndpsim.report.timings import NO_SOURCE
 
 HERE = Path(__file__).parent
@@ -573,12 +576,37 @@ def _edges_of(rule: Rule) -> list[tuple[Any, ...]]:
     return [(before, after, *asked) for before in rule.previous for after in rule.next]
 
 
+# ---- The stub of ndpsim ----------------------------------------------------------------------------------
+
+_MADE_FROM = "# ---- Made by `python docs/generate.py` from the settings of these calls\n"
+_WITH_SETTINGS = (run_moe, run_serving)
+
+
+def stub() -> str:
+    """`ndpsim/__init__.pyi`, whose last part has the calls whose arguments are settings."""
+    written, _, _ = (HERE / _STUB).read_text(encoding="utf-8").partition(_MADE_FROM)
+    return f"{written}{_MADE_FROM}\n{''.join(map(_stub_of, _WITH_SETTINGS))}"
+
+
+def _stub_of(call: Callable[..., Any]) -> str:
+    signature, lines = inspect.signature(call), []
+    for one in signature.parameters.values():
+        if one.kind is one.KEYWORD_ONLY and "    *,\n" not in lines:
+            lines.append("    *,\n")
+        lines.append(f"    {one.name}: {one.annotation} = ...,\n")
+    ends = f") -> {signature.return_annotation}: ...\n"
+    return f"def {call.__name__}(  # {call.__module__}\n{''.join(lines)}{ends}"
+
+
+_STUB = "../ndpsim/__init__.pyi"
+
 #: What each page must hold, by the name of its file.
 PAGES = {
     "configuration.md": configuration_page,
     "commands.md": commands_page,
     "python.md": python_page,
     "memories.md": memories_page,
+    _STUB: stub,
 }
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
 # The public names, once: for type checkers, and through ndpsim.base._later for dir(), help() and import.
+from collections.abc import Callable, Sequence
+from os import PathLike
+
 from ndpsim.audit import CommandBuses as CommandBuses
 from ndpsim.audit import Finding as Finding
 from ndpsim.audit import Report as Report
@@ -11,6 +14,7 @@ from ndpsim.audit import check_schedule as check_schedule
 from ndpsim.audit import check_serving as check_serving
 from ndpsim.base.errors import InputError as InputError
 from ndpsim.base.errors import MismatchError as MismatchError
+from ndpsim.base.options.serve import ServiceLevel
 from ndpsim.config import Hardware as Hardware
 from ndpsim.config import hardware_names as hardware_names
 from ndpsim.config import load_hardware as load_hardware
@@ -25,7 +29,7 @@ from ndpsim.dram.traces import Requests as Requests
 from ndpsim.dram.traces import read_commands as read_commands
 from ndpsim.dram.traces import read_requests as read_requests
 from ndpsim.dram.traces import write_commands as write_commands
-from ndpsim.inference.layers.run import run_moe as run_moe
+from ndpsim.inference.layers.record import Observer
 from ndpsim.inference.prediction import predict as predict
 from ndpsim.inference.processors import AttentionTime as AttentionTime
 from ndpsim.inference.processors import DenseTime as DenseTime
@@ -34,9 +38,12 @@ from ndpsim.inference.processors import GpuMemory as GpuMemory
 from ndpsim.inference.processors import Processors as Processors
 from ndpsim.inference.processors import load_processors as load_processors
 from ndpsim.inference.serving.find_rate import find_rate as find_rate
-from ndpsim.inference.serving.run import run_serving as run_serving
+from ndpsim.inference.serving.log import ServingLog
+from ndpsim.inference.serving.observer import ServingObserver
+from ndpsim.policies import Policy
 from ndpsim.policies import PolicyCheck as PolicyCheck
 from ndpsim.policies import check_policy as check_policy
+from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.simulate import ContentionResult as ContentionResult
 from ndpsim.simulate import ControllerOptions as ControllerOptions
 from ndpsim.simulate import DimmResult as DimmResult
@@ -92,3 +99,66 @@ from ndpsim.workload.routing import find_routing as find_routing
 from ndpsim.workload.routing import generate_routing as generate_routing
 from ndpsim.workload.routing import import_routing as import_routing
 from ndpsim.workload.routing import load_routing as load_routing
+
+# ---- Made by `python docs/generate.py` from the settings of these calls
+
+def run_moe(  # ndpsim.inference.layers.run
+    hw: str | PathLike[str] | Hardware = ...,
+    model: str | PathLike[str] | MoeShape = ...,
+    policies: Sequence[str | type[Policy] | ChosenPolicy] = ...,
+    layers: Sequence[int] | None = ...,
+    kv: str = ...,
+    context: int = ...,
+    gpu_experts: int | None = ...,
+    bits: int | None = ...,
+    dense_bits: int | None = ...,
+    weights: str | None = ...,
+    kv_bits: int = ...,
+    arbitration: str = ...,
+    routing: str | PathLike[str] | Routing | None = ...,
+    batch: int | None = ...,
+    steps: int | None = ...,
+    seed: int = ...,
+    prompt: int | None = ...,
+    prefix: int = ...,
+    sets: Sequence[str] = ...,
+    cache: bool | ResultCache = ...,
+    *,
+    observer: Observer | None = ...,
+    check_layer: tuple[int, int] | None = ...,
+    check_limit: float = ...,
+    bounds: bool = ...,
+    progress: Callable[[float], None] | None = ...,
+) -> MoeResult: ...
+def run_serving(  # ndpsim.inference.serving.run
+    hw: str | PathLike[str] | Hardware = ...,
+    model: str | PathLike[str] | MoeShape = ...,
+    requests: str | PathLike[str] | Requests | None = ...,
+    policy: str | type[Policy] | ChosenPolicy | None = ...,
+    rate: float | None = ...,
+    slo: str | ServiceLevel | None = ...,
+    scheduler: str = ...,
+    max_batch: int = ...,
+    max_tokens: int = ...,
+    preemption: str = ...,
+    parallel: str | None = ...,
+    kv: str = ...,
+    kv_bits: int = ...,
+    kv_blocks: int | None = ...,
+    block_tokens: int = ...,
+    prefix_cache: bool = ...,
+    async_scheduling: bool = ...,
+    gpu_experts: int | None = ...,
+    bits: int | None = ...,
+    dense_bits: int | None = ...,
+    weights: str | None = ...,
+    arbitration: str = ...,
+    routing: str | PathLike[str] | Routing | None = ...,
+    seed: int = ...,
+    sets: Sequence[str] = ...,
+    cache: bool | ResultCache = ...,
+    *,
+    log: ServingLog | None = ...,
+    observer: ServingObserver | None = ...,
+    progress: Callable[[float], None] | None = ...,
+) -> ServingResult: ...

@@ -241,7 +241,12 @@ def test_every_multiplier_of_a_hardware_file_is_a_module_of_its_name(name):
 
 def test_nothing_but_the_units_own_files_asks_which_unit_it_is():
     package = Path(ndpsim.__file__).parent
-    own = {"config/multipliers/systolic.py", "dimm/units/systolic.py", "dimm/units/__init__.py", "dimm/units/unit.py"}
+    own = {
+        "config/multipliers/systolic.py",
+        "dimm/units/systolic.py",
+        "dimm/units/__init__.py",
+        "dimm/units/unit.py",
+    }
     naming = {
         str(file.relative_to(package))
         for file in package.rglob("*.py")

@@ -15,17 +15,18 @@ import ndpsim
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.serve import ServiceLevel
-from ndpsim.inference.layers.given import given_of
+from ndpsim.base.options.serve import ServeSettings, ServiceLevel
+from ndpsim.inference.layers.setup import set_up_machine
 from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.operations import MixedStep, Step
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.inference.serving.hashes import prompt_hashes
 from ndpsim.inference.serving.kv import KvCache
 from ndpsim.inference.serving.log import writing_serving_log
-from ndpsim.inference.serving.run import run_serving, server_for
+from ndpsim.inference.serving.run import run_serving
 from ndpsim.inference.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.inference.serving.sequence import Sequence
+from ndpsim.inference.serving.server import Server, set_up
 from ndpsim.policies import Assignment, Migration, Placement, Policy
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.requests import Requests, generate_requests
@@ -419,7 +420,10 @@ def test_the_same_call_has_the_same_result_and_progress_ends_at_one(arriving: Re
 
 
 def test_a_machine_that_is_set_up_once_has_the_results_of_runs_for_themselves(arriving: Requests):
-    server = server_for(hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64)
+    settings = ServeSettings(
+        hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64
+    )
+    server = Server(settings, set_up(settings))
     for rate in (300, 1, 300, None):
         assert server.serve(rate) == serve(arriving, rate=rate)
 
@@ -427,7 +431,8 @@ def test_a_machine_that_is_set_up_once_has_the_results_of_runs_for_themselves(ar
 def test_a_search_for_a_rate_sets_the_machine_up_once(arriving: Requests, monkeypatch: pytest.MonkeyPatch):
     made: list[Any] = []
     monkeypatch.setattr(
-        "ndpsim.inference.serving.server.given_of", lambda *args: made.append(1) or given_of(*args)
+        "ndpsim.inference.serving.server.set_up_machine",
+        lambda *args: made.append(1) or set_up_machine(*args),
     )
     ndpsim.find_rate(
         "ttft=1s", hw=MACHINE, model=MODEL, requests=arriving, policy=OnGpu, max_batch=8, max_tokens=64

@@ -11,13 +11,15 @@ from typing import Any
 def from_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
     """`__getattr__`, `__dir__` and `__all__` of a package whose public names its stub imports.
 
-    The stub ``__init__.pyi`` is the one list of them, for type checkers and for users alike.
+    The stub ``__init__.pyi`` is the one list of them, for type checkers and for users alike: what it imports
+    by the same name, and its functions, with their modules beside them.
     """
     file = sys.modules[package].__file__
     assert file is not None
     with open(f"{file}i", encoding="utf-8") as stub:
-        lines = [line.split() for line in stub]  # from HOME import NAME as NAME
-    homes = {words[3]: words[1] for words in lines if words[:1] == ["from"]}
+        lines = [line.split() for line in stub]
+    homes = {words[3]: words[1] for words in lines if words[:1] == ["from"] and words[4:5] == ["as"]}
+    homes |= {words[1].rstrip("("): words[-1] for words in lines if words[:1] == ["def"]}  # def NAME(  # HOME
     names = sorted(homes)
 
     def find(name: str) -> Any:

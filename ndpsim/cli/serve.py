@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ndpsim.base.options import Kind, Output, Parameter, Table, joined, refuse, table
 from ndpsim.base.options.hardware import SET
-from ndpsim.base.options.serve import FIND, SERVE
+from ndpsim.base.options.serve import FIND, SERVE, ServeSettings
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, progress_of, timeline
 from ndpsim.cli.picture_options import picture, plot_of
@@ -57,8 +57,6 @@ def command(given: Given) -> None:
     and imports requests.
     """
     asked, rates = _RUN.arguments(given), _rates(given)
-    for name in ("prefix_cache", "async_scheduling"):
-        asked[name] = not asked.pop(f"no_{name}", False)
     if "find-rate" in given:
         refuse(given, "is of one run, and --find-rate makes several", "log", "timeline", "rate", "plot")
         _find(given, asked)
@@ -95,7 +93,7 @@ def _find(given: Given, asked: dict[str, Any]) -> None:
 
 def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> None:
     """A run for each of several rates."""
-    from ndpsim.inference.serving.run import server_for
+    from ndpsim.inference.serving.server import Server, set_up
     from ndpsim.report.serving import print_rates
 
     def part(place: int) -> Callable[[float], None]:
@@ -103,7 +101,8 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
 
     plot = plot_of(given, "rates")
     with progress_of("serving") as progress:
-        server = server_for(**asked)
+        settings = ServeSettings(**asked)
+        server = Server(settings, set_up(settings))
         results = [server.serve(rate, progress=part(place)) for place, rate in enumerate(rates)]
     if plot is not None:
         from ndpsim.report.pictures.rates import rates_figure

@@ -9,9 +9,10 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.generated import BATCH, MOST, SEED, STEPS
-from ndpsim.base.options.hardware import HW, model_of
+from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION
 from ndpsim.base.options.kinds import Choice, Kind, Own, Real, Whole
+from ndpsim.base.options.settings import Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Parameter, table
 
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
@@ -38,75 +39,92 @@ def _step_and_layer(value: Any, key: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-MOE = table(
-    {
-        "What is simulated": (
-            HW,
-            model_of("deepseek-v2"),
-            Parameter(
-                "policy",
-                "A policy, or FILE.py:CLASS.",
-                Kind(form="NAME[:KEY=VALUE,...]"),
-                "trimoe",
-                names="policies",
-                files=(".py",),
-            ),
-            Parameter(
-                "layers",
-                "Simulate only these layers of the model; the first is 0.",
-                Own(_layers, form="N-N,..."),
-                otherwise="those of the trace, else all",
-            ),
-            Parameter(
-                "kv",
-                "Location of the KV cache: auto, gpu or host.",
-                Choice(("auto", "gpu", "host"), "place of the cache"),
-                "auto",
-            ),
-            Parameter("context", "Tokens that a decoded token attends to.", Whole(), 512),
-            Parameter(
-                "gpu-experts", "Experts of a layer in the GPU's memory.", Whole(0), otherwise="as many as fit"
-            ),
-        ),
-        "Weights": (
-            Parameter("bits", "Bits of a weight of a routed expert.", Whole(1, 16), 16),
-            Parameter("dense-bits", "Bits of all other weights.", Whole(1, 32), 16),
-            Parameter(
-                "weights",
-                "A weight file with the bits of all weights, e.g. q4_k_m: ndpsim list weights.",
-                Kind(form="NAME"),
-                names="weights",
-            ),
-            Parameter("kv-bits", "Bits of a value in the KV cache.", Whole(1, 32), 16),
-        ),
-        "Host traffic": (ARBITRATION,),
-        "Routing": (
-            Parameter(
-                "routing",
-                "Experts that tokens choose: a trace, or a SPEC of ndpsim routing generate.",
-                Kind(form="SPEC|FILE"),
-                otherwise="the model's bundled counts, else its load curve, else skewed",
-                names="routing",
-                files=(".npz",),
-            ),
-            replace(BATCH, default=None, otherwise=f"those of the trace, else {BATCH.default}"),
-            replace(
-                STEPS,
-                kind=Whole(1, MOST),
-                default=None,
-                otherwise=f"those of the trace, else {STEPS.default}",
-            ),
-            SEED,
-            Parameter("prompt", "Prompt tokens of each sequence.", Whole(1, MOST), otherwise="no prefill"),
-            Parameter(
-                "prefix",
-                "Tokens of each sequence that are in the KV cache before the prompt.",
-                Whole(0, MOST),
-                0,
-            ),
-        ),
-    }
+SIMULATED, WEIGHTS, TRAFFIC, ROUTING = "What is simulated", "Weights", "Host traffic", "Routing"
+CACHE = "Whether to reuse costs of earlier calls, or the cache to use."
+POLICY = Parameter(
+    "policy",
+    "A policy, or FILE.py:CLASS.",
+    Kind(form="NAME[:KEY=VALUE,...]"),
+    "trimoe",
+    names="policies",
+    files=(".py",),
 )
+
+
+class MoeSettings(Settings):
+    """What is run: the layers of a model on a machine, under policies."""
+
+    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
+    model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
+    policies: Any = like(
+        POLICY,
+        SIMULATED,
+        default=("trimoe",),
+        accepts="Sequence[str | type[Policy] | ChosenPolicy]",
+        told="names of policies with parameters, trimoe:refine=false, classes of a file, policy.py:Mine, or "
+        "classes, each on the same trace; all: all bundled ones that can be run. Speed-ups are against the "
+        "first",
+    )
+    layers: Any = option(
+        None,
+        Own(_layers, form="N-N,..."),
+        "Simulate only these layers of the model; the first is 0.",
+        SIMULATED,
+        "Sequence[int] | None",
+        otherwise="those of the trace, else all",
+    )
+    kv: str = option(
+        "auto",
+        Choice(("auto", "gpu", "host"), "place of the cache"),
+        "Location of the KV cache: auto, gpu or host.",
+        SIMULATED,
+    )
+    context: int = option(512, Whole(), "Tokens that a decoded token attends to.", SIMULATED)
+    gpu_experts: int | None = option(
+        None, Whole(0), "Experts of a layer in the GPU's memory.", SIMULATED, otherwise="as many as fit"
+    )
+    bits: int | None = option(None, Whole(1, 16), "Bits of a weight of a routed expert.", WEIGHTS, stated=16)
+    dense_bits: int | None = option(None, Whole(1, 32), "Bits of all other weights.", WEIGHTS, stated=16)
+    weights: str | None = option(
+        None,
+        Kind(form="NAME"),
+        "A weight file with the bits of all weights, e.g. q4_k_m: ndpsim list weights.",
+        WEIGHTS,
+        names="weights",
+    )
+    kv_bits: int = option(16, Whole(1, 32), "Bits of a value in the KV cache.", WEIGHTS)
+    arbitration: str = like(ARBITRATION, TRAFFIC)
+    routing: Any = option(
+        None,
+        Kind(form="SPEC|FILE"),
+        "Experts that tokens choose: a trace, or a SPEC of ndpsim routing generate.",
+        ROUTING,
+        "str | PathLike[str] | Routing | None",
+        otherwise="the model's bundled counts, else its load curve, else skewed",
+        names="routing",
+        files=(".npz",),
+    )
+    batch: int | None = like(
+        replace(BATCH, default=None, otherwise=f"those of the trace, else {BATCH.default}"), ROUTING
+    )
+    steps: int | None = like(
+        replace(
+            STEPS, kind=Whole(1, MOST), default=None, otherwise=f"those of the trace, else {STEPS.default}"
+        ),
+        ROUTING,
+    )
+    seed: int = like(SEED, ROUTING)
+    prompt: int | None = option(
+        None, Whole(1, MOST), "Prompt tokens of each sequence.", ROUTING, otherwise="no prefill"
+    )
+    prefix: int = option(
+        0, Whole(0, MOST), "Tokens of each sequence that are in the KV cache before the prompt.", ROUTING
+    )
+    sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+    cache: Any = argument(True, CACHE, "bool | ResultCache")
+
+
+MOE = table_of(MoeSettings)
 
 #: Parameters of the call that do not change the simulation.
 CHECKS = table(

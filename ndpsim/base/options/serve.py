@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ndpsim.base.arguments import text
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.generated import SEED
-from ndpsim.base.options.hardware import HW, model_of
+from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION
 from ndpsim.base.options.kinds import Choice, Flag, Kind, Own, Real, Whole
-from ndpsim.base.options.moe import MOE
+from ndpsim.base.options.moe import CACHE, MOE, POLICY, ROUTING, SIMULATED, TRAFFIC, WEIGHTS
+from ndpsim.base.options.settings import Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Parameter, table
 from ndpsim.base.plugins import option_names
 
+_ENGINE = "Engine"
 PREEMPTIONS = ("recompute", "swap")
 _SCHEDULERS = option_names("inference/serving/schedulers", "vllm")
 _LIMIT = re.compile(r"\s*(ttft|tpot)\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(us|ms|s)\s*", re.ASCII)
@@ -59,81 +62,122 @@ def _level(value: Any, key: str) -> Any:
     return value
 
 
-SERVE = table(
-    {
-        "What is simulated": (
-            HW,
-            model_of("deepseek-v2"),
-            Parameter(
-                "requests",
-                "Requests: a file, or a SPEC of ndpsim requests generate.",
-                Kind(form="FILE|SPEC"),
-                names="workloads",
-                files=("",),
-            ),
-            replace(MOE["policy"], default=None, otherwise="trimoe, or none for a dense model"),
-            Parameter(
-                "rate",
-                "Mean rate in requests a second; times between arrivals are scaled to it.",
-                Real(1e-9, 1e9, form="R"),
-                otherwise="as the requests arrive",
-            ),
-            Parameter(
-                "slo",
-                "Service level of a request: limits of time to first token, and of mean time between tokens.",
-                Own(_level, form="ttft=1s,tpot=50ms"),
-            ),
-        ),
-        "Engine": (
-            Parameter(
-                "scheduler",
-                f"Forms the steps: {', '.join(_SCHEDULERS)}.",
-                Choice(_SCHEDULERS, "scheduler"),
-                "vllm",
-            ),
-            Parameter("max-batch", "Maximum number of running sequences.", Whole(1, 1 << 16), 128),
-            Parameter("max-tokens", "Maximum number of tokens in a step.", Whole(1, 1 << 20), 2048),
-            Parameter(
-                "preemption",
-                "Treatment of a sequence if the KV cache is full; recompute: compute it again later; swap: "
-                "move its cache to host memory and back, while that has room.",
-                Choice(PREEMPTIONS, "preemption"),
-                "recompute",
-            ),
-            Parameter(
-                "parallel",
-                "With several GPUs: data (each GPU is an engine and has a part of the experts) or tensor "
-                "(each GPU has a part of each matrix).",
-                Choice(("data", "tensor"), "parallelism"),
-                otherwise="data, or tensor for a dense model",
-            ),
-            MOE["kv"],
-            MOE["kv-bits"],
-            Parameter(
-                "kv-blocks",
-                "Number of blocks in the KV cache.",
-                Whole(1, 1 << 32),
-                otherwise="as many as fit, or as the longest requests need",
-            ),
-            Parameter("block-tokens", "Tokens of a block of the KV cache.", Whole(1, 1 << 16), 16),
-            Parameter("no-prefix-cache", "Do not reuse blocks of earlier prompts.", Flag()),
-            Parameter(
-                "no-async-scheduling",
-                "Form a step after the previous step has ended, not when that step begins.",
-                Flag(),
-            ),
-            MOE["gpu-experts"],
-        ),
-        "Weights": (MOE["bits"], MOE["dense-bits"], MOE["weights"]),
-        "Host traffic": (ARBITRATION,),
-        "Routing": (MOE["routing"], SEED),
-    }
-)
+class ServeSettings(Settings):
+    """What a server is, and which requests it serves."""
+
+    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
+    model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
+    requests: Any = option(
+        None,
+        Kind(form="FILE|SPEC"),
+        "Requests: a file, or a SPEC of ndpsim requests generate.",
+        SIMULATED,
+        "str | PathLike[str] | Requests | None",
+        told="what arrives: a file, or a SPEC of `generate_requests`; needed",
+        names="workloads",
+        files=("",),
+    )
+    policy: Any = option(
+        None,
+        POLICY.kind,
+        POLICY.help,
+        SIMULATED,
+        "str | type[Policy] | ChosenPolicy | None",
+        otherwise="trimoe, or none for a dense model",
+        names=POLICY.names,
+        files=POLICY.files,
+    )
+    rate: float | None = option(
+        None,
+        Real(1e-9, 1e9, form="R"),
+        "Mean rate in requests a second; times between arrivals are scaled to it.",
+        SIMULATED,
+        otherwise="as the requests arrive",
+    )
+    slo: Any = option(
+        None,
+        Own(_level, form="ttft=1s,tpot=50ms"),
+        "Service level of a request: limits of time to first token, and of mean time between tokens.",
+        SIMULATED,
+        "str | ServiceLevel | None",
+    )
+    scheduler: str = option(
+        "vllm",
+        Choice(_SCHEDULERS, "scheduler"),
+        f"Forms the steps: {', '.join(_SCHEDULERS)}.",
+        _ENGINE,
+    )
+    max_batch: int = option(128, Whole(1, 1 << 16), "Maximum number of running sequences.", _ENGINE)
+    max_tokens: int = option(2048, Whole(1, 1 << 20), "Maximum number of tokens in a step.", _ENGINE)
+    preemption: str = option(
+        "recompute",
+        Choice(PREEMPTIONS, "preemption"),
+        "Treatment of a sequence if the KV cache is full; recompute: compute it again later; swap: "
+        "move its cache to host memory and back, while that has room.",
+        _ENGINE,
+    )
+    parallel: str | None = option(
+        None,
+        Choice(("data", "tensor"), "parallelism"),
+        "With several GPUs: data (each GPU is an engine and has a part of the experts) or tensor "
+        "(each GPU has a part of each matrix).",
+        _ENGINE,
+        otherwise="data, or tensor for a dense model",
+    )
+    kv: str = like(MOE["kv"], _ENGINE)
+    kv_bits: int = like(MOE["kv-bits"], _ENGINE)
+    kv_blocks: int | None = option(
+        None,
+        Whole(1, 1 << 32),
+        "Number of blocks in the KV cache.",
+        _ENGINE,
+        otherwise="as many as fit, or as the longest requests need",
+    )
+    block_tokens: int = option(16, Whole(1, 1 << 16), "Tokens of a block of the KV cache.", _ENGINE)
+    prefix_cache: bool = option(
+        True,
+        Flag(),
+        "Do not reuse blocks of earlier prompts.",
+        _ENGINE,
+        told="whether a prompt reuses whole blocks of an earlier prompt with the same first tokens",
+        name="no-prefix-cache",
+        stated=None,
+        negates=True,
+    )
+    async_scheduling: bool = option(
+        True,
+        Flag(),
+        "Form a step after the previous step has ended, not when that step begins.",
+        _ENGINE,
+        told="whether a step is formed when the previous step begins; schedulers that do not work ahead, and "
+        "swap, form it when the previous step has ended",
+        name="no-async-scheduling",
+        stated=None,
+        negates=True,
+    )
+    gpu_experts: int | None = like(MOE["gpu-experts"], _ENGINE)
+    bits: int | None = like(MOE["bits"], WEIGHTS, default=None)
+    dense_bits: int | None = like(MOE["dense-bits"], WEIGHTS, default=None)
+    weights: str | None = like(MOE["weights"], WEIGHTS)
+    arbitration: str = like(ARBITRATION, TRAFFIC)
+    routing: Any = like(MOE["routing"], ROUTING, accepts="str | PathLike[str] | Routing | None")
+    seed: int = like(SEED, ROUTING)
+    sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+    cache: Any = argument(True, CACHE, "bool | ResultCache")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_tokens < self.max_batch:
+            problem = f"{self.max_tokens} are fewer than the {self.max_batch} sequences of max_batch"
+            raise InputError(problem, "conflict", key="max_tokens")
+
+
+SERVE = table_of(ServeSettings)
 
 #: Parameters of the search for a rate.
 FIND = table(
     {
-        "What is simulated": (
+        SIMULATED: (
             Parameter("find-rate", "Find the highest rate within --slo, by bisection.", Flag(), needs="slo"),
             Parameter(
                 "attainment",

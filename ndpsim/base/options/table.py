@@ -29,6 +29,7 @@ class Parameter:
         positional: it is given by its place, without a name.
         required: it must be given.
         short: one letter for it.
+        negates: as an option it is a flag that turns the argument off.
         section: the section of the help.
     """
 
@@ -46,6 +47,7 @@ class Parameter:
     positional: bool = False
     required: bool = False
     short: str = ""
+    negates: bool = False
     section: str = ""
 
     def __post_init__(self) -> None:
@@ -89,12 +91,12 @@ class Table(dict[str, Parameter]):
     """Parameters by name."""
 
     def value(self, given: Mapping[str, Any], name: str) -> Any:
-        """The given value of a parameter, else its default."""
-        return given.get(name, self[name].default)
+        """The value of an argument in Python: what is given, else its default."""
+        return given.get(name, self[name].default) if not self[name].negates else not given.get(name)
 
     def arguments(self, given: Mapping[str, Any], *names: str) -> dict[str, Any]:
         """The given values of these parameters (none: of all), by their names in Python."""
-        return {self[name].argument: given[name] for name in names or self if name in given}
+        return {self[name].argument: self.value(given, name) for name in names or self if name in given}
 
     def check_needs(self, given: Mapping[str, Any], dashes: str = "") -> None:
         """Refuse options that have no effect without another option.

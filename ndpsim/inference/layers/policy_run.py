@@ -3,36 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-from ndpsim.inference.layers.bounds import Bounds, RunBound
-from ndpsim.inference.layers.given import Given
+from ndpsim.inference.layers.bounds import RunBound
 from ndpsim.inference.layers.record import LayerRecord, Observer
+from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.step_run import DoneLayer, StepRunner
 from ndpsim.inference.layers.visits import GatedVisit, Window, itinerary
-from ndpsim.inference.processors import DenseTime, GpuMemory
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import Migration, Policy
 from ndpsim.policies.script import ScriptWriter
-from ndpsim.workload.routing import Routing
-
-
-@dataclass(frozen=True, eq=False)
-class RunGiven(Given):
-    """Inputs that all policies of a call of `run_moe` share.
-
-    Attributes:
-        decode, prefill: times of attention and dense parts; `prefill` is None without a prefill.
-        memory: the contents of the GPU's memory.
-        bounds: None if they were not requested.
-    """
-
-    trace: Routing
-    decode: DenseTime
-    prefill: DenseTime | None
-    memory: GpuMemory
-    bounds: Bounds | None
 
 
 class PolicyRunner(StepRunner):
@@ -44,29 +24,29 @@ class PolicyRunner(StepRunner):
         progress: called with the share of layers that are done.
 
     Attributes:
+        trace: the routing of the run.
         prefill_ns: the end of the prefill.
         bound: the bound of the run; None if it was not requested.
     """
 
-    given: RunGiven
-
     def __init__(
         self,
-        given: RunGiven,
+        setup: Setup,
         policy: Policy,
         parameters: dict[str, Any],
         observer: Observer | None,
         wanted: tuple[int, int] | None,
         progress: Callable[[float], None],
     ) -> None:
-        super().__init__(given, policy, parameters, observer)
+        super().__init__(setup, policy, parameters, observer)
         self._progress, self._wanted = progress, wanted
-        self._visits, self._tail = itinerary(given.trace, given.layers, given.decode, given.prefill)
+        self.trace = setup.known_trace
+        self._visits, self._tail = itinerary(self.trace, setup.work.layers, setup.decode, setup.prefill)
         self.record: LayerRecord | None = None
         self.prefill_ns = 0.0
         self.script = ScriptWriter(policy, self.placed)
-        self.bound = given.bounds and RunBound(
-            given.bounds, self._slowdown, self.placed.replicas, len(given.trace.layers)
+        self.bound = setup.bounds and RunBound(
+            setup.bounds, self._slowdown, self.placed.replicas, len(self.trace.layers)
         )
 
     def run(self) -> None:

@@ -13,7 +13,8 @@ import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.units import format_time
-from ndpsim.inference.layers.policy_run import PolicyRunner, RunGiven
+from ndpsim.inference.layers.policy_run import PolicyRunner
+from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.step_run import DoneLayer
 from ndpsim.inference.layers.visits import itinerary
 from ndpsim.policies.choose import ChosenPolicy
@@ -47,25 +48,26 @@ class Rehearsals:
 
     def __init__(
         self,
-        given: RunGiven,
+        setup: Setup,
         policy: str,
         others: Sequence[Rehearsed],
         progress: Callable[[float], None],
         runs: int,
     ) -> None:
         self._policy, self.others = policy, others
-        self._given, self._progress = given, progress
-        visits, _ = itinerary(given.trace, given.layers, given.decode, given.prefill)
-        self.loads = MappingProxyType({one.visit: loads_of(one.ids, given.trace.experts) for one in visits})
+        self._setup, self._progress = setup, progress
+        trace = setup.known_trace
+        visits, _ = itinerary(trace, setup.work.layers, setup.decode, setup.prefill)
+        self.loads = MappingProxyType({one.visit: loads_of(one.ids, trace.experts) for one in visits})
         self._layers, self._all_layers = 0, runs * len(visits)
         self._run_s, self._has_told = 0.0, False
 
     def run_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
         """A policy's run; None: the policy cannot run on the machine."""
-        given = replace(self._given, offline=self._given.trace) if hindsight else self._given
+        setup = replace(self._setup, offline=self._setup.known_trace) if hindsight else self._setup
         began_s = time.perf_counter()
         try:
-            runner = _Uncounted(given, chosen.start(given.machine, given.estimates), self._went_on)
+            runner = _Uncounted(setup, chosen.start(setup.machine, setup.estimates), self._went_on)
             runner.run()
         except InputError:
             return None
@@ -81,11 +83,11 @@ class Rehearsals:
 
     def stage(self, script: Script) -> ScriptedRun:
         """A run with the placement of `script`, at its first gate."""
-        given = self._given
+        setup = self._setup
         self._tell()
-        policy = Scripted(given.machine, given.estimates, script.parameters)
+        policy = Scripted(setup.machine, setup.estimates, script.parameters)
         policy.follow(script)
-        return ScriptedRun(given, policy, self._went_on)
+        return ScriptedRun(setup, policy, self._went_on)
 
     def _tell(self) -> None:
         """Print once the maximum time of the remaining runs, from the time of the last policy's run."""
@@ -103,8 +105,8 @@ class Rehearsals:
 class _Uncounted(PolicyRunner):
     """A run without totals: only its time and its answers are stored."""
 
-    def __init__(self, given: RunGiven, policy: Policy, progress: Callable[[float], None]) -> None:
-        super().__init__(given, policy, {}, None, None, progress)
+    def __init__(self, setup: Setup, policy: Policy, progress: Callable[[float], None]) -> None:
+        super().__init__(setup, policy, {}, None, None, progress)
 
     def _count(self, done: DoneLayer) -> None:
         self._progress(0.0)
@@ -115,8 +117,8 @@ class ScriptedRun(_Uncounted):
 
     policy: Scripted
 
-    def __init__(self, given: RunGiven, policy: Scripted, progress: Callable[[float], None]) -> None:
-        super().__init__(given, policy, progress)
+    def __init__(self, setup: Setup, policy: Scripted, progress: Callable[[float], None]) -> None:
+        super().__init__(setup, policy, progress)
         self._place = 0
         self.ends_ns: Mapping[str, float] = {}
         self._to_gate()

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from ndpsim.base.jit import same_types
 from ndpsim.inference.events.loop import DONE, run_jobs
 from ndpsim.inference.events.state import FIRST_NDP, GPU, Work
-from ndpsim.inference.layers.given import Given
 from ndpsim.inference.layers.jobs import Beside, JobList, Label, make_work
 from ndpsim.inference.layers.layer import Gated, LayerJobs, server_names
 from ndpsim.inference.layers.migrations import Migrations
@@ -20,6 +19,7 @@ from ndpsim.inference.layers.outcome import CriticalPath, critical_path, estimat
 from ndpsim.inference.layers.placement import Places
 from ndpsim.inference.layers.record import LayerRecord, Observer, RunRecord
 from ndpsim.inference.layers.residents import Residents
+from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.totals import Totals
 from ndpsim.inference.layers.transfers import PRIORITISED
 from ndpsim.inference.layers.visits import GatedVisit, Window
@@ -80,10 +80,10 @@ class StepRunner:
     """
 
     def __init__(
-        self, given: Given, policy: Policy, parameters: Mapping[str, Any], observer: Observer | None = None
+        self, setup: Setup, policy: Policy, parameters: Mapping[str, Any], observer: Observer | None = None
     ) -> None:
-        self.given, self.policy = given, policy
-        machine, hardware = given.machine, given.hardware
+        self.setup, self.policy = setup, policy
+        machine, hardware = setup.machine, setup.hardware
         self.totals = Totals(
             machine.mean_bits, machine.expert_bytes, machine.model.routed_experts, hardware.system.dimm.count
         )
@@ -92,32 +92,32 @@ class StepRunner:
         self._moments = policy.moments if type(policy).background is not Policy.background else ()
         self._experts = machine.model.routed_experts
         with Answering(policy.name, "place") as asked:
-            sizes = given.batch, given.prefill_tokens
-            placement = policy.place(OfflineView(machine, given.estimates, given.offline, *sizes))
+            sizes = setup.work.batch, setup.work.prefill_tokens
+            placement = policy.place(OfflineView(machine, setup.estimates, setup.offline, *sizes))
         self.totals.policy_s += asked.took_s
         self.placed = placement = checked_placement(policy.name, placement, machine)
         dimms = hardware.system.dimm.count
-        self._places = Places(placement, machine, dimms, hardware.dimm_bytes, given.dimm_kv_bytes)
+        self._places = Places(placement, machine, dimms, hardware.dimm_bytes, setup.dimm_kv_bytes)
         at_once = hardware.relayout.concurrent_experts if machine.dimms and hardware.system.link else 1
-        self._migrations = Migrations(self._places, given.transfers, given.costs, machine, at_once)
+        self._migrations = Migrations(self._places, setup.transfers, setup.costs, machine, at_once)
         self.residents = Residents(policy, self._places, self._migrations, machine)
         beside: Mapping[tuple[int, int], Beside] = defaultdict(Beside)
         shards = [count for count in np.unique(placement.shards).tolist() if count > 1]
-        if given.transfers.meets_units and policy.contention:
-            beside = given.transfers.beside(shards)
+        if setup.transfers.meets_units and policy.contention:
+            beside = setup.transfers.beside(shards)
         self._layer_jobs = LayerJobs(
-            machine, given.costs, given.processors, given.transfers, beside, policy.parameters.gpu_order
+            machine, setup.costs, setup.processors, setup.transfers, beside, policy.parameters.gpu_order
         )
-        self._slowdown = given.transfers.slowdown(policy.contention, shards)
+        self._slowdown = setup.transfers.slowdown(policy.contention, shards)
         self._free_ns = 0.0  # time that PCIe was free for weights since the last layer with experts
         self._servers = FIRST_NDP + len(self._slowdown.channel)
-        self._names = (*server_names(len(self._slowdown.channel)), *given.transfers.shared_names)
+        self._names = (*server_names(len(self._slowdown.channel)), *setup.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
         self._jobs, self._work = JobList(), make_work(0, 0, 0, 0)
         self._run_to_end = same_types(run_jobs)
         self._observer = observer
         self._run = RunRecord(
-            policy.name, parameters, machine, hardware, given.batch, given.prefill_tokens, placement
+            policy.name, parameters, machine, hardware, setup.work.batch, setup.work.prefill_tokens, placement
         )
 
     @property
@@ -127,9 +127,9 @@ class StepRunner:
 
     def energy(self, time_ns: float) -> tuple[dict[str, float | None], str]:
         """Energy over a time: see `Totals.energy`."""
-        given = self.given
-        power_w = given.processors.power_w(given.machine.model)
-        return self.totals.energy(given.costs, power_w, time_ns, self._layer_jobs.ndp_parts)
+        setup = self.setup
+        power_w = setup.processors.power_w(setup.machine.model)
+        return self.totals.energy(setup.costs, power_w, time_ns, self._layer_jobs.ndp_parts)
 
     def run_step(self, visits: Sequence[GatedVisit], last: Sequence[Window]) -> None:
         """The layers of a step, and the windows behind them."""
@@ -165,7 +165,7 @@ class StepRunner:
         written = sum(of_layer.host_write_bytes for of_layer in layers)
         if not read and not written and not self._migrations.under_way:
             return self._compute(ns)
-        transfers, jobs = self.given.transfers, self._no_jobs()
+        transfers, jobs = self.setup.transfers, self._no_jobs()
         if ns:
             jobs.add(Label("gpu", "attention", alone_ns=ns), ns)
         self._add_cache(jobs, read, written)
@@ -185,14 +185,14 @@ class StepRunner:
 
     def _add_cache(self, jobs: JobList, to_gpu: int, to_host: int) -> None:
         """Add transfers of the KV cache, in bytes, between the host's memory and the GPU."""
-        transfers = self.given.transfers
+        transfers = self.setup.transfers
         ways: tuple[tuple[Any, int], ...] = (("down", to_gpu), ("up", to_host))
         for direction, size in ways:
             if size:
                 alone = transfers.pcie_ns(size)
                 label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
                 jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
-        self.totals.add_cache_read(to_gpu / self.given.machine.expert_bytes)
+        self.totals.add_cache_read(to_gpu / self.setup.machine.expert_bytes)
 
     def _compute(self, ns: float) -> float:
         """The GPU alone for a time, which it returns: what the event loop makes of one job."""
@@ -208,7 +208,7 @@ class StepRunner:
         return self._jobs
 
     def _run_jobs(self, in_window: bool) -> None:
-        jobs, began, kinds, copies = self._jobs, self.clock_ns, self.given.transfers.kinds(), _COPIES
+        jobs, began, kinds, copies = self._jobs, self.clock_ns, self.setup.transfers.kinds(), _COPIES
         while True:
             self._migrations.add_copies(jobs, copies)
             arrays, work = jobs.ready(), self._work_for(len(jobs))
@@ -243,7 +243,7 @@ class StepRunner:
         with Answering(self.policy.name, "assign", view) as asked:
             answer = self.policy.assign(view)
         self.totals.policy_s += asked.took_s
-        machine = self.given.machine
+        machine = self.setup.machine
         assigned = checked_assignment(self.policy.name, view, answer, machine, places.now.replicas)
         began = self.clock_ns
         planning_ns = asked.took_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
@@ -287,7 +287,7 @@ class StepRunner:
             len(visit.ids),
             view.placement,
             done.answer,
-            estimates_by_engine(self.given.estimates, done.assigned, view),
+            estimates_by_engine(self.setup.estimates, done.assigned, view),
             records,
             tuple(self._migrations.done),
             int(self._places.now.resident.sum()),
@@ -347,7 +347,7 @@ class StepRunner:
         if visit.last:
             return
         places, none = self._places, np.zeros(len(loads), np.bool_)
-        layers = self.given.machine.layers
+        layers = self.setup.machine.layers
         next_loads, predicted, above = self._of_next(visit, moment)
         view = BackgroundView(
             *visit.visit,
@@ -368,7 +368,7 @@ class StepRunner:
         with Answering(self.policy.name, "background", view) as asked:
             answer = self.policy.background(view)
         self.totals.policy_s += asked.took_s
-        checked = checked_migrations(self.policy.name, view, answer, self.given.machine)
+        checked = checked_migrations(self.policy.name, view, answer, self.setup.machine)
         self._moved(visit, moment, checked)
         self._migrations.decide(checked, self.clock_ns)
 

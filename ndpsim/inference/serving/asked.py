@@ -1,24 +1,20 @@
-"""Arguments of `run_serving`, checked: the engine, the requests, the policy and the routing."""
+"""Settings of a server, found: the requests, the policy and the routing; and what does not go together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import flag, shown
+from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.serve import SERVE
-from ndpsim.inference.serving.kv import HostRoom, KvCache
-from ndpsim.inference.serving.room import KvAsked, KvRoom
-from ndpsim.inference.serving.scheduler import Limits, Scheduler, scheduler_named
-from ndpsim.inference.serving.steps import Steps
+from ndpsim.base.options.serve import ServeSettings
+from ndpsim.inference.serving.room import KvRoom
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
-from ndpsim.policies.interface import GivesRoom, Policy
+from ndpsim.policies.interface import Policy
 from ndpsim.workload.models import MoeShape
 from ndpsim.workload.requests import Requests, load_requests
 from ndpsim.workload.routing import Routing, default_routing, load_routing
@@ -26,85 +22,14 @@ from ndpsim.workload.routing.generate import existing_file, is_spec
 from ndpsim.workload.routing.sequences import TokenRouting, routing_of_sequences
 
 
-@dataclass(frozen=True)
-class EngineAsked:
-    """The rules by which engines form steps.
-
-    Attributes:
-        ahead: whether a step is formed when the previous one begins.
-    """
-
-    scheduler: type[Scheduler]
-    limits: Limits
-    preemption: str
-    prefix_cache: bool
-    ahead: bool
-
-    def schedulers(self, engines: int, room: KvRoom, steps: Steps) -> list[Scheduler]:
-        """A scheduler for each engine."""
-        swaps, sizes = self.preemption == "swap", (room.blocks, room.block_tokens)
-        residents = steps.residents
-        shared = None if residents is None else room.shared_with(residents, lambda: steps.clock_ns)
-        host = HostRoom(steps.host_bytes, room.kept_bytes) if swaps else None
-        return [
-            self.scheduler(KvCache(*sizes, self.prefix_cache, shared, host), self.limits, swaps)
-            for _ in range(engines)
-        ]
-
-    @property
-    def config(self) -> dict[str, Any]:
-        """The part of a result's config on steps."""
-        return {
-            "scheduler": self.scheduler.name,
-            "max_batch": self.limits.sequences,
-            "max_tokens": self.limits.tokens,
-            "preemption": self.preemption,
-        }
-
-
-def engine_asked(
-    scheduler: str,
-    max_batch: int,
-    max_tokens: int,
-    preemption: str,
-    prefix_cache: bool,
-    async_scheduling: bool,
-) -> EngineAsked:
-    """See `run_serving`."""
-    former = scheduler_named(SERVE["scheduler"].checked(scheduler))
-    limits = Limits(SERVE["max-batch"].checked(max_batch), SERVE["max-tokens"].checked(max_tokens))
-    if limits.tokens < limits.sequences:
-        problem = f"{limits.tokens} are fewer than the {limits.sequences} sequences of max_batch"
-        raise InputError(problem, "conflict", key="max_tokens")
-    preemption = SERVE["preemption"].checked(preemption)
-    ahead = flag(async_scheduling, "async_scheduling") and former.works_ahead and preemption != "swap"
-    return EngineAsked(former, limits, preemption, flag(prefix_cache, "prefix_cache"), ahead)
-
-
-def kv_asked(
-    chosen: ChosenPolicy | None,
-    kv: str,
-    kv_bits: int,
-    block_tokens: int,
-    kv_blocks: int | None,
-    gpu_experts: int | None,
-) -> KvAsked:
-    """See `run_serving`; without `chosen`, no policy runs."""
-    return KvAsked(
-        SERVE["kv"].checked(kv) if chosen else "gpu",
-        SERVE["kv-bits"].checked(kv_bits),
-        SERVE["block-tokens"].checked(block_tokens),
-        SERVE["kv-blocks"].checked(kv_blocks),
-        gpu_experts,
-        chosen is not None and issubclass(chosen.policy, GivesRoom),
-    )
-
-
-def requests_asked(requests: str | PathLike[str] | Requests | None, seed: int) -> Requests:
-    """See `run_serving`."""
-    if requests is None:
+def requests_asked(settings: ServeSettings) -> Requests:
+    """The requests with their original arrivals; a rate is refused that they cannot have."""
+    if settings.requests is None:
         raise InputError("are needed: a file, a SPEC, or Requests", "missing", key="requests")
-    return load_requests(requests, seed)
+    requests = load_requests(settings.requests, settings.seed)
+    if settings.rate is not None:
+        requests.at_rate(settings.rate)
+    return requests
 
 
 def policy_asked(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
@@ -152,16 +77,14 @@ def routing_asked(
     return RoutingAsked(called, by_sequence, default_routing(shape))
 
 
-def check_gpus(shape: MoeShape, kv: str, of_policy: Mapping[str, object]) -> None:
-    """Check that no argument for GPUs that hold all weights needs a policy or other memory.
-
-    of_policy: values of arguments for policies, by name; None: not given.
-    """
+def check_gpus(shape: MoeShape, settings: ServeSettings) -> None:
+    """Check that no setting of GPUs that hold all weights needs a policy or other memory."""
     why = "GPUs hold all of its experts" if shape.has_experts else "it is a dense model, without experts"
-    for key, value in of_policy.items():
-        if value is not None:
+    of_experts = () if shape.has_experts else ("bits", "weights", "routing")
+    for key in ("policy", "gpu_experts", *of_experts):
+        if getattr(settings, key) is not None:
             raise InputError(f"has no meaning for {shape.name}: {why}", "conflict", key=key)
-    if kv == "host":
+    if settings.kv == "host":
         problem = f"the KV cache of {shape.name} is in the memory of GPUs: {why}"
         raise InputError(problem, "unsupported", key="kv")
 

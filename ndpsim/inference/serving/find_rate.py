@@ -7,8 +7,8 @@ from typing import Any
 
 from ndpsim.base.arguments import progress_function
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.serve import FIND
-from ndpsim.inference.serving.run import server_for
+from ndpsim.base.options.serve import FIND, ServeSettings
+from ndpsim.inference.serving.server import Server, set_up
 from ndpsim.simulate.results.serving import FoundRate, ServingResult, TriedRate
 
 _AT_ONCE = 1e9  # requests a second
@@ -30,7 +30,7 @@ def find_rate(
         attainment: share of the requests that must be within the level: 90% as in DistServe (Zhong et al.,
             OSDI 2024).
         progress: called with the number of finished runs, as a share of their maximum number.
-        asked: arguments of `run_serving` except `rate`.
+        asked: settings of the server, the arguments of `run_serving` that are no listeners, except `rate`.
 
     Raises:
         InputError: as for `run_serving`; or no rate is low enough, or requests have no rate.
@@ -40,7 +40,10 @@ def find_rate(
         raise InputError("is needed: the rate is the highest within it", "missing", key="slo")
     attainment = FIND["attainment"].checked(attainment)
     tries: list[tuple[TriedRate, ServingResult]] = []
-    server = server_for(slo=slo, **asked)
+    settings = ServeSettings(slo=slo, **asked)
+    if settings.rate is not None:
+        raise InputError("is what is looked for", "conflict", key="rate")
+    server = Server(settings, set_up(settings))
 
     def tried(rate: float) -> bool:
         result = server.serve(rate)

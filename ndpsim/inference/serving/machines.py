@@ -10,8 +10,8 @@ import numpy as np
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.moe import MOE
 from ndpsim.config import Hardware
-from ndpsim.inference.layers.given import Given
 from ndpsim.inference.layers.record import Observer
+from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.step_run import StepRunner
 from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import DenseTime, Processors
@@ -50,9 +50,8 @@ class UnderPolicy:
     """
 
     chosen: ChosenPolicy
-    given: Given
+    setup: Setup
     routing: RoutingAsked
-    weights: RunWeights
     room: KvRoom
     kv_bits: int
     engines: int = 1
@@ -64,17 +63,17 @@ class UnderPolicy:
             "policy": self.chosen.name,
             "parameters": self.chosen.parameters.model_dump(),
             "routing": self.routing.called,
-            "gpu_experts": self.given.machine.gpu_experts,
+            "gpu_experts": self.setup.machine.gpu_experts,
             "parallel": None,
             "engines": 1,
         }
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """See `Machine`."""
-        given, chosen = self.given, self.chosen
-        policy = chosen.start(given.machine, given.estimates)
+        setup, chosen = self.setup, self.chosen
+        policy = chosen.start(setup.machine, setup.estimates)
         return MoeSteps(
-            StepRunner(given, policy, chosen.parameters.model_dump(), observer),
+            StepRunner(setup, policy, chosen.parameters.model_dump(), observer),
             self.routing.by_sequence(requests.prompt_tokens),
             self._dense_time,
             self.kv_bits,
@@ -82,9 +81,9 @@ class UnderPolicy:
         )
 
     def _dense_time(self, step: MixedStep) -> DenseTime:
-        given = self.given
-        return given.processors.step_time(
-            given.machine.model, step, kv=self.room.memory.kv, bits=self.weights.dense
+        setup = self.setup
+        return setup.processors.step_time(
+            setup.machine.model, step, kv=self.room.memory.kv, bits=setup.weights.dense
         )
 
 

@@ -25,41 +25,18 @@ from numpy.typing import NDArray
 
 from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.serve import ServeSettings
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import GpuMemory, Processors
 from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.memory import Cache, memory_with_cache
 from ndpsim.inference.processors.operations import Step
-from ndpsim.inference.serving.scheduler import Limits
 from ndpsim.inference.serving.shared_room import SharedRoom, SharedSizes
 from ndpsim.workload.models import LinearAttention, MoeShape
 from ndpsim.workload.requests import Requests
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class KvAsked:
-    """Arguments for a KV cache: see `run_serving`.
-
-    Attributes:
-        blocks: the number of blocks; None: all that have room.
-        experts: experts of a layer in the GPU's memory; None: all that have room.
-        gives_room: whether the policy is a `GivesRoom`.
-    """
-
-    kv: str
-    bits: int
-    block_tokens: int
-    blocks: int | None
-    experts: int | None
-    gives_room: bool
-
-    @property
-    def shares(self) -> bool:
-        """Whether a cache in the GPU's memory shares it with experts."""
-        return self.kv == "auto" and self.blocks is None and self.experts is None and self.gives_room
 
 
 @dataclass(frozen=True)
@@ -88,61 +65,70 @@ class KvRoom:
 
 
 def kv_room(
+    settings: ServeSettings,
     processors: Processors,
     shape: MoeShape,
     weights: RunWeights,
     requests: Requests,
-    limits: Limits,
-    asked: KvAsked,
+    gives_room: bool | None,
     gpus: int = 1,
 ) -> KvRoom:
     """The memory of requests.
 
-    gpus: the number of GPUs that share the experts.
+    Args:
+        shape: the model, or a GPU's part of it.
+        gives_room: whether the policy is a `GivesRoom`; None: there is no policy.
+        gpus: the number of GPUs that share the experts.
 
     Raises:
         InputError: a request or something else does not fit.
     """
+    most, asked = settings.max_batch, settings.kv_blocks
     tokens = requests.prompt_tokens + requests.output_tokens
     _check_context(requests, tokens, shape)
-    lengths = -(-tokens // asked.block_tokens)
-    needed = int(np.sort(lengths)[-limits.sequences :].sum())
-    of_layers = _block_bytes(shape, asked)
+    lengths = -(-tokens // settings.block_tokens)
+    needed = int(np.sort(lengths)[-most:].sum())
+    of_layers = _block_bytes(shape, settings)
     block = max(sum(of_layers), 1)
 
     def memory(kv: str, blocks: int) -> GpuMemory:
-        each = -(-limits.tokens // limits.sequences)
-        size = blocks * block + _state_bytes(shape, limits.sequences)
+        each = -(-settings.max_tokens // most)
+        size = blocks * block + _state_bytes(shape, most)
         held = Cache(size, blocks * max(of_layers), kv, f"a KV cache of {blocks:,} blocks")
-        step = Step(limits.sequences, each, each)
+        step = Step(most, each, each)
         return memory_with_cache(processors.gpu, shape, step, held, weights.expert, weights.dense)
 
-    kv, blocks = asked.kv, needed if asked.blocks is None else asked.blocks
+    kv = "gpu" if gives_room is None else settings.kv
+    blocks = needed if asked is None else asked
+    shares = kv == "auto" and asked is None and settings.gpu_experts is None and bool(gives_room)
     shared: SharedSizes | None = None
     at_first = blocks
     if kv != "host":
         bare = memory("gpu", 0)
         all_experts = shape.moe_layers * -(-shape.routed_experts // gpus)
-        experts, all_fit = _expert_bytes(shape, bare, asked.experts, all_experts, int(lengths.max()) * block)
+        experts, all_fit = _expert_bytes(
+            shape, bare, settings.gpu_experts, all_experts, int(lengths.max()) * block
+        )
         left = max(bare.experts_bytes - experts, 0) // block
         if kv == "auto":
             kv = "gpu" if all_fit or blocks <= left else "host"
-        if kv == "gpu" and asked.blocks is None:
+        if kv == "gpu" and asked is None:
             blocks = left if all_fit else min(needed, left)
         at_first = blocks
-        if kv == "gpu" and asked.shares:
+        if kv == "gpu" and shares:
             shared = SharedSizes(bare.experts_bytes, block, bare.expert_bytes)
             at_first = blocks if all_fit else int(lengths.max())
             blocks = max(blocks, min(needed, bare.experts_bytes // block))
-    _check_lengths(requests, lengths, blocks, asked.block_tokens)
-    return KvRoom(blocks, asked.block_tokens, block, _state_bytes(shape, 1), memory(kv, at_first), shared)
+    _check_lengths(requests, lengths, blocks, settings.block_tokens)
+    return KvRoom(blocks, settings.block_tokens, block, _state_bytes(shape, 1), memory(kv, at_first), shared)
 
 
-def _block_bytes(shape: MoeShape, asked: KvAsked) -> list[int]:
+def _block_bytes(shape: MoeShape, settings: ServeSettings) -> list[int]:
     """Bytes of a block in each layer."""
     kinds = attention_of(shape)
     return [
-        -(-asked.block_tokens * kinds[kind].cached_values * asked.bits // 8) for kind in shape.kind_of_layer
+        -(-settings.block_tokens * kinds[kind].cached_values * settings.kv_bits // 8)
+        for kind in shape.kind_of_layer
     ]
 
 

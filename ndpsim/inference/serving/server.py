@@ -5,27 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
-from ndpsim.base.options.serve import SERVE, ServiceLevel, service_level
+from ndpsim.base.options.serve import ServeSettings, ServiceLevel, service_level
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.inference.layers.given import Given, check_link, given_of
+from ndpsim.inference.layers.setup import Setup, Work, check_link, set_up_machine
 from ndpsim.inference.layers.weights import RunWeights, run_weights
 from ndpsim.inference.processors import Processors
 from ndpsim.inference.serving.asked import (
-    EngineAsked,
     check_experts_fit,
     check_gpus,
     check_preemption,
-    engine_asked,
-    kv_asked,
     policy_asked,
+    requests_asked,
     routing_asked,
 )
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.inference.serving.hashes import prompt_hashes
+from ndpsim.inference.serving.kv import HostRoom, KvCache
 from ndpsim.inference.serving.level import check_level
 from ndpsim.inference.serving.log import ServingLog
 from ndpsim.inference.serving.machines import (
@@ -39,18 +37,16 @@ from ndpsim.inference.serving.machines import (
 )
 from ndpsim.inference.serving.observer import ServingObserver
 from ndpsim.inference.serving.room import KvRoom, kv_room
-from ndpsim.inference.serving.scheduler import Limits, scheduler_named
+from ndpsim.inference.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.inference.serving.sequence import Sequence as Served
 from ndpsim.inference.serving.steps import Steps
 from ndpsim.inference.serving.summary import served, summary
-from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Policy
-from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.policies.interface import GivesRoom
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape, load_model
 from ndpsim.workload.requests import Requests
-from ndpsim.workload.routing import Routing, generate_routing
+from ndpsim.workload.routing import generate_routing
 
 #: Keys of the configuration for observers.
 _TOLD = (
@@ -61,27 +57,30 @@ _OFFLINE_STEPS = 16  # seed of the trace from which policies may learn
 
 
 @dataclass(frozen=True, eq=False)
-class Server:
-    """A machine with an engine and its requests; runs do not affect each other.
+class ServingSetup:
+    """A machine and requests, set up once from settings.
 
     Attributes:
-        model: name of the model.
         requests: the requests with their original arrivals.
         room: the room of the KV cache.
-        seed, kv_bits, arbitration: as in `run_serving`.
+        weights: the bits of all weights.
     """
 
     hardware: Hardware
     model: str
     requests: Requests
-    engine: EngineAsked
     room: KvRoom
     machine: Machine
-    level: ServiceLevel | None
     weights: RunWeights
-    seed: int
-    kv_bits: int
-    arbitration: str
+    level: ServiceLevel | None
+
+
+@dataclass(frozen=True, eq=False)
+class Server:
+    """Serves the same requests at several rates; runs do not affect each other."""
+
+    settings: ServeSettings
+    setup: ServingSetup
 
     def serve(
         self,
@@ -99,39 +98,43 @@ class Server:
             InputError: the requests have no rate, or a policy gives an impossible answer.
         """
         watch = watch or Stopwatch()
-        requests = self.requests if rate is None else self.requests.at_rate(SERVE["rate"].checked(rate))
+        requests = self.setup.requests if rate is None else self.setup.requests.at_rate(rate)
         config = self._config(requests)
         observers = [one for one in (log, observer) if one is not None]
-        steps = self.machine.steps_for(requests, None if observer is None else observer.layer)
+        steps = self.setup.machine.steps_for(requests, None if observer is None else observer.layer)
         engines = self._engines(requests, steps, config, observers, progress)
         engines.run()
         per_request = served(requests, engines.sequences)
         time_ns = steps.clock_ns - per_request[0].arrival_ns
         of_machine = {**steps.results(time_ns), **watch.times()}
-        return summary(config, requests, per_request, engines.history, self.level, of_machine)
+        return summary(config, requests, per_request, engines.history, self.setup.level, of_machine)
 
     def _config(self, requests: Requests) -> dict[str, Any]:
         """Everything that was used, with the arrivals of requests."""
-        engine, room, level = self.engine, self.room, self.level
+        settings, setup = self.settings, self.setup
+        room, level = setup.room, setup.level
         return {
-            "hardware": self.hardware.to_dict(),
-            "model": self.model,
+            "hardware": setup.hardware.to_dict(),
+            "model": setup.model,
             "requests": dict(requests.source or {}),
             "closed_loop": requests.closed_loop,
-            **engine.config,
+            "scheduler": settings.scheduler,
+            "max_batch": settings.max_batch,
+            "max_tokens": settings.max_tokens,
+            "preemption": settings.preemption,
             "slo": None if level is None else asdict(level),
-            "seed": self.seed,
-            **self.weights.to_dict(),
-            **self.machine.config,
+            "seed": settings.seed,
+            **setup.weights.to_dict(),
+            **setup.machine.config,
             "kv": room.memory.kv,
-            "kv_bits": self.kv_bits,
+            "kv_bits": settings.kv_bits,
             "kv_blocks": room.blocks,
             "block_tokens": room.block_tokens,
-            "prefix_cache": engine.prefix_cache,
-            "async_scheduling": engine.ahead,
+            "prefix_cache": settings.prefix_cache,
+            "async_scheduling": works_ahead(settings),
             "gpu_bytes": dict(room.memory.parts),
             "shared_bytes": None if room.shared is None else room.shared.room,
-            "arbitration": self.arbitration,
+            "arbitration": settings.arbitration,
         }
 
     def _engines(
@@ -143,7 +146,7 @@ class Server:
         progress: Callable[[float], None],
     ) -> Engines:
         """The engines, before they run; observers receive the beginning of the run."""
-        schedulers = self.engine.schedulers(self.machine.engines, self.room, steps)
+        formers = schedulers(self.settings, self.setup.machine.engines, self.setup.room, steps)
         total, done = int(requests.output_tokens.sum()), 0
         for observer in observers:
             observer.begin(self._header(config, steps), requests.ids)
@@ -159,144 +162,92 @@ class Server:
             for observer in observers:
                 observer.done(step)
 
-        arrivals = Arrivals(requests, prompt_hashes(requests, self.room.block_tokens))
-        return Engines(schedulers, steps, arrivals, arrived, stepped, self.engine.ahead)
+        arrivals = Arrivals(requests, prompt_hashes(requests, self.settings.block_tokens))
+        return Engines(formers, steps, arrivals, arrived, stepped, works_ahead(self.settings))
 
     def _header(self, config: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         """The header for observers: see `ServingObserver.begin`."""
-        shared = None if self.room.shared is None else self.room.shared._asdict()
-        sizes = {} if shared is None else {f"{name}_bytes": size for name, size in shared.items()}
-        if self.engine.preemption == "swap":
-            room = self.room
+        room = self.setup.room
+        shared = {} if room.shared is None else room.shared._asdict()
+        sizes = {f"{name}_bytes": size for name, size in shared.items()}
+        if self.settings.preemption == "swap":
             sizes |= {"block_bytes": room.block_bytes, "state_bytes": room.state_bytes}
             sizes |= {"host_bytes": steps.host_bytes}
-        together = {"lockstep": True} if self.machine.engines > 1 else {}
-        return {**{name: config[name] for name in _TOLD}, "blocks": self.room.blocks, **together, **sizes}
+        together = {"lockstep": True} if self.setup.machine.engines > 1 else {}
+        return {**{name: config[name] for name in _TOLD}, "blocks": room.blocks, **together, **sizes}
 
 
-class _Site(NamedTuple):
-    """Hardware, model, parallelism of GPUs, and policy (None: GPUs hold all weights)."""
-
-    processors: Processors
-    shape: MoeShape
-    parallel: str | None
-    chosen: ChosenPolicy | None
-
-    @property
-    def part(self) -> MoeShape:
-        """The model, or a GPU's part of it."""
-        return part_of(self.shape, gpus_of(self.processors.hardware), self.parallel)
-
-    @property
-    def spread(self) -> int:
-        """The number of GPUs that share the experts."""
-        return gpus_of(self.processors.hardware) if self.parallel == "data" else 1
+def works_ahead(settings: ServeSettings) -> bool:
+    """Whether a step is formed when the previous one begins."""
+    former = scheduler_named(settings.scheduler)
+    return settings.async_scheduling and former.works_ahead and settings.preemption != "swap"
 
 
-def set_up(
-    hw: str | PathLike[str] | Hardware,
-    model: str | PathLike[str] | MoeShape,
-    requests: Requests,
-    policy: str | type[Policy] | ChosenPolicy | None,
-    slo: str | ServiceLevel | None,
-    scheduler: str,
-    max_batch: int,
-    max_tokens: int,
-    preemption: str,
-    parallel: str | None,
-    kv: str,
-    kv_bits: int,
-    kv_blocks: int | None,
-    block_tokens: int,
-    prefix_cache: bool,
-    async_scheduling: bool,
-    routing: str | PathLike[str] | Routing | None,
-    seed: int,
-    sets: Sequence[str],
-    bits: int | None,
-    dense_bits: int | None,
-    weights: str | None,
-    gpu_experts: int | None,
-    arbitration: str,
-    cache: bool | ResultCache,
-) -> Server:
-    """A server for requests; for arguments see `run_serving`.
+def schedulers(settings: ServeSettings, engines: int, room: KvRoom, steps: Steps) -> list[Scheduler]:
+    """A scheduler for each engine."""
+    former, swaps = scheduler_named(settings.scheduler), settings.preemption == "swap"
+    limits, sizes = Limits(settings.max_batch, settings.max_tokens), (room.blocks, room.block_tokens)
+    residents = steps.residents
+    shared = None if residents is None else room.shared_with(residents, lambda: steps.clock_ns)
+    host = HostRoom(steps.host_bytes, room.kept_bytes) if swaps else None
+    return [
+        former(KvCache(*sizes, settings.prefix_cache, shared, host), limits, swaps) for _ in range(engines)
+    ]
+
+
+def set_up(settings: ServeSettings) -> ServingSetup:
+    """The machine and the requests of settings.
 
     Raises:
         InputError: as for `run_serving`.
     """
-    site = _site(hw, model, sets, policy, parallel)
-    shape, chosen = site.shape, site.chosen
+    requests, shape = requests_asked(settings), load_model(settings.model)
+    hardware = load_hardware(settings.hw, settings.sets, "moe" if shape.has_experts else None)
+    parallel = parallelism(shape, gpus_of(hardware), settings.parallel)
+    usual = default_policy(shape, hardware)
+    chosen = None if usual is None else policy_asked(usual if settings.policy is None else settings.policy)
     if chosen is None:
-        of_experts = {"bits": bits, "weights": weights, "routing": routing} if not shape.has_experts else {}
-        check_gpus(shape, kv, {"policy": policy, "gpu_experts": gpu_experts, **of_experts})
-    engine = engine_asked(scheduler, max_batch, max_tokens, preemption, prefix_cache, async_scheduling)
-    asked = kv_asked(chosen, kv, kv_bits, block_tokens, kv_blocks, gpu_experts)
-    level = None if slo is None else service_level(slo)
-    checked_arbitration(arbitration)
-    check_link(site.processors.hardware, None, arbitration)
-    written = run_weights(shape, bits, dense_bits, weights)
-    room = kv_room(site.processors, site.part, written, requests, engine.limits, asked, site.spread)
-    check_preemption(preemption, chosen is not None, room)
-    routed = routing_asked(routing, shape, seed)
+        check_gpus(shape, settings)
+    level = None if settings.slo is None else service_level(settings.slo)
+    checked_arbitration(settings.arbitration)
+    check_link(hardware, None, settings.arbitration)
+    weights = run_weights(shape, settings.bits, settings.dense_bits, settings.weights)
+    processors, part = Processors(hardware), part_of(shape, gpus_of(hardware), parallel)
+    spread = gpus_of(hardware) if parallel == "data" else 1  # GPUs that share the experts
+    gives_room = None if chosen is None else issubclass(chosen.policy, GivesRoom)
+    room = kv_room(settings, processors, part, weights, requests, gives_room, spread)
+    check_preemption(settings.preemption, chosen is not None, room)
+    routed = routing_asked(settings.routing, shape, settings.seed)
     machine: Machine
     if chosen is None or routed is None:
-        check_experts_fit(site.part, room, site.spread)
-        limit = engine.limits.tokens
-        machine = Gpus(site.processors, site.parallel, site.part, written, routed, kv_bits, limit)
+        check_experts_fit(part, room, spread)
+        limit, bits = settings.max_tokens, settings.kv_bits
+        machine = Gpus(processors, parallel, part, weights, routed, bits, limit)
     else:
-        given = _given(
-            site.processors, shape, written, room, requests, engine.limits, kv_bits, routed.offline, seed,
-            gpu_experts, arbitration, cache,
-        )  # fmt: skip
-        machine = UnderPolicy(chosen, given, routed, written, room, kv_bits)
+        setup = _under_policy(settings, processors, shape, weights, room, requests, routed.offline)
+        machine = UnderPolicy(chosen, setup, routed, room, settings.kv_bits)
     if level is not None:
-        usually = replace(engine, scheduler=scheduler_named("vllm"), prefix_cache=True)
-        check_level(level, requests, machine.steps_for, partial(usually.schedulers, machine.engines, room))
-    return Server(
-        site.processors.hardware, shape.name, requests, engine, room, machine, level, written, seed, kv_bits,
-        arbitration,
-    )  # fmt: skip
+        usually = replace(settings, scheduler="vllm", prefix_cache=True)
+        check_level(level, requests, machine.steps_for, partial(schedulers, usually, machine.engines, room))
+    return ServingSetup(hardware, shape.name, requests, room, machine, weights, level)
 
 
-def _site(
-    hw: str | PathLike[str] | Hardware,
-    model: str | PathLike[str] | MoeShape,
-    sets: Sequence[str],
-    policy: str | type[Policy] | ChosenPolicy | None,
-    parallel: str | None,
-) -> _Site:
-    """See `run_serving`."""
-    shape = load_model(model)
-    hardware = load_hardware(hw, sets, "moe" if shape.has_experts else None)
-    usual = default_policy(shape, hardware)
-    parallel = parallelism(shape, gpus_of(hardware), SERVE["parallel"].checked(parallel))
-    chosen = None if usual is None else policy_asked(usual if policy is None else policy)
-    return _Site(Processors(hardware), shape, parallel, chosen)
-
-
-def _given(
+def _under_policy(
+    settings: ServeSettings,
     processors: Processors,
     shape: MoeShape,
     weights: RunWeights,
     room: KvRoom,
     requests: Requests,
-    limits: Limits,
-    kv_bits: int,
     spec: str,
-    seed: int,
-    gpu_experts: int | None,
-    arbitration: str,
-    cache: bool | ResultCache,
-) -> Given:
+) -> Setup:
     """The machine for policies, which expect decode steps with the maximum number of sequences."""
-    sequences = min(limits.sequences, len(requests), requests.closed_loop or limits.sequences)
+    most = settings.max_batch
+    sequences = min(most, len(requests), requests.closed_loop or most)
     context = round(float((requests.prompt_tokens + requests.output_tokens / 2).mean())) + 1
     decode = processors.dense_time(
-        shape, sequences, context, kv=room.memory.kv, kv_bits=kv_bits, bits=weights.dense
+        shape, sequences, context, kv=room.memory.kv, kv_bits=settings.kv_bits, bits=weights.dense
     )
-    offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, seed, offline=True)
-    return given_of(
-        processors, shape, tuple(range(shape.layers)), weights, room.memory, decode, offline,
-        sequences, 0, limits.tokens, gpu_experts, arbitration, cache,
-    )  # fmt: skip
+    offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, settings.seed, offline=True)
+    work = Work(tuple(range(shape.layers)), sequences, 0, settings.max_tokens)
+    return set_up_machine(settings, processors, shape, weights, room.memory, decode, offline, work)

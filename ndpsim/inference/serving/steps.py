@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.inference.layers.given import host_room_bytes
 from ndpsim.inference.layers.residents import Residents
+from ndpsim.inference.layers.setup import host_room_bytes
 from ndpsim.inference.layers.step_run import StepRunner
 from ndpsim.inference.layers.totals import ENGINES
 from ndpsim.inference.layers.visits import GatedVisit, Window, windows_of_step
@@ -88,7 +88,7 @@ class MoeSteps:
         self.runner, self._routing, self._dense_time, self._kv_bits = runner, routing, dense_time, kv_bits
         self._kept_bytes = kept_bytes
         self.residents: Residents | None = runner.residents
-        self.host_bytes = host_room_bytes(runner.given, runner.placed.replicas)
+        self.host_bytes = host_room_bytes(runner.setup, runner.placed.replicas)
 
     @property
     def clock_ns(self) -> float:
@@ -134,9 +134,9 @@ class MoeSteps:
     ) -> tuple[list[GatedVisit], tuple[Window, ...]]:
         """The layers with experts, the last first to know what follows, and the windows behind the last."""
         ids = self._routing.ids(*tokens_of(chunks))
-        given = self.runner.given
-        layers, phase = given.machine.layers, "mixed" if prompt_tokens else "decode"
-        gates, tail = windows_of_step(layers, given.layers, phase, dense)
+        setup = self.runner.setup
+        layers, phase = setup.machine.layers, "mixed" if prompt_tokens else "decode"
+        gates, tail = windows_of_step(layers, setup.work.layers, phase, dense)
         following: GatedVisit | None = None
         visits: list[GatedVisit] = []
         for row, window in reversed(gates):

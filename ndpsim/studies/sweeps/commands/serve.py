@@ -18,7 +18,7 @@ from ndpsim.workload.models import load_model
 from ndpsim.workload.requests.spec import is_spec, parse_spec
 from ndpsim.workload.routing.generate import is_spec as is_routing_spec
 
-_CHOSEN = ("hw", "model", "policy", "no-prefix-cache", "no-async-scheduling")
+_CHOSEN = ("hw", "model", "policy")
 _NOT_MEASURED = ("per_request", "over_time")
 
 
@@ -34,10 +34,7 @@ class Serve(SweptCommand):
         hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
         asked = SERVE.value(given, "policy") or default_policy(model, hardware)
         policy = None if asked is None else choose_policy(asked)
-        config = config_of(given, SERVE, hardware, policy, *_CHOSEN) | {
-            "prefix_cache": not given.get("no-prefix-cache", False),
-            "async_scheduling": not given.get("no-async-scheduling", False),
-        }
+        config = config_of(given, SERVE, hardware, policy, *_CHOSEN)
         requests = str(given.get("requests", ""))
         apart = [] if is_spec(requests) else ["requests"]  # a file counts by its content
         recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
@@ -54,8 +51,6 @@ class Serve(SweptCommand):
             hardware_of(given, SERVE),
             SERVE.value(given, "model"),
             policy=SERVE.value(given, "policy"),
-            prefix_cache=not given.get("no-prefix-cache", False),
-            async_scheduling=not given.get("no-async-scheduling", False),
             **options,
         )
         return scalars_of(result, *_NOT_MEASURED)

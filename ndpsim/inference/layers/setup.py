@@ -1,13 +1,17 @@
-"""Inputs that all policies of a call share: costs, times and memory sizes of a machine."""
+"""A machine that is set up once for all policies of a call: costs, times and sizes of memory."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.moe import MoeSettings
+from ndpsim.base.options.serve import ServeSettings
 from ndpsim.config import Hardware
+from ndpsim.inference.layers.bounds import Bounds
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.estimates import estimates_of
 from ndpsim.inference.layers.transfers import Transfers
@@ -16,34 +20,68 @@ from ndpsim.inference.processors import DenseTime, GpuMemory, Processors
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies.views import Estimates, Machine
 from ndpsim.simulate.geometry import geometry_of
-from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.workload.models import MoeShape
 from ndpsim.workload.routing import Routing
 
 
-@dataclass(frozen=True, eq=False)
-class Given:
-    """Inputs that all policies of a call share.
+class Work(NamedTuple):
+    """The layers of a run, and how much they have to do.
 
     Attributes:
-        offline: the routing from which policies may learn.
-        layers: the model's layers of the run, including dense ones.
+        layers: the model's layers, including dense ones.
         batch: sequences that are decoded together; the maximum if it changes.
         prefill_tokens: prompt tokens of a step; the maximum if it changes.
-        dimm_kv_bytes: bytes of the KV cache on the DIMMs that compute.
+        most_tokens: maximum number of tokens of a layer in a step.
     """
 
-    hardware: Hardware
+    layers: tuple[int, ...]
+    batch: int
+    prefill_tokens: int
+    most_tokens: int
+
+
+@dataclass(frozen=True, eq=False)
+class Setup:
+    """A machine that is set up once; runs do not affect each other.
+
+    Attributes:
+        weights: the bits of all weights.
+        memory: the contents of the GPU's memory.
+        decode, prefill: times of attention and dense parts; `prefill` is None without one of known length.
+        offline: the routing from which policies may learn.
+        trace: the routing of the run; None if that follows from requests.
+        bounds: None if they were not requested.
+    """
+
     processors: Processors
+    weights: RunWeights
+    memory: GpuMemory
+    decode: DenseTime
+    offline: Routing
+    work: Work
     costs: Costs
     machine: Machine
     estimates: Estimates
     transfers: Transfers
-    offline: Routing
-    layers: tuple[int, ...]
-    batch: int
-    prefill_tokens: int
-    dimm_kv_bytes: int
+    trace: Routing | None = None
+    prefill: DenseTime | None = None
+    bounds: Bounds | None = None
+
+    @property
+    def hardware(self) -> Hardware:
+        """The hardware."""
+        return self.processors.hardware
+
+    @property
+    def known_trace(self) -> Routing:
+        """`trace` of a run that has one."""
+        assert self.trace is not None
+        return self.trace
+
+    @property
+    def dimm_kv_bytes(self) -> int:
+        """Bytes of the KV cache on the DIMMs that compute."""
+        return self.memory.host_kv_bytes if self.hardware.host_reads_dimms else 0
 
 
 def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
@@ -73,36 +111,28 @@ def check_one_gpu(hardware: Hardware) -> None:
         raise hardware.origins["gpu.count"].error(problem, "gpu.count", "unsupported")
 
 
-def given_of(
+def set_up_machine(
+    settings: MoeSettings | ServeSettings,
     processors: Processors,
     shape: MoeShape,
-    layers: tuple[int, ...],
     weights: RunWeights,
     memory: GpuMemory,
     decode: DenseTime,
     offline: Routing,
-    batch: int,
-    prefill_tokens: int,
-    most_tokens: int,
-    gpu_experts: int | None,
-    arbitration: str,
-    cache: bool | ResultCache,
-) -> Given:
-    """Inputs that all policies share.
+    work: Work,
+) -> Setup:
+    """Set up a machine for policies.
 
     Args:
-        layers: the model's layers of the run.
-        memory: the contents of the GPU's memory.
+        settings: of the GPU's experts, the arbitration and the cache of costs.
         decode: expected times of attention and dense parts, for estimates.
-        offline: the routing from which policies may learn; it has the layers with experts.
-        most_tokens: maximum number of tokens of a layer in a step.
-        gpu_experts: experts of a layer in the GPU's memory; None: as many as fit, over all layers.
+        offline: has the layers with experts.
 
     Raises:
         InputError: something does not fit into memory.
     """
     hardware, moe_layers = processors.hardware, offline.layers
-    costs = Costs(hardware, shape, weights.expert, arbitration, cache)
+    costs = Costs(hardware, shape, weights.expert, settings.arbitration, settings.cache)
     geometry = geometry_of(hardware)
     own_memory = not hardware.host_reads_dimms
     if own_memory:
@@ -118,7 +148,7 @@ def given_of(
         costs.host_read(None).bytes,
         units,
         channel[:units],
-        _room(gpu_experts, shape, len(moe_layers), memory),
+        _room(settings.gpu_experts, shape, len(moe_layers), memory),
         processors.gpu.expert_buffers,
         hardware.system.name,
         processors.has_cpu,
@@ -126,27 +156,16 @@ def given_of(
         weights.bits,
         weights.format,
     )
-    return Given(
-        hardware=hardware,
-        processors=processors,
-        costs=costs,
-        machine=machine,
-        estimates=estimates_of(processors, costs, transfers, machine, decode, most_tokens),
-        transfers=transfers,
-        offline=offline,
-        layers=layers,
-        batch=batch,
-        prefill_tokens=prefill_tokens,
-        dimm_kv_bytes=0 if own_memory else memory.host_kv_bytes,
-    )
+    estimates = estimates_of(processors, costs, transfers, machine, decode, work.most_tokens)
+    return Setup(processors, weights, memory, decode, offline, work, costs, machine, estimates, transfers)
 
 
-def host_room_bytes(given: Given, replicas: Sequence[int]) -> int:
+def host_room_bytes(setup: Setup, replicas: Sequence[int]) -> int:
     """Bytes of the host's memory (its own, or the DIMMs) beside the experts.
 
     replicas: bits of a weight of further copies of every expert.
     """
-    machine, hardware = given.machine, given.hardware
+    machine, hardware = setup.machine, setup.hardware
     layers, experts = machine.shape
     sizes = [weight_bytes(machine.model.expert, bits) for bits in replicas]
     dimms = hardware.system.dimm.count * hardware.dimm_bytes
