@@ -33,6 +33,7 @@ from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards
 from ndpsim.dram.spec.timing_rows import timing_rows
 from ndpsim.inference.layers.run import run_moe
+from ndpsim.inference.prediction.predict import predict
 from ndpsim.inference.serving.run import run_serving
 from ndpsim.report.timings import NO_SOURCE
 
@@ -579,7 +580,7 @@ def _edges_of(rule: Rule) -> list[tuple[Any, ...]]:
 # ---- The stub of ndpsim ----------------------------------------------------------------------------------
 
 _MADE_FROM = "# ---- Made by `python docs/generate.py` from the settings of these calls\n"
-_WITH_SETTINGS = (run_moe, run_serving)
+_WITH_SETTINGS = (predict, run_moe, run_serving)
 
 
 def stub() -> str:
@@ -593,7 +594,8 @@ def _stub_of(call: Callable[..., Any]) -> str:
     for one in signature.parameters.values():
         if one.kind is one.KEYWORD_ONLY and "    *,\n" not in lines:
             lines.append("    *,\n")
-        lines.append(f"    {one.name}: {one.annotation} = ...,\n")
+        default = "" if one.default is one.empty else " = ..."
+        lines.append(f"    {one.name}: {one.annotation}{default},\n")
     ends = f") -> {signature.return_annotation}: ...\n"
     return f"def {call.__name__}(  # {call.__module__}\n{''.join(lines)}{ends}"
 

@@ -30,7 +30,6 @@ from ndpsim.dram.traces import read_commands as read_commands
 from ndpsim.dram.traces import read_requests as read_requests
 from ndpsim.dram.traces import write_commands as write_commands
 from ndpsim.inference.layers.record import Observer
-from ndpsim.inference.prediction import predict as predict
 from ndpsim.inference.processors import AttentionTime as AttentionTime
 from ndpsim.inference.processors import DenseTime as DenseTime
 from ndpsim.inference.processors import ExpertTime as ExpertTime
@@ -69,6 +68,7 @@ from ndpsim.simulate.results import FoundRate as FoundRate
 from ndpsim.simulate.results import MoeResult as MoeResult
 from ndpsim.simulate.results import PolicyRun as PolicyRun
 from ndpsim.simulate.results import ServingResult as ServingResult
+from ndpsim.simulate.results.prediction import Prediction
 from ndpsim.simulate.timing import Earliest as Earliest
 from ndpsim.simulate.timing import Probe as Probe
 from ndpsim.studies.search.result import SearchResult as SearchResult
@@ -102,6 +102,27 @@ from ndpsim.workload.routing import load_routing as load_routing
 
 # ---- Made by `python docs/generate.py` from the settings of these calls
 
+def predict(  # ndpsim.inference.prediction.predict
+    cpu: str,
+    memory: str,
+    gpu: str,
+    model: str = ...,
+    sets: Sequence[str] = ...,
+    sockets: int = ...,
+    memory_gb: float | None = ...,
+    link: str = ...,
+    weights: str = ...,
+    kv_bits: int = ...,
+    program: str = ...,
+    chunk: int | None = ...,
+    n_cpu_moe: int | None = ...,
+    upgrades: bool = ...,
+    prompt: int = ...,
+    generated: int = ...,
+    seed: int = ...,
+    *,
+    progress: Callable[[float], None] | None = ...,
+) -> Prediction: ...
 def run_moe(  # ndpsim.inference.layers.run
     hw: str | PathLike[str] | Hardware = ...,
     model: str | PathLike[str] | MoeShape = ...,

@@ -19,7 +19,6 @@ from ndpsim.base.options import Choice, Flag, Parameter, Several, Table, Whole, 
 from ndpsim.base.options.dram import CHANNEL, CONTROLLER
 from ndpsim.base.options.gemv import GEMV
 from ndpsim.base.options.moe import CHECKS, MOE
-from ndpsim.base.options.predict import PREDICT
 from ndpsim.base.options.relayout import RELAYOUT
 from ndpsim.base.options.routing import GENERATED
 from ndpsim.base.options.serve import ServiceLevel, service_level
@@ -36,9 +35,7 @@ OF_PYTHON: list[tuple[Table, Callable[..., Any]]] = [
     (RELAYOUT, ndpsim.simulate_relayout),
     (CHANNEL, run_trace),
     (CONTROLLER, run_trace),
-    (MOE, ndpsim.run_moe),
     (CHECKS, ndpsim.run_moe),
-    (PREDICT, ndpsim.predict),
     (GENERATED, ndpsim.generate_routing),
 ]
 

@@ -810,7 +810,7 @@ def test_paths_of_any_kind_are_taken(kind, tmp_path):
     hardware, model = tmp_path / "mine.yaml", tmp_path / "config.json"
     package = Path(ndpsim.__file__).parent
     hardware.write_text((data_folder("hwconfigs") / "edge.yaml").read_text())
-    model.write_text((package / "moe" / "models" / "qwen3-30b-a3b.json").read_text())
+    model.write_text((package / "workload" / "models" / "models" / "qwen3-30b-a3b.json").read_text())
     for name in data_folder("rtl_params").glob("*.yaml"):
         (tmp_path / name.name).write_text(name.read_text())
     requests, commands = tmp_path / "requests", tmp_path / "commands.csv"

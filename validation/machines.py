@@ -21,7 +21,7 @@ from ndpsim.simulate.results.prediction import Prediction
 HERE = Path(__file__).parent
 RUNS = HERE / "machines.csv"
 PREDICTED = HERE / "machines_predicted.csv"
-MEASURED = HERE.parent / "ndpsim" / "prediction" / "measured.csv"
+MEASURED = HERE.parent / "ndpsim" / "inference" / "prediction" / "measured.csv"
 PHASES = ("prefill", "decode")
 #: What `predict` calls a program whose measurements have another name.
 PROGRAMS = {"KTransformers": "ktransformers", "Krasis": "streaming"}

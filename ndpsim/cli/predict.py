@@ -37,10 +37,8 @@ def command(given: Given) -> None:
     from ndpsim.inference.prediction import predict
     from ndpsim.report.prediction import print_prediction
 
-    asked = {"model": PREDICT["model"].default, **PREDICT.arguments(given)}
-    upgrades = not asked.pop("no_upgrades", False)
     with progress_of("predicting") as progress:
-        result = predict(**asked, upgrades=upgrades, progress=progress)
+        result = predict(progress=progress, **PREDICT.arguments(given))
     if plot is not None:
         from ndpsim.report.pictures.prediction import prediction_figure
 

@@ -2,90 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ndpsim.base.options.generated import SEED
 from ndpsim.base.options.hardware import SET, YAML, model_of
 from ndpsim.base.options.kinds import Flag, Kind, Real, Whole
-from ndpsim.base.options.moe import MOE
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.moe import MOE, ROUTING, SIMULATED, WEIGHTS
+from ndpsim.base.options.settings import NEEDED, Settings, like, option, table_of
 
 MOST_TOKENS = 1 << 20  #: Maximum number of tokens of a prompt, or of generated tokens.
 _PART = "NAME|FILE"
 
-PREDICT = table(
-    {
-        "Machine": (
-            Parameter(
-                "cpu",
-                "CPU: a part of ndpsim list parts.",
-                form=_PART,
-                names="parts:cpus",
-                files=YAML,
-                required=True,
-            ),
-            Parameter("sockets", "Number of CPUs.", Whole(1, 8), 1),
-            Parameter(
-                "memory",
-                "Memory: a part, and the number of DIMMs over all sockets.",
-                form="NAMExDIMMS",
-                names="dimms",
-                required=True,
-            ),
-            Parameter(
-                "memory-gb",
-                "Capacity of all DIMMs together.",
-                Real(0, form="GB"),
-                otherwise="what the model needs",
-            ),
-            Parameter(
-                "gpu",
-                "GPU: a part; none: the CPU computes the whole model.",
-                form=_PART,
-                names="parts:gpus none",
-                files=YAML,
-                required=True,
-            ),
-            Parameter(
-                "link",
-                "Link between CPU and GPU: a part.",
-                default="pcie-4-x16",
-                form=_PART,
-                names="parts:links",
-                files=YAML,
-            ),
-        ),
-        "What is simulated": (model_of("deepseek-v3"), SET),
-        "Weights": (
-            Parameter(
-                "weights",
-                "Weight file: a name of ndpsim list weights.",
-                Kind(form="NAME"),
-                "q4_k_m",
-                names="weights",
-            ),
-            MOE["kv-bits"],
-        ),
-        "Program": (
-            Parameter(
-                "program", "Program that runs the model.", Kind(form="NAME"), "ik_llama.cpp", names="programs"
-            ),
-            Parameter(
-                "chunk", "Prompt tokens that are computed at once.", Whole(1), otherwise="the program's"
-            ),
-            Parameter(
-                "n-cpu-moe",
-                "Number of layers, from the first, whose experts are in host memory.",
-                Whole(0, 1 << 20),
-                otherwise="the smallest that fits",
-                form="LAYERS",
-            ),
-            Parameter("no-upgrades", "Do not simulate upgrades.", Flag()),
-        ),
-        "Routing": (
-            Parameter("prompt", "Tokens of the prompt.", Whole(1, MOST_TOKENS), 512),
-            Parameter("generated", "Tokens generated after the prompt.", Whole(1, MOST_TOKENS), 128),
-            replace(SEED, help="Seed of the choice of experts."),
-        ),
-    }
-)
+_MACHINE, _PROGRAM = "Machine", "Program"
+
+
+class PredictSettings(Settings):
+    """A machine of parts, a model, and how much it computes."""
+
+    cpu: str = option(
+        NEEDED,
+        Kind(),
+        "CPU: a part of ndpsim list parts.",
+        _MACHINE,
+        form=_PART,
+        names="parts:cpus",
+        files=YAML,
+        required=True,
+    )
+    memory: str = option(
+        NEEDED,
+        Kind(),
+        "Memory: a part, and the number of DIMMs over all sockets.",
+        _MACHINE,
+        form="NAMExDIMMS",
+        names="dimms",
+        required=True,
+    )
+    gpu: str = option(
+        NEEDED,
+        Kind(),
+        "GPU: a part; none: the CPU computes the whole model.",
+        _MACHINE,
+        form=_PART,
+        names="parts:gpus none",
+        files=YAML,
+        required=True,
+    )
+    model: str = like(model_of("deepseek-v3"), SIMULATED)
+    sets: Sequence[str] = like(SET, SIMULATED, default=(), accepts="Sequence[str]")
+    sockets: int = option(1, Whole(1, 8), "Number of CPUs; each reads from its own memory.", _MACHINE)
+    memory_gb: float | None = option(
+        None,
+        Real(0, form="GB"),
+        "Capacity of all DIMMs together.",
+        _MACHINE,
+        otherwise="what the model needs",
+    )
+    link: str = option(
+        "pcie-4-x16",
+        Kind(),
+        "Link between CPU and GPU: a part.",
+        _MACHINE,
+        form=_PART,
+        names="parts:links",
+        files=YAML,
+    )
+    weights: str = option(
+        "q4_k_m",
+        Kind(form="NAME"),
+        "Weight file: a name of ndpsim list weights.",
+        WEIGHTS,
+        names="weights",
+    )
+    kv_bits: int = like(MOE["kv-bits"], WEIGHTS)
+    program: str = option(
+        "ik_llama.cpp", Kind(form="NAME"), "Program that runs the model.", _PROGRAM, names="programs"
+    )
+    chunk: int | None = option(
+        None, Whole(1), "Prompt tokens that are computed at once.", _PROGRAM, otherwise="the program's"
+    )
+    n_cpu_moe: int | None = option(
+        None,
+        Whole(0, 1 << 20),
+        "Number of layers, from the first, whose experts are in host memory.",
+        _PROGRAM,
+        otherwise="the smallest that fits",
+        form="LAYERS",
+    )
+    upgrades: bool = option(
+        True,
+        Flag(),
+        "Do not simulate upgrades.",
+        _PROGRAM,
+        told="whether to run the machine with each part changed, too",
+        name="no-upgrades",
+        stated=None,
+        negates=True,
+    )
+    prompt: int = option(512, Whole(1, MOST_TOKENS), "Tokens of the prompt.", ROUTING)
+    generated: int = option(
+        128,
+        Whole(1, MOST_TOKENS),
+        "Tokens generated after the prompt.",
+        ROUTING,
+        told="tokens after the prompt; a decoded one attends to the prompt and half of these",
+    )
+    seed: int = like(replace(SEED, help="Seed of the choice of experts."), ROUTING)
+
+
+PREDICT = table_of(PredictSettings)

@@ -19,6 +19,8 @@ from ndpsim.base.options.table import Parameter, Table, table
 
 R = TypeVar("R")
 
+#: The default of a field that has none.
+NEEDED = MISSING
 _WIDTH = 110
 
 
@@ -34,16 +36,14 @@ def option(
             checked where they are used.
         more: as in `Parameter`; `name` is by default the field's name with dashes.
     """
-    name, stated = more.pop("name", ""), more.pop("stated", default)
+    name, stated = more.pop("name", ""), more.pop("stated", None if default is NEEDED else default)
     parameter = Parameter(name, help, kind, stated, **more)
     return like(parameter, section, default=default, accepts=accepts, told=told)
 
 
-def like(
-    parameter: Parameter, section: str, *, default: Any = MISSING, accepts: str = "", told: str = ""
-) -> Any:
+def like(parameter: Parameter, section: str, *, default: Any = ..., accepts: str = "", told: str = "") -> Any:
     """A field with a parameter that several commands have; `default`, `accepts`, `told`: as in `option`."""
-    given = parameter.default if default is MISSING else default
+    given = parameter.default if default is ... else default
     held = replace(parameter, section=section)
     return field(
         default=given, metadata={"parameter": held, "help": told or parameter.help, "accepts": accepts}
@@ -106,7 +106,7 @@ def called_with(settings: type[Settings]) -> Callable[[Callable[..., R]], Callab
             inspect.Parameter(
                 one.name,
                 inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=one.default,
+                default=inspect.Parameter.empty if one.default is NEEDED else one.default,
                 annotation=_annotation(one),
             )
             for one in _fields(settings)

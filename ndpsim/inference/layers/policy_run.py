@@ -45,9 +45,10 @@ class PolicyRunner(StepRunner):
         self.record: LayerRecord | None = None
         self.prefill_ns = 0.0
         self.script = ScriptWriter(policy, self.placed)
-        self.bound = setup.bounds and RunBound(
-            setup.bounds, self._slowdown, self.placed.replicas, len(self.trace.layers)
-        )
+        self.bound: RunBound | None = None
+        if setup.bounds is not None:
+            layers = len(self.trace.layers)
+            self.bound = RunBound(setup.bounds, self._slowdown, self.placed.replicas, layers)
 
     def run(self) -> None:
         """The prefill, if the trace has one, and all decode steps."""

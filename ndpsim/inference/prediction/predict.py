@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ndpsim.base.arguments import flag, progress_function, several, text
+from ndpsim.base.arguments import progress_function, several, text
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.predict import PREDICT
+from ndpsim.base.options.predict import PredictSettings
+from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware
 from ndpsim.inference.prediction.band import band_of
 from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
@@ -22,80 +23,45 @@ from ndpsim.workload.models.weights import weight_file
 _ALL_OF_IT = 1.1  # factor of the weights' size, for the KV cache and work space on a CPU alone
 
 
-def predict(
-    cpu: str,
-    memory: str,
-    gpu: str,
-    model: str,
-    weights: str = "q4_k_m",
-    prompt: int = 512,
-    sockets: int = 1,
-    link: str = "pcie-4-x16",
-    generated: int = 128,
-    program: str = "ik_llama.cpp",
-    chunk: int | None = None,
-    n_cpu_moe: int | None = None,
-    memory_gb: float | None = None,
-    kv_bits: int = 16,
-    sets: tuple[str, ...] = (),
-    upgrades: bool = True,
-    seed: int = 1,
-    progress: Callable[[float], None] | None = None,
-) -> Prediction:
+@called_with(PredictSettings)
+def predict(settings: PredictSettings, *, progress: Callable[[float], None] | None = None) -> Prediction:
     """Predict tokens/s of one sequence in prefill and decode, and the gain from upgrades.
 
     Every number comes from `run_moe` on a machine with the rates of its parts.
 
     Args:
-        cpu, gpu, link: names of parts, or paths of part files; gpu "none": the CPU computes the whole model.
-        memory: PARTxDIMMS, for instance ``ddr5-4800x16``, over all sockets.
-        model: as in `load_model`.
-        weights: the name of a weight file (`ndpsim list weights`).
-        prompt, generated: tokens; a decoded token attends to the prompt and half of the generated ones.
-        sockets: number of CPUs; each reads weights from its own memory.
-        program: the program that runs the model, of `ndpsim.inference.prediction.programs`.
-        chunk: prompt tokens that are computed at once; None: as the program does by default.
-        n_cpu_moe: number of layers, from the first, whose experts are in host memory; None: the smallest that
-            fits the GPU's memory.
-        memory_gb: size of the host's memory; None: as much as the model needs.
-        kv_bits: bits of a value in the KV cache.
-        sets: changes of the machine, KEY=VALUE, as in `load_hardware`.
-        upgrades: also run the machine with each part changed.
-        seed: the seed of the tokens' choice of experts.
         progress: called with the share of the work that is done.
 
     Raises:
         InputError: a part, model or weight file does not exist, or the model does not fit.
     """
     progress = progress_function(progress)
-    shape = load_moe_model(model)
-    name, dimms = parse_memory(text(memory, "memory"))
-    chosen = program_of(program)
+    shape = load_moe_model(settings.model)
+    name, dimms = parse_memory(settings.memory)
+    chosen = program_of(settings.program)
     machine = OwnMachine(
-        cpu=text(cpu, "cpu"),
-        sockets=PREDICT["sockets"].checked(sockets),
+        cpu=settings.cpu,
+        sockets=settings.sockets,
         memory=name,
         dimms=dimms,
-        gpu=text(gpu, "gpu"),
-        link=text(link, "link"),
-        memory_gb=None if memory_gb is None else PREDICT["memory-gb"].checked(memory_gb),
+        gpu=settings.gpu,
+        link=settings.link,
+        memory_gb=settings.memory_gb,
         pinned=chosen.pinned,
         matrix_units=chosen.matrix_units,
-        sets=several(sets, "sets", text),
+        sets=several(settings.sets, "sets", text),
     )
-    upgrades = flag(upgrades, "upgrades")
-    if n_cpu_moe is not None:
-        n_cpu_moe = PREDICT["n-cpu-moe"].checked(n_cpu_moe)
+    n_cpu_moe, upgrades = settings.n_cpu_moe, settings.upgrades
     if machine.cpu_alone:
         chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], None, False
     work = Work(
-        model=model,
+        model=settings.model,
         policy=chosen.asked_policy(shape, n_cpu_moe),
-        prompt=PREDICT["prompt"].checked(prompt),
-        generated=PREDICT["generated"].checked(generated),
-        chunk=chosen.chunk if chunk is None else PREDICT["chunk"].checked(chunk),
-        weights={"weights": weights, "kv_bits": kv_bits},
-        seed=seed,
+        prompt=settings.prompt,
+        generated=settings.generated,
+        chunk=chosen.chunk if settings.chunk is None else settings.chunk,
+        weights={"weights": settings.weights, "kv_bits": settings.kv_bits},
+        seed=settings.seed,
     )
     asked = UPGRADES if upgrades else {}
 
