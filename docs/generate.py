@@ -34,7 +34,7 @@ from ndpsim.dram.spec import Rule, Standard, standards
 from ndpsim.dram.spec.timing_rows import timing_rows
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.prediction.predict import predict
-from ndpsim.inference.serving.run import run_serving
+from ndpsim.inference.serving.server import run_serving
 from ndpsim.report.timings import NO_SOURCE
 
 HERE = Path(__file__).parent

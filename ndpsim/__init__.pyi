@@ -36,9 +36,8 @@ from ndpsim.inference.processors import ExpertTime as ExpertTime
 from ndpsim.inference.processors import GpuMemory as GpuMemory
 from ndpsim.inference.processors import Processors as Processors
 from ndpsim.inference.processors import load_processors as load_processors
-from ndpsim.inference.serving.find_rate import find_rate as find_rate
-from ndpsim.inference.serving.log import ServingLog
-from ndpsim.inference.serving.observer import ServingObserver
+from ndpsim.inference.serving.log import ServingLog, ServingObserver
+from ndpsim.inference.serving.server import find_rate as find_rate
 from ndpsim.policies import Policy
 from ndpsim.policies import PolicyCheck as PolicyCheck
 from ndpsim.policies import check_policy as check_policy
@@ -151,7 +150,7 @@ def run_moe(  # ndpsim.inference.layers.run
     bounds: bool = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> MoeResult: ...
-def run_serving(  # ndpsim.inference.serving.run
+def run_serving(  # ndpsim.inference.serving.server
     hw: str | PathLike[str] | Hardware = ...,
     model: str | PathLike[str] | MoeShape = ...,
     requests: str | PathLike[str] | Requests | None = ...,

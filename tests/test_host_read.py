@@ -13,8 +13,8 @@ from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, make_layout
 from ndpsim.dram.engines import FastController
 from ndpsim.dram.refresh_policies import NAMES
 from ndpsim.simulate import HostReadResult, simulate_host_read
-from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.host import host_buses
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.workload.models import Expert
 
 SMALL = Expert(1024, 256)

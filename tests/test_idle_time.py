@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from mistakes import refused
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, idle, run_requests, run_trace
-from ndpsim.simulate.idle import IdleTime
+from ndpsim.simulate.program import IdleTime
 
 
 def timed(cycles, seed=0, banks=20):

@@ -30,7 +30,7 @@ from ndpsim.dimm.layout import (
     striped,
 )
 from ndpsim.dram.spec import resolve
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.workload.models import Expert
 
 DDR5 = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")

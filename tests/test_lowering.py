@@ -37,7 +37,7 @@ from ndpsim.simulate import (
     simulate_relayout,
     sweep_load,
 )
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host, access_by_units
 from ndpsim.workload.models import Expert
 

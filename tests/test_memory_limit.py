@@ -30,7 +30,7 @@ from ndpsim.simulate import (
     simulate_host_read,
     simulate_relayout,
 )
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.workload.models import Expert
 
 _HEADER = ",".join(HEADER) + "\n"

@@ -27,7 +27,7 @@ from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.spec.standard import WRITE as WR
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import relayout_plan, relayout_run
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host
 from ndpsim.simulate.relayout_run import Access, Job, Transfer, run_relayout
 from ndpsim.workload.models import Expert

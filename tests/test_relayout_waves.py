@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ndpsim import load_hardware, simulate_relayout
 from ndpsim.dimm.layout import ExpertFormat, ExpertWeights
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host, access_by_units, plan_transfers
-from ndpsim.simulate.relayout_waves import _uses_ns, choose_waves
+from ndpsim.simulate.relayout_run import _uses_ns, choose_waves
 from ndpsim.workload.models import Expert
 
 EXPERT = Expert(1024, 256)

@@ -20,13 +20,11 @@ from ndpsim.inference.layers.setup import set_up_machine
 from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.operations import MixedStep, Step
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
-from ndpsim.inference.serving.hashes import prompt_hashes
 from ndpsim.inference.serving.kv import KvCache
 from ndpsim.inference.serving.log import writing_serving_log
-from ndpsim.inference.serving.run import run_serving
 from ndpsim.inference.serving.scheduler import Chunk, Limits, schedulers
-from ndpsim.inference.serving.sequence import Sequence
-from ndpsim.inference.serving.server import Server, set_up
+from ndpsim.inference.serving.sequence import Sequence, prompt_hashes
+from ndpsim.inference.serving.server import Server, run_serving, set_up
 from ndpsim.policies import Assignment, Migration, Placement, Policy
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.requests import Requests, generate_requests

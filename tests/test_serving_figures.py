@@ -17,10 +17,10 @@ from ndpsim.base.units import percent
 from ndpsim.config import load_hardware
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors import Processors
-from ndpsim.inference.serving.find_rate import find_rate
 from ndpsim.inference.serving.kv import KvCache
 from ndpsim.inference.serving.room import KvRoom, kv_room
 from ndpsim.inference.serving.scheduler import Limits
+from ndpsim.inference.serving.server import find_rate
 from ndpsim.inference.serving.summary import _grows
 from ndpsim.report.metrics import higher_is_better
 from ndpsim.report.pictures.serving import serving_figure
@@ -214,8 +214,8 @@ def test_the_highest_rate_is_found_within_the_64th_root_of_two(monkeypatch, high
             good = 8.0 if rate <= highest else 0.0
             return SimpleNamespace(requests_per_s=8.0, goodput_per_s=good, ttft_ns=None, tpot_ns=None)
 
-    monkeypatch.setattr("ndpsim.inference.serving.find_rate.set_up", lambda settings: None)
-    monkeypatch.setattr("ndpsim.inference.serving.find_rate.Server", lambda settings, setup: Machine())
+    monkeypatch.setattr("ndpsim.inference.serving.server.set_up", lambda settings: None)
+    monkeypatch.setattr("ndpsim.inference.serving.server.Server", lambda settings, setup: Machine())
     found = find_rate(ServiceLevel(ttft_ns=1.0))
     assert found.rate_per_s <= highest < found.beyond_per_s
     assert found.beyond_per_s / found.rate_per_s == pytest.approx(2 ** (1 / 64))

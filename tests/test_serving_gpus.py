@@ -18,7 +18,7 @@ from ndpsim.audit import check_serving
 from ndpsim.config import data_path
 from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
 from ndpsim.inference.serving.log import writing_serving_log
-from ndpsim.inference.serving.run import run_serving
+from ndpsim.inference.serving.server import run_serving
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.models import Attention
 from ndpsim.workload.requests import Requests

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ndpsim.inference.serving.engine import DoneStep
-from ndpsim.inference.serving.observer import ServingObserver
-from ndpsim.inference.serving.run import run_serving
+from ndpsim.inference.serving.log import ServingObserver
+from ndpsim.inference.serving.server import run_serving
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.workload.requests import Requests
 from small_moe import MODEL

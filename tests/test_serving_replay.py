@@ -14,11 +14,10 @@ import pytest
 
 from ndpsim.audit import check_serving
 from ndpsim.inference.serving.engine import Arrivals, Engines
-from ndpsim.inference.serving.hashes import prompt_hashes
-from ndpsim.inference.serving.kv import HostRoom, KvCache
+from ndpsim.inference.serving.kv import HostRoom, KvCache, SharedRoom, SharedSizes
 from ndpsim.inference.serving.log import ServingLog
 from ndpsim.inference.serving.scheduler import Limits, scheduler_named
-from ndpsim.inference.serving.shared_room import SharedRoom, SharedSizes
+from ndpsim.inference.serving.sequence import prompt_hashes
 from ndpsim.workload.requests import Requests
 
 

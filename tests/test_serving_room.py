@@ -14,10 +14,9 @@ import pytest
 import ndpsim
 from mistakes import refused
 from ndpsim.audit import check_serving
-from ndpsim.inference.serving.kv import KvCache
+from ndpsim.inference.serving.kv import KvCache, SharedRoom, SharedSizes
 from ndpsim.inference.serving.log import writing_serving_log
 from ndpsim.inference.serving.sequence import Sequence
-from ndpsim.inference.serving.shared_room import SharedRoom, SharedSizes
 from ndpsim.policies import Policy
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.policies.published.on_demand import OnDemand

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndpsim.report.moe_timeline import writing_timeline
 from ndpsim.report.relayout import write_relayout_timeline
+from ndpsim.report.serving_timeline import span_of, timeline_file, writing_timeline
 from ndpsim.report.timeline import write_timeline
-from ndpsim.report.trace_events import span_of, timeline_file
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_relayout
 
 

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpsim.inference.serving.run import run_serving
+from ndpsim.inference.serving.server import run_serving
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.requests import Requests, import_requests
 

@@ -15,8 +15,7 @@ True
 serve``.
 """
 
-from ndpsim.audit.command_bus import CommandBuses
-from ndpsim.audit.legality import check, check_lanes
+from ndpsim.audit.legality import CommandBuses, check, check_lanes
 from ndpsim.audit.log_lines import Finding
 from ndpsim.audit.report import Report, Violation
 from ndpsim.audit.schedule import ScheduleReport, check_schedule, is_schedule_log

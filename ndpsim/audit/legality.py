@@ -2,23 +2,246 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ndpsim.audit.case import Case, case_of, no_such_lane, violation
+from ndpsim.audit.case import (
+    Case,
+    Finding,
+    Found,
+    case_of,
+    counted,
+    flags,
+    no_such_lane,
+    too_early,
+    violation,
+)
 from ndpsim.audit.checks import CHECKS
-from ndpsim.audit.command_bus import COMMAND_BUSES, CommandBuses, bus_violations
 from ndpsim.audit.management import unmanaged
-from ndpsim.audit.refresh import refresh_debt
-from ndpsim.audit.report import Report
+from ndpsim.audit.report import Report, Violation
 from ndpsim.base.arguments import choice, instance, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.check import CHECK, MOST_DESCRIBED
 from ndpsim.base.plugins import option_names
 from ndpsim.dram.spec import Device
 from ndpsim.dram.spec.management import Managed, managed
+from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.dram.traces import CommandTrace
+
+# ---- Checks of command buses that several lanes of a DIMM share, in turn or in lock step
+
+
+#: How the ranks of a sub-channel get their commands: each over its own bus, in turn over one bus, or all
+#: ranks the same commands at once.
+COMMAND_BUSES = ("private", "shared", "broadcast")
+
+Ints = NDArray[np.int64]
+
+
+class CommandBuses(NamedTuple):
+    """The lanes of a trace that share a command bus.
+
+    Lane ``n`` of a DIMM is rank ``n // subchannels`` behind sub-channel ``n % subchannels``; lanes are
+    counted DIMM after DIMM.
+    """
+
+    kind: str = "private"  # one of `COMMAND_BUSES`
+    ranks: int = 1  # of a DIMM
+    subchannels: int = 1  # of a DIMM
+
+    def lanes_by_bus(self, lanes: int) -> Iterator[range]:
+        """The lanes of each sub-channel of each DIMM, of this many lanes."""
+        of_dimm = self.ranks * self.subchannels
+        for first in range(0, lanes, of_dimm):
+            for subchannel in range(first, first + self.subchannels):
+                yield range(subchannel, min(first + of_dimm, lanes), self.subchannels)
+
+
+def _said(trace: CommandTrace, index: int) -> str:
+    kind = int(trace.command[index])
+    name = trace.names[kind] if 0 <= kind < len(trace.names) else f"command number {kind}"
+    return f"{name} lane {trace.rank[index]}"
+
+
+def _violation(trace: CommandTrace, index: int, rule: str, shortfall: int, detail: str) -> Violation:
+    clock, command = int(trace.clock[index]), _said(trace, index)
+    message = f"line {index + 2}: {command} at clock {clock}: {rule}: {detail}"
+    return Violation(index, clock, rule, command, shortfall, message)
+
+
+def _in_turn(trace: CommandTrace, device: Device, lanes: range, limit: int) -> tuple[int, list[Violation]]:
+    """Commands of lanes with one bus that overlap on it."""
+    places = np.flatnonzero(np.isin(trace.rank, lanes))
+    places = places[np.argsort(trace.clock[places], kind="stable")]
+    cycles = np.array([*(command.cycles for command in device.standard.by_number), 1])
+    clock = trace.clock[places]
+    held = cycles[trace.numbered(device.standard.names)[places]]
+    short = (clock + held)[:-1] - clock[1:]
+    found = np.flatnonzero(short > 0)
+    violations = []
+    for n in found[:limit].tolist():
+        before, index = int(places[n]), int(places[n + 1])
+        detail = (
+            f"{short[n]} clocks too early, {_said(trace, before)} at clock {clock[n]} (line {before + 2}) "
+            f"holds the bus of its sub-channel for {held[n]}"
+        )
+        violations.append(_violation(trace, index, "shared command bus", int(short[n]), detail))
+    return len(found), violations
+
+
+def _in_lock_step(
+    trace: CommandTrace, device: Device, lanes: range, limit: int
+) -> tuple[int, list[Violation]]:
+    """Commands of lanes that differ from those of the first lane on their bus."""
+    columns = trace.columns()[[0, 1, 3, 4, 5, 6]]  # all but the rank, which is the lane
+    first = np.flatnonzero(trace.rank == lanes[0])
+    count, violations = 0, []
+    for lane in lanes[1:]:
+        own = np.flatnonzero(trace.rank == lane)
+        both = min(len(first), len(own))
+        differ = np.flatnonzero((columns[:, first[:both]] != columns[:, own[:both]]).any(axis=0)).tolist()
+        longer = own if len(own) > both else first
+        count += len(differ) + len(longer) - both
+        for n in differ[:limit]:
+            there = f"{_said(trace, int(first[n]))} at clock {trace.clock[first[n]]} (line {first[n] + 2})"
+            detail = f"not what the ranks of the sub-channel obey together, {there}"
+            violations.append(_violation(trace, int(own[n]), "broadcast command bus", 0, detail))
+        for index in longer[both:][:limit].tolist():
+            detail = f"lanes {lanes[0]} and {lane} have not equally many commands"
+            violations.append(_violation(trace, index, "broadcast command bus", 0, detail))
+    return count, violations
+
+
+_FIND = {"shared": _in_turn, "broadcast": _in_lock_step}
+
+
+def bus_violations(
+    trace: CommandTrace, device: Device, lanes: int, buses: CommandBuses, limit: int
+) -> tuple[int, list[Violation]]:
+    """Violations of the buses that lanes share; lanes are counted in the trace's rank column.
+
+    Returns how many commands break a rule, and the first of them on each bus, `limit` at most.
+    """
+    if buses.kind not in _FIND:
+        return 0, []
+    count, violations = 0, list[Violation]()
+    for of_bus in buses.lanes_by_bus(lanes):
+        found, first = _FIND[buses.kind](trace, device, of_bus, limit)
+        count += found
+        violations += first
+    return count, violations
+
+
+# ---- Whether every rank or bank gets its refreshes, neither too late nor too early
+
+
+class _Owner(NamedTuple):
+    """A rank or a bank that is owed refreshes."""
+
+    name: str
+    places: NDArray[np.int64]  # its refreshes
+    interval: int  # clocks in which it is owed one
+
+
+def _covered(case: Case) -> NDArray[np.int64]:
+    """By command, the clocks for which a refresh serves a bank; 0: it is none.
+
+    A refresh of single banks or pairs serves for tREFI, in which all of them have their turn.
+    """
+    device, scope = case.device, case.kinds.scope
+    alone = np.isin(scope, (ONE_BANK, BANK_PAIR))
+    return flags(
+        0
+        if not (one.refreshes and one.interval)
+        else device.clocks("nREFI" if alone[number] else one.interval)
+        for number, one in enumerate(device.standard.by_number)
+    )
+
+
+def _owed(case: Case, refresh: str, covered: NDArray[np.int64]) -> Iterator[_Owner]:
+    """The owners: ranks, or, where banks are refreshed by `refresh` or in the trace, banks.
+
+    If banks are refreshed: every bank, if the standard has a command for a single bank or a pair; otherwise
+    every bank number of a rank, in all bank groups at once. A refresh of the rank is one of each bank.
+    """
+    part, device, kinds = case.part, case.device, case.kinds
+    refreshes, scope = covered[part.command] > 0, kinds.scope[part.command]
+    one_by_one = bool(((covered > 0) & np.isin(kinds.scope, (ONE_BANK, BANK_PAIR))).any())
+    groups = range(device.bankgroups) if one_by_one else [-1]
+    number = part.bankgroup * device.banks_per_group + part.bank
+    pair = np.where(scope == BANK_PAIR, number % (device.banks_per_rank // 2), -1)
+    whole = scope == WHOLE_RANK
+    for rank in range(device.ranks):
+        of_rank = refreshes & (part.rank == rank)
+        of_banks = of_rank & ~whole
+        if refresh in ("all-bank", "elastic", "staggered") and not of_banks.any():
+            yield _Owner(case.rank_name(rank), np.flatnonzero(of_rank), device.clocks("nREFI"))
+            continue
+        in_fine_steps = covered[(kinds.scope == SAME_BANKS) & (covered > 0)]
+        interval = (
+            device.clocks("nREFI") if one_by_one else int(in_fine_steps.min(initial=device.clocks("nREFI")))
+        )
+        for group in groups:
+            of_group = (scope != BANK_PAIR) & ((part.bankgroup == group) | (scope != ONE_BANK))
+            for bank in range(device.banks_per_group):
+                of_pair = pair == (group * device.banks_per_group + bank) % max(device.banks_per_rank // 2, 1)
+                places = np.flatnonzero(of_rank & (whole | of_pair | (of_group & (part.bank == bank))))
+                where = f"bankgroup {group} bank {bank}" if one_by_one else f"bank {bank}"
+                yield _Owner(f"{case.rank_name(rank)} {where}", places, interval)
+
+
+def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int, start: int) -> Found:
+    """Find owners that do not get one refresh in each interval.
+
+    A refresh serves its banks for an interval: that of the rank, tREFI; that of one bank in every group, its
+    own (tREFI2 in DDR5's fine granularity mode). It is due at the end of this interval, which begins where
+    those of the earlier refreshes end. It may be at most `max_postponed` tREFI late and
+    `max_pulled_in` tREFI early. Refreshes that were due before the clock `start` are done. Refreshes that are
+    missing at the end of the trace are reported at its last command.
+    """
+    part, end = case.part, int(case.trace.clock[-1])
+    covered, longest = _covered(case), case.device.clocks("nREFI")
+    late: list[Finding] = []
+    early: list[Finding] = []
+    for name, places, interval in _owed(case, refresh, covered):
+        clock, serves = part.clock[places], covered[part.command[places]]
+        before = max(start - 1, 0) // interval * interval
+        served = before + np.cumsum(serves) - serves
+        deadline, postponed = served + serves + max_postponed * longest, max_postponed * longest // interval
+        for n in np.flatnonzero(clock > deadline).tolist():
+            short, behind = (
+                int(clock[n] - deadline[n]),
+                int((clock[n] - 1) // interval - served[n] // interval),
+            )
+            owed = _behind(name, behind, interval, postponed)
+            detail = f"{counted(short, 'clock')} too late, {owed}"
+            late.append(Finding(case.origin(places[n]), "refresh debt", short, detail))
+        allowed, pulled_in = served + serves - max_pulled_in * longest, max_pulled_in * longest // interval
+        for n in np.flatnonzero(clock < allowed).tolist():
+            short = int(allowed[n] - clock[n])
+            ahead = f"more than {pulled_in} intervals of {interval} clocks ahead"
+            detail = f"{too_early(short)}, {name} is {ahead}"
+            early.append(Finding(case.origin(places[n]), "refresh ahead", short, detail))
+        done = before + int(serves.sum())
+        owed_from = done + interval + max_postponed * longest
+        if end >= owed_from:
+            behind = end // interval - done // interval
+            since = f"the last was {case.at(case.origin(places[-1]))}" if len(places) else "there was none"
+            detail = f"{_behind(name, behind, interval, postponed)}; {since}"
+            late.append(Finding(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))
+    findings = sorted(late + early, key=lambda finding: finding.place)
+    return Found(len(findings), findings[: case.limit])
+
+
+def _behind(who: str, behind: int, interval: int, max_postponed: int) -> str:
+    return f"{who} is {behind} intervals of {interval} clocks behind, {max_postponed} may be postponed"
+
+
+# ---- The report
+
 
 #: How a trace may be refreshed. With "all-bank" and "staggered" each rank needs a refresh in every interval;
 #: with "none" nothing does. With the others each bank, or each bank number of a rank, needs its own.

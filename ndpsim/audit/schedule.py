@@ -16,10 +16,9 @@ from os import PathLike
 from typing import Any
 
 from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, judge_log
-from ndpsim.audit.schedule_figures import Figures, estimate_faults
 from ndpsim.audit.schedule_layer import layer_findings
 from ndpsim.audit.schedule_moves import Places
-from ndpsim.audit.schedule_rules import Fault, Machine, unknown_keys
+from ndpsim.audit.schedule_rules import Fault, Figures, Machine, estimate_faults, unknown_keys
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import quantity
 

@@ -6,8 +6,7 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault, close, is_later
-from ndpsim.audit.serving_blocks import Blocks, Served
-from ndpsim.audit.serving_room import Room, RoomUse
+from ndpsim.audit.serving_blocks import Blocks, Room, RoomUse, Served
 from ndpsim.audit.serving_schedulers import Before, BlocksOf, Limits, Row, Step, rules_of
 
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault
-from ndpsim.audit.serving_blocks import Blocks, Served
-from ndpsim.audit.serving_room import RoomUse
+from ndpsim.audit.serving_blocks import Blocks, RoomUse, Served
 
 BlocksOf = Mapping[Served, Sequence[int]]
 

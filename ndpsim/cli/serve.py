@@ -15,7 +15,7 @@ from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, progress_of, t
 from ndpsim.cli.picture_options import picture, plot_of
 
 if TYPE_CHECKING:
-    from ndpsim.inference.serving.observer import ServingObserver
+    from ndpsim.inference.serving.log import ServingObserver
 
 _RATES = replace(
     SERVE["rate"],
@@ -79,7 +79,7 @@ def _rates(given: Given) -> Sequence[float]:
 
 def _find(given: Given, asked: dict[str, Any]) -> None:
     """`--find-rate`."""
-    from ndpsim.inference.serving.find_rate import find_rate
+    from ndpsim.inference.serving.server import find_rate
     from ndpsim.report.serving import print_found_rate
 
     with progress_of("finding the rate") as progress:
@@ -127,7 +127,7 @@ def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
 def _run(given: Given, asked: dict[str, Any]) -> None:
     """One run."""
     from ndpsim.inference.serving.log import writing_serving_log
-    from ndpsim.inference.serving.run import run_serving
+    from ndpsim.inference.serving.server import run_serving
     from ndpsim.report.serving import print_serving
 
     plot = plot_of(given, "serve")

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from ndpsim.base.reported import label_of, with_unit
 from ndpsim.report.printing import print_table
+from ndpsim.report.serving_timeline import timeline_file
 from ndpsim.report.text import title_of
-from ndpsim.report.trace_events import timeline_file
 from ndpsim.simulate import RelayoutResult
 
 

@@ -2,24 +2,116 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
-from typing import Any
+from typing import IO, Any
 
-from ndpsim.inference.layers.record import LayerRecord, RunRecord
+from ndpsim.base.files import replacing
+from ndpsim.inference.layers.record import JobRecord, LayerRecord, MigrationRecord, Observer, RunRecord
 from ndpsim.inference.serving.engine import DoneStep
-from ndpsim.inference.serving.observer import ServingObserver
+from ndpsim.inference.serving.log import ServingObserver
 from ndpsim.inference.serving.sequence import Sequence
-from ndpsim.report.moe_timeline import write_layer
-from ndpsim.report.trace_events import TimelineWriter, moment_of, timeline_file
+
+# ---- Times and rows of the Trace Event Format, which Perfetto and chrome://tracing read
+
+
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=lambda value: value.item()).encode
+
+
+def span_of(start_ns: float, end_ns: float) -> dict[str, float]:
+    """`ts` and `dur` in us of a span, whose ends are cut to whole ns.
+
+    Readers count in whole ns, and drop spans that overlap on a row. Cut in this way, a span that follows
+    another still begins at its end.
+    """
+    start, end = math.floor(start_ns), math.floor(end_ns)
+    return {"ts": _us(start), "dur": _us(end - start)}
+
+
+def moment_of(time_ns: float) -> float:
+    """`ts` in us of a time, cut as by `span_of`."""
+    return _us(math.floor(time_ns))
+
+
+def _us(ns: int) -> float:
+    """A number of us that multiplied by 1000 and cut gives `ns` again."""
+    us = ns / 1000
+    return us if int(us * 1000) == ns else math.nextafter(us, math.inf)
+
+
+@contextmanager
+def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
+    """A timeline in a file, which exists only if the block ends without an exception.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with replacing(path) as file:
+        file.write(b'{"displayTimeUnit":"ns","traceEvents":[\n')
+        writer = TimelineWriter(file)
+        yield writer
+        writer.end()
+
+
+class TimelineWriter:
+    """Writes events: spans on named rows of a process, of which a name has several where spans overlap."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._process = -1
+        self._held = b""
+
+    def begin_process(self, name: str) -> None:
+        """Begin a process of this name, to which all further events belong."""
+        self._rows: dict[str, list[tuple[int, float]]] = {}  # numbers of rows, and their last ends
+        self._count = 0
+        self._process += 1
+        self.event({"ph": "M", "tid": 0, "name": "process_name", "args": {"name": name}})
+
+    def row(self, name: str, start_ns: float = -math.inf, end_ns: float = -math.inf) -> int:
+        """The number of a row that is free at this time; without times, the row is added if it is new.
+
+        Spans of a name must come in the order of their starts.
+        """
+        rows = self._rows.setdefault(name, [])
+        for place, (number, until) in enumerate(rows):
+            if start_ns >= until:
+                rows[place] = number, end_ns
+                return number
+        number = self._count
+        self._count += 1
+        rows.append((number, end_ns))
+        self.event({"ph": "M", "tid": number, "name": "thread_name", "args": {"name": name}})
+        return number
+
+    def span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
+        """Write a span on a row, or on another of the same name if the row is occupied."""
+        number, times = self.row(row, start_ns, end_ns), span_of(start_ns, end_ns)
+        self.event({"ph": "X", "tid": number, "name": name, **times, "args": arguments})
+
+    def event(self, event: dict[str, Any]) -> None:
+        """Write an event of the process."""
+        # An event is written when the next one comes, since the last has no comma after it.
+        if self._held:
+            self._file.write(self._held + b",\n")
+        self._held = _encode({"pid": self._process, **event}).encode()
+
+    def end(self) -> None:
+        """Write the last event."""
+        self._file.write(self._held + b"\n]}\n")
+
+
+# ---- Timelines of serving
 
 
 @contextmanager
 def writing_serving_timeline(path: str | PathLike[str]) -> Iterator[ServingObserver]:
     """An observer that writes steps, layers, jobs and migrations on rows, and requests as asynchronous spans.
 
-    Rows of layers and resources are those of `ndpsim.report.moe_timeline`. A request is a span from its
+    Rows of layers and resources are those of `ndpsim.report.serving_timeline`. A request is a span from its
     arrival to its last token. Within it are spans for waiting, for computing the prompt, and for decoding.
 
     Raises:
@@ -85,3 +177,71 @@ class _Timeline(ServingObserver):
         common = {"cat": "request", "id": number, "name": name}
         self._timeline.event({"ph": "b", **common, "ts": moment_of(start_ns), "args": arguments})
         self._timeline.event({"ph": "e", **common, "ts": moment_of(end_ns)})
+
+
+# ---- Timelines of runs of a whole model, for Perfetto and chrome://tracing, written while they run
+
+
+@contextmanager
+def writing_timeline(path: str | PathLike[str]) -> Iterator[Observer]:
+    """An observer that writes all jobs and migrations, a process for each policy and a row for each resource.
+
+    Times are in us. Migrations to the GPU are on the rows of PCIe, migrations between DIMMs on the rows of
+    the links. Concurrent jobs of a resource, such as copies, have a row each. The file exists only if the
+    block ends without an exception.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with timeline_file(path) as timeline:
+        shown: RunRecord | None = None
+
+        def observe(run: RunRecord, layer: LayerRecord) -> None:
+            nonlocal shown
+            if run is not shown:
+                shown = run
+                timeline.begin_process(run.policy)
+            write_layer(timeline, layer)
+
+        yield observe
+
+
+def write_layer(timeline: TimelineWriter, layer: LayerRecord) -> None:
+    """Write a layer, its jobs and the migrations that have ended."""
+    name = f"{layer.phase} {layer.step}, layer {layer.layer}"
+    if layer.window_ns:
+        window = layer.start_ns - layer.window_ns, layer.start_ns
+        timeline.span("layers", "attention and dense parts", *window, {"layer": layer.layer})
+    timeline.span("layers", name, layer.start_ns, layer.end_ns, {"bottleneck": layer.bottleneck})
+    for job in layer.jobs:
+        _write_job(timeline, job, layer)
+    for migration in sorted(layer.migrations, key=lambda one: one.start_ns):
+        _write_migration(timeline, migration)
+
+
+def _write_job(timeline: TimelineWriter, job: JobRecord, layer: LayerRecord) -> None:
+    arguments = {
+        "layer": layer.layer,
+        "step": layer.step,
+        "bytes": job.bytes,
+        "alone_us": job.alone_ns / 1000,
+    }
+    name = job.kind
+    if job.expert >= 0:
+        name = f"{job.kind} {job.expert}"
+        arguments |= {"tokens": job.tokens, "share": job.share}
+    timeline.span(job.resource, name, job.start_ns, job.end_ns, arguments)
+
+
+def _write_migration(timeline: TimelineWriter, migration: MigrationRecord) -> None:
+    arguments = {
+        "from": migration.source,
+        "to": migration.target,
+        "bytes": migration.bytes,
+        "decided_us": migration.decided_ns / 1000,
+        "hidden_us": migration.hidden_ns / 1000,
+    }
+    name = f"{migration.kind} {migration.expert} of layer {migration.layer}"
+    # One that takes no time has a row of its kind.
+    row = migration.kind if migration.end_ns == migration.start_ns else migration.resource
+    timeline.span(row, name, migration.start_ns, migration.end_ns, arguments)

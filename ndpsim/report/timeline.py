@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ndpsim.report.serving_timeline import timeline_file
 from ndpsim.report.text import title_of
-from ndpsim.report.trace_events import timeline_file
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ContentionResult, ExpertResult
 

@@ -26,8 +26,8 @@ from ndpsim.dram import state
 from ndpsim.dram.spec import lower
 from ndpsim.dram.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.dram.traces import CommandTrace
-from ndpsim.simulate.dimm_lanes import DimmLanes, QueuedExpert
-from ndpsim.simulate.host_path import host_path
+from ndpsim.simulate.alone import DimmLanes, QueuedExpert
+from ndpsim.simulate.host import host_path
 from ndpsim.simulate.lane import Ints, LaneCounts, channel_commands, decode_commands, merge_commands
 from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
 from ndpsim.simulate.power import Energy

@@ -12,19 +12,46 @@ from typing import Any
 import numpy as np
 
 from ndpsim.base.caching import cached_by_identity
+from ndpsim.base.errors import InputError
 from ndpsim.base.units import common_ticks, exact, frequency_period_ps
 from ndpsim.config import Hardware
-from ndpsim.dimm.layout import ExpertWeights, Interleaving, LaneShare, Layout
+from ndpsim.dimm.layout import ExpertWeights, Geometry, Interleaving, LaneShare, Layout
 from ndpsim.dimm.units import ActivationUnit, find_unit
 from ndpsim.dram import sink, state
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.spec import lower
-from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import Ints, LaneStream, ensure_streams_fit
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.weights import describe_weights
+
+# ---- The memory of a hardware file, for layouts
+
+
+def geometry_of(hardware: Hardware) -> Geometry:
+    """Channels, DIMMs and lanes of a machine.
+
+    Raises:
+        InputError: the file has no number of DIMMs, or a channel has none.
+    """
+    dimm, channels = hardware.system.dimm, hardware.system.host.channels
+    return Geometry(channels, dimm.count, dimm.ranks, dimm.subchannels, hardware.lane_device())
+
+
+def ensure_on_channel(hardware: Hardware) -> None:
+    """Check that the host's memory is on channels.
+
+    Raises:
+        InputError: the memory is behind a CXL link.
+    """
+    if hardware.system.cxl is not None:
+        problem = "not supported: the host has no channel to memory on a CXL link"
+        raise InputError(problem, "unsupported", key="cxl")
+
+
+# ---- Machines
+
 
 _CACHED = 16  # cached hardware and placed experts for later calls
 

@@ -13,7 +13,7 @@ from ndpsim.base.units import format_bytes
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.layout import MATRICES, ExpertFormat, Layout, make_layout
 from ndpsim.dimm.units import find_unit
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.workload.models import Expert, MoeShape
 

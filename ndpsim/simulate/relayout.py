@@ -27,8 +27,8 @@ from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.dimm.link.engine_state import Bits
 from ndpsim.dimm.link.events import FAR
 from ndpsim.dimm.link.requests import counts_between, spans
-from ndpsim.simulate.geometry import geometry_of
 from ndpsim.simulate.lane import Ints, name_commands
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.power import Energy, dram_power, engine_energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.relayout_plan import (
@@ -39,8 +39,7 @@ from ndpsim.simulate.relayout_plan import (
     neighbouring_dimms,
     plan_transfers,
 )
-from ndpsim.simulate.relayout_run import Access, Run, Transfer, run_relayout
-from ndpsim.simulate.relayout_waves import choose_waves
+from ndpsim.simulate.relayout_run import Access, Run, Transfer, choose_waves, run_relayout
 from ndpsim.simulate.results.cache import Lookup, ResultCache
 from ndpsim.simulate.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
 from ndpsim.simulate.results.stopwatch import Stopwatch

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
 from typing import Any
@@ -13,21 +15,173 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ndpsim.base.arguments import Progress, flag, instance, path_of, progress_function, shown
+from ndpsim.base.arguments import Progress, flag, instance, number, path_of, progress_function, several, shown
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
+from ndpsim.base.reported import quantity
 from ndpsim.dram import state
-from ndpsim.dram.engines import ScanController
+from ndpsim.dram.controllers import own_counters
+from ndpsim.dram.engines import Controller, ScanController, make_controller
 from ndpsim.dram.mapping import Coordinates, map_addresses
+from ndpsim.dram.spec import Standard, lower
+from ndpsim.dram.spec.standard import READ, READ_AP, WRITE, WRITE_AP
+from ndpsim.dram.state import repeating_period
 from ndpsim.dram.traces import BYTES_OF_A_REQUEST, Requests, read_requests
-from ndpsim.simulate.lane import command_traces, ensure_same
-from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
+from ndpsim.simulate.contention import latency_distribution, latency_histogram, read_latencies
+from ndpsim.simulate.lane import Bus, Ints, MakeChannel, command_traces, ensure_same, name_commands
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import dram_power
+from ndpsim.simulate.program import IdleTime
 from ndpsim.simulate.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.results.trace import TraceResult
-from ndpsim.simulate.trace_channel import TraceChannel, counters, sizes_in_address
+
+# ---- One channel of a trace and its share of the requests
+
+
+_CHUNK = 1 << 18  # requests between two reports of progress
+_BYTES_OF_A_REFRESH = 256  # bytes of memory for a recorded refresh
+
+
+class TraceChannel(Bus):
+    """One channel and its share of the requests."""
+
+    def __init__(
+        self,
+        memory: Memory,
+        requests: Requests,
+        places: Coordinates,
+        chosen: Any,
+        recording: bool,
+        make_channel: MakeChannel = make_controller,
+    ) -> None:
+        tables = lower(memory.device)
+        rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
+        address = address_of(places, memory) if requests.address is None else requests.address
+        cycle = None if requests.cycle is None else requests.cycle[chosen]
+        source = state.make_source(
+            tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
+        )
+        source = source._replace(period=repeating_period(source.place))
+        policy = memory.policy
+        channel = make_channel(tables, policy)
+        super().__init__(tables, channel, source, recording)
+        self._memory = memory
+        self.accepted: dict[str, Any] | None = None
+        self._idle = IdleTime(tables, policy, channel)
+        if recording and cycle is not None and len(cycle):
+            refreshes = self._idle.refreshes_until(int(cycle[-1]))
+            needed = refreshes * _BYTES_OF_A_REFRESH
+            ensure_fits(needed, f"a record of {refreshes} refreshes", file=requests.file)
+        # In skipped time refreshes would not lower the counters of refresh management.
+        steps = recording or cycle is None or policy.rfm.threshold > 0
+        pauses = [] if steps else self._idle.long_pauses(source.cycle)
+        self._pauses = [*pauses, self.count]
+        if pauses:
+            self.source = source._replace(cycle=source.cycle.copy())
+
+    def run_reporting(self, report: Callable[[int], None]) -> None:
+        """Run to the end, first to the clock that accepts the last request."""
+        if self.count == 0:
+            return
+        first = reported = 0
+        for end in self._pauses:
+            if self._idle.clocks > 0:
+                self.source.cycle[first:end] -= self._idle.clocks
+            if end < self.count:  # requests after a pause are not accepted before it
+                self.channel.value[state.PAUSE] = self.source.cycle[end] - self._idle.clocks
+            # A run may only be interrupted between steps while requests remain to be accepted.
+            for until in range(reported + _CHUNK, min(end, self.count - self.channel.most_queued), _CHUNK):
+                self.run(until_served=until)
+                report(_CHUNK)
+                reported += _CHUNK
+            if end < self.count:
+                self.run(until_served=end)
+                self._skip_idle_time(end)
+            first = end
+        self.run(state.FAR, until_taken=self.count)
+        self.accepted = counters_now(self, self._memory.device.standard)
+        self.run()
+        report(self.count - reported)
+
+    def _skip_idle_time(self, request: int) -> None:
+        """Skip idle time before a request, if all earlier ones are served."""
+        value = self.channel.value
+        if value[state.SERVED] == request:
+            self._idle.skip(int(value[state.PAUSE]), self.run_until)
+        value[state.PAUSE] = state.FAR
+
+    @property
+    def value(self) -> Ints:
+        """The channel's counters, with skipped idle time."""
+        value = self.channel.value.copy()
+        value[[state.CLOCK, state.COUNTED_UNTIL]] += self._idle.clocks
+        return value
+
+    @property
+    def issued(self) -> Ints:
+        """int64[command]: commands issued."""
+        return self.channel.issued + self._idle.issued
+
+    @property
+    def cycles(self) -> int:
+        """Clocks to the last beat of read data, or the last command."""
+        return super().cycles + self._idle.clocks
+
+    def open_clocks(self, end: int) -> int:
+        """See `dram.engines.Controller`."""
+        return self.channel.open_clocks(end - self._idle.clocks)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes over the data bus."""
+        columns = int(self.issued[[READ, WRITE, READ_AP, WRITE_AP]].sum())
+        return columns * self._memory.device.burst_bytes
+
+
+def counters(channels: Sequence[TraceChannel | Controller], standard: Standard) -> dict[str, Any]:
+    """The counters of a result, summed over channels."""
+    value = np.sum([channel.value for channel in channels], axis=0)
+    return {
+        "row_hits": int(value[state.ROW_HITS]),
+        "row_misses": int(value[state.ROW_MISSES]),
+        "row_conflicts": int(value[state.ROW_CONFLICTS]),
+        "reads_forwarded": int(value[state.FORWARDED]),
+        "writes_coalesced": int(value[state.COALESCED]),
+        "commands": name_commands(np.sum([channel.issued for channel in channels], axis=0), standard),
+    }
+
+
+def counters_now(channel: TraceChannel | Controller, standard: Standard) -> dict[str, Any]:
+    """The counters of a channel at its clock, with the additional ones of the standard's controller."""
+    value, names = channel.value, own_counters(standard.controller)
+    return {
+        "cycles": int(value[state.CLOCK]) - 1,
+        **counters([channel], standard),
+        **{name: int(value[state.OWN_COUNTERS + number]) for number, name in enumerate(names)},
+    }
+
+
+def sizes_in_address(memory: Memory) -> dict[str, int]:
+    """The number of parts of each kind in the next larger part: channels, ranks, ..., columns."""
+    device = memory.device
+    return {
+        "channel": memory.channels,
+        "rank": device.ranks,
+        "bankgroup": device.bankgroups,
+        "bank": device.banks_per_group,
+        "row": device.rows,
+        "column": device.bursts_per_row,
+    }
+
+
+def address_of(places: Coordinates, memory: Memory) -> Ints:
+    """A unique number for every burst, for requests with coordinates."""
+    return np.ravel_multi_index((places.channel, *places[:-1]), tuple(sizes_in_address(memory).values()))
+
+
+# ---- Traces
+
 
 _LATEST = 10**18  # clocks: less than `dram.state.FAR`, even after additions
 _BYTES_RECORDED = 512  # bytes of memory for a request with its commands
@@ -36,8 +190,7 @@ _BYTES_RECORDED = 512  # bytes of memory for a request with its commands
 def _checked_places(requests: Requests, memory: Memory) -> Coordinates:
     """The checked coordinates of requests with coordinates."""
     assert requests.place is not None
-    for number, (name, size) in enumerate(sizes_in_address(memory).items()):
-        values = requests.place[:, number]
+    for values, (name, size) in zip(requests.place.T, sizes_in_address(memory).items(), strict=False):
         beyond = np.flatnonzero((values < 0) | (values >= size))
         if len(beyond):
             first = int(beyond[0])
@@ -277,3 +430,66 @@ def _requests(given: Any) -> Requests:
     except InputError as error:
         problem = error.problem if error.key == "requests" else str(error)
         raise InputError(problem, error.code, key="requests") from None
+
+
+# ---- Latency by load: a trace offered at several rates, from almost idle to the capacity of the bus
+
+
+#: Offered load as a share of the peak bandwidth.
+LOADS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0)
+
+_LEAST_LOAD, _MOST_LOAD = 1e-6, 1000  # so that clocks of 2**40 requests fit into 64 bits
+
+
+@dataclass(frozen=True)
+class LoadPoint:
+    """The result at one load: bandwidths in GB/s, and read latency in ns, from the entry into the queue."""
+
+    load: float
+    offered_gbps: float = field(metadata=quantity("offered load"))
+    bandwidth_gbps: float = field(metadata=quantity("bandwidth"))
+    mean_ns: float | None = field(metadata=quantity("mean read latency"))
+    p99_ns: float | None = field(metadata=quantity("p99 read latency"))
+
+
+def _load(value: float, name: str) -> float:
+    return number(value, name, _LEAST_LOAD, _MOST_LOAD)
+
+
+def sweep_load(
+    requests: Requests,
+    memory: Memory,
+    loads: Sequence[float] | None = None,
+    wrap: bool = False,
+    progress: Progress | None = None,
+) -> list[LoadPoint]:
+    """Run the requests evenly spaced at each of several loads; their own times are ignored.
+
+    A request waits at the front end while its queue is full; this wait is not part of its latency.
+
+    Args:
+        requests: the requests.
+        memory: the channels and their controllers.
+        loads: shares of the peak bandwidth, each from 0.000001 to 1000; None: `LOADS`.
+        wrap: take addresses beyond the memory modulo its size, instead of refusing them.
+        progress: called with the share of the loads that are done; None: no calls.
+
+    Raises:
+        InputError: an argument is invalid, or a request is beyond the memory.
+    """
+    requests, memory = instance(requests, "requests", Requests), instance(memory, "memory", Memory)
+    loads = LOADS if loads is None else several(loads, "loads", _load)
+    wrap, progress = flag(wrap, "wrap"), progress_function(progress)
+    points = []
+    number = np.arange(len(requests.write), dtype=np.float64)
+    clocks_per_request = memory.device.burst_clocks / memory.channels
+    peak_gbps = memory.channels * memory.device.peak_gbps
+    for done, load in enumerate(loads):
+        progress(done / len(loads))
+        paced = dataclasses.replace(requests, cycle=(number * (clocks_per_request / load)).astype(np.int64))
+        result = run_requests(paced, memory, wrap)
+        latency = result.read_latency_ns
+        mean_ns, p99_ns = (None, None) if latency is None else (latency["mean"], latency["p99"])
+        points.append(LoadPoint(load, load * peak_gbps, result.bandwidth_gbps, mean_ns, p99_ns))
+    progress(1.0)
+    return points

@@ -42,8 +42,8 @@ from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.inference.layers.contention import ContentionTable, contention_table, shared_bandwidth
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.relayouts import RelayoutCost, Relayouts
+from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.standby import Parts, Standby
-from ndpsim.inference.layers.threads import simulation_threads
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
 from ndpsim.simulate.machine import lower_machine

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.inference.layers.costs import Costs
-from ndpsim.inference.layers.threads import simulation_threads
+from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.transfers import Transfers
 from ndpsim.inference.processors import DenseTime, Processors
 from ndpsim.inference.processors.operations import ACTIVATION_BYTES

@@ -30,11 +30,11 @@ from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, make_layout
 from ndpsim.dimm.link import Network
 from ndpsim.inference.layers.location import Location
+from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.standby import Parts, Standby
-from ndpsim.inference.layers.threads import simulation_threads
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import simulate_relayout
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_units
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.workload.models import Expert

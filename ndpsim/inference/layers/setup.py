@@ -19,7 +19,7 @@ from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import DenseTime, GpuMemory, Processors
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies.views import Estimates, Machine
-from ndpsim.simulate.geometry import geometry_of
+from ndpsim.simulate.machine import geometry_of
 from ndpsim.workload.models import MoeShape
 from ndpsim.workload.routing import Routing
 

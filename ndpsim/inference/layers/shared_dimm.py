@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache as cache_results
 from typing import NamedTuple
 
@@ -12,13 +14,26 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertFormat
-from ndpsim.inference.layers.threads import simulation_threads
 from ndpsim.simulate import Session, simulate_expert
 from ndpsim.simulate.results.cache import Lookup, ResultCache
 from ndpsim.simulate.results.shared_dimm import SharedDimmResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.workload.models import Expert
+
+# ---- Threads for simulations, whose kernels run without the interpreter lock
+
+
+_MOST = 4  # some simulations of a large expert need 100 MB each
+
+
+def simulation_threads() -> ThreadPoolExecutor:
+    """A thread for each processor, within limits."""
+    return ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST))
+
+
+# ---- Measurements
+
 
 _log = logging.getLogger("ndpsim")
 

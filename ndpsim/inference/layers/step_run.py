@@ -15,9 +15,16 @@ from ndpsim.inference.events.state import FIRST_NDP, GPU, Work
 from ndpsim.inference.layers.jobs import Beside, JobList, Label, make_work
 from ndpsim.inference.layers.layer import Gated, LayerJobs, server_names
 from ndpsim.inference.layers.migrations import Migrations
-from ndpsim.inference.layers.outcome import CriticalPath, critical_path, estimates_by_engine, job_records
 from ndpsim.inference.layers.placement import Places
-from ndpsim.inference.layers.record import LayerRecord, Observer, RunRecord
+from ndpsim.inference.layers.record import (
+    CriticalPath,
+    LayerRecord,
+    Observer,
+    RunRecord,
+    critical_path,
+    estimates_by_engine,
+    job_records,
+)
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.totals import Totals

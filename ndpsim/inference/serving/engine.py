@@ -19,10 +19,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.base.errors import InputError
-from ndpsim.inference.serving.kv import Changes
+from ndpsim.inference.serving.kv import Changes, RoomUse
 from ndpsim.inference.serving.scheduler import Chunk, Scheduler
 from ndpsim.inference.serving.sequence import Sequence
-from ndpsim.inference.serving.shared_room import RoomUse
 from ndpsim.inference.serving.steps import Steps
 from ndpsim.workload.requests import Requests
 

@@ -8,7 +8,7 @@ of linear attention are stored for the maximum number of sequences of a step. In
   that none is preempted; experts get the rest. "auto" puts the cache into the host's memory if the requests
   need more memory.
 
-With "auto", both share their memory while the engine runs (`ndpsim.inference.serving.shared_room`), unless
+With "auto", both share their memory while the engine runs (`ndpsim.inference.serving.kv`), unless
 the number of blocks or of experts is given, or the policy is not a `GivesRoom`. Room for the longest request
 is always kept free of experts, so that it can be served; at first, experts have all other memory. The number
 of blocks is the above, or if that is less, the number that the longest requests need or that have room
@@ -32,7 +32,7 @@ from ndpsim.inference.processors import GpuMemory, Processors
 from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.memory import Cache, memory_with_cache
 from ndpsim.inference.processors.operations import Step
-from ndpsim.inference.serving.shared_room import SharedRoom, SharedSizes
+from ndpsim.inference.serving.kv import SharedRoom, SharedSizes
 from ndpsim.workload.models import LinearAttention, MoeShape
 from ndpsim.workload.requests import Requests
 

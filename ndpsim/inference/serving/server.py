@@ -7,7 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
-from ndpsim.base.options.serve import ServeSettings, ServiceLevel, service_level
+import numpy as np
+
+from ndpsim.base.arguments import instance, progress_function
+from ndpsim.base.errors import InputError
+from ndpsim.base.options.serve import FIND, ServeSettings, ServiceLevel, service_level
+from ndpsim.base.options.settings import called_with
+from ndpsim.base.units import format_time
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.inference.layers.setup import Setup, Work, check_link, set_up_machine
@@ -22,10 +28,8 @@ from ndpsim.inference.serving.asked import (
     routing_asked,
 )
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
-from ndpsim.inference.serving.hashes import prompt_hashes
 from ndpsim.inference.serving.kv import HostRoom, KvCache
-from ndpsim.inference.serving.level import check_level
-from ndpsim.inference.serving.log import ServingLog
+from ndpsim.inference.serving.log import ServingLog, ServingObserver
 from ndpsim.inference.serving.machines import (
     Gpus,
     Machine,
@@ -35,18 +39,56 @@ from ndpsim.inference.serving.machines import (
     parallelism,
     part_of,
 )
-from ndpsim.inference.serving.observer import ServingObserver
 from ndpsim.inference.serving.room import KvRoom, kv_room
 from ndpsim.inference.serving.scheduler import Limits, Scheduler, scheduler_named
 from ndpsim.inference.serving.sequence import Sequence as Served
+from ndpsim.inference.serving.sequence import prompt_hashes
 from ndpsim.inference.serving.steps import Steps
 from ndpsim.inference.serving.summary import served, summary
 from ndpsim.policies.interface import GivesRoom
-from ndpsim.simulate.results.serving import ServingResult
+from ndpsim.simulate.results.serving import FoundRate, ServingResult, TriedRate
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape, load_model
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing import generate_routing
+
+# ---- Whether a machine can meet a service level at all
+
+
+_MOST_OUTPUT = 4  # output tokens whose contexts are near that of the prompt, with the least time for a token
+
+
+def check_level(
+    level: ServiceLevel,
+    requests: Requests,
+    steps_for: Callable[[Requests], Steps],
+    schedulers: Callable[[Steps], Sequence[Scheduler]],
+) -> None:
+    """Check that the request with the shortest prompt, alone, is within the level.
+
+    Raises:
+        InputError: it exceeds the level.
+    """
+    shortest = int(np.argmin(requests.prompt_tokens))
+    output = np.minimum(requests.output_tokens[[shortest]], _MOST_OUTPUT)
+    alone = Requests(np.zeros(1), requests.prompt_tokens[[shortest]], output)
+    steps, arrivals = steps_for(alone), Arrivals(alone, lambda _: ())
+    engine = Engines(schedulers(steps), steps, arrivals, lambda _: None, lambda _: None)
+    engine.run()
+    (one,) = engine.sequences
+    ttft_ns, between = one.first_token_ns, one.output_tokens - 1
+    tpot_ns = (one.last_token_ns - ttft_ns) / between if between else None
+    if not level.is_met(ttft_ns, tpot_ns):
+        then = f", and a token every {format_time(tpot_ns)}" if tpot_ns else ""
+        problem = (
+            f"no request can be within it: alone, the one with the shortest prompt "
+            f"('{requests.ids[shortest]}') has its first token after {format_time(ttft_ns)}{then}"
+        )
+        raise InputError(problem, "range", key="slo")
+
+
+# ---- The server
+
 
 #: Keys of the configuration for observers.
 _TOLD = (
@@ -251,3 +293,96 @@ def _under_policy(
     offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, settings.seed, offline=True)
     work = Work(tuple(range(shape.layers)), sequences, 0, settings.max_tokens)
     return set_up_machine(settings, processors, shape, weights, room.memory, decode, offline, work)
+
+
+# ---- ``run_serving``: requests served by a machine, with experts placed by a policy
+
+
+@called_with(ServeSettings)
+def run_serving(
+    settings: ServeSettings,
+    *,
+    log: ServingLog | None = None,
+    observer: ServingObserver | None = None,
+    progress: Callable[[float], None] | None = None,
+) -> ServingResult:
+    """Serve requests: a scheduler forms steps, a policy places the experts of their layers.
+
+    A policy that rehearses cannot serve. Experts are drawn by sequence, see `workload.routing.sequences`.
+
+    Args:
+        log: a log that receives each request and each step.
+        observer: receives each request, layer and step.
+        progress: called with the share of the output tokens that have been generated.
+
+    Raises:
+        InputError: an argument makes no sense, a request or something else does not fit into memory, or a
+            policy gives an impossible answer.
+    """
+    watch, progress = Stopwatch(), progress_function(progress)
+    if log is not None:
+        instance(log, "log", ServingLog)
+    if observer is not None:
+        instance(observer, "observer", ServingObserver)
+    return Server(settings, set_up(settings)).serve(settings.rate, log, observer, progress, watch)
+
+
+# ---- ``find_rate``: the highest rate of arrivals at which requests are served within a service level
+
+
+_AT_ONCE = 1e9  # requests a second
+_MOST_HALVINGS = 12
+_BISECTIONS = 6  # bisections of a factor of 2, to within 1.1%
+
+
+def find_rate(
+    slo: Any, attainment: float = 0.9, progress: Callable[[float], None] | None = None, **asked: Any
+) -> FoundRate:
+    """Find the highest rate at which a given share of the requests is within a service level, by bisection.
+
+    In the first try, all requests arrive at once, which gives the maximum throughput of the machine. From
+    there, the rate is halved until enough requests are within the level, and then bisected. The pattern of
+    arrivals is always the same.
+
+    Args:
+        slo: as in `run_serving`.
+        attainment: share of the requests that must be within the level: 90% as in DistServe (Zhong et al.,
+            OSDI 2024).
+        progress: called with the number of finished runs, as a share of their maximum number.
+        asked: settings of the server, the arguments of `run_serving` that are no listeners, except `rate`.
+
+    Raises:
+        InputError: as for `run_serving`; or no rate is low enough, or requests have no rate.
+    """
+    progress = progress_function(progress)
+    if slo is None:
+        raise InputError("is needed: the rate is the highest within it", "missing", key="slo")
+    attainment = FIND["attainment"].checked(attainment)
+    tries: list[tuple[TriedRate, ServingResult]] = []
+    settings = ServeSettings(slo=slo, **asked)
+    if settings.rate is not None:
+        raise InputError("is what is looked for", "conflict", key="rate")
+    server = Server(settings, set_up(settings))
+
+    def tried(rate: float) -> bool:
+        result = server.serve(rate)
+        share = (result.goodput_per_s or 0.0) / result.requests_per_s
+        tries.append((TriedRate(rate, share, result.ttft_ns, result.tpot_ns), result))
+        progress(len(tries) / (_MOST_HALVINGS + _BISECTIONS + 1))
+        return share >= attainment
+
+    tried(_AT_ONCE)
+    high = 2 * tries[0][1].requests_per_s
+    low = high / 2
+    while not tried(low):
+        high, low = low, low / 2
+        if len(tries) > _MOST_HALVINGS:
+            problem = f"{low:.3g} requests/s are too many for {100 * attainment:g}% of them to be within it"
+            raise InputError(problem, "range", key="slo")
+    for _ in range(_BISECTIONS):
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if tried(middle) else (low, middle)
+    progress(1.0)
+    best = next(result for one, result in tries if one.rate_per_s == low)
+    ordered = sorted((one for one, _ in tries[1:]), key=lambda one: one.rate_per_s)
+    return FoundRate(low, high, attainment, tuple(ordered), best)

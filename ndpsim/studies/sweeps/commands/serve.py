@@ -8,7 +8,7 @@ from typing import Any
 from ndpsim.base.options.serve import SERVE
 from ndpsim.inference.processors import load_processors
 from ndpsim.inference.serving.machines import default_policy
-from ndpsim.inference.serving.run import run_serving
+from ndpsim.inference.serving.server import run_serving
 from ndpsim.policies.choose import choose_policy
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
