@@ -249,8 +249,6 @@ REFRESH_MODES = option_names("dram/refresh_policies", "all-bank")
 
 _LAST_CLOCK = 10**18  # of a command trace
 
-#: Maximum number of violations to describe; their memory is allocated before the check.
-
 
 class _Options(NamedTuple):
     refresh: str
