@@ -67,7 +67,7 @@ def ndpsim_says(*arguments: str, **changes: str) -> tuple[int, str, list[str]]:
 
 
 def cache_of(package: Path, **changes: str) -> str:
-    code = "from ndpsim import _jit; print(*_jit.entries().folders(), sep=chr(10))"
+    code = "from ndpsim.base import jit; print(*jit.entries().folders(), sep=chr(10))"
     said, _ = run("-c", code, PYTHONPATH=str(package.parent), **changes).communicate()
     return said.splitlines()[0]
 
