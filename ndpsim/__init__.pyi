@@ -1,6 +1,8 @@
 # The public names, once: for type checkers, and through ndpsim.base._later for dir(), help() and import.
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
+
+from numpy.typing import ArrayLike
 
 from ndpsim.audit import CommandBuses as CommandBuses
 from ndpsim.audit import Finding as Finding
@@ -56,7 +58,6 @@ from ndpsim.simulate import Session as Session
 from ndpsim.simulate import TraceResult as TraceResult
 from ndpsim.simulate import place_expert as place_expert
 from ndpsim.simulate import run_requests as run_requests
-from ndpsim.simulate import run_trace as run_trace
 from ndpsim.simulate import simulate_contention as simulate_contention
 from ndpsim.simulate import simulate_dimm as simulate_dimm
 from ndpsim.simulate import simulate_expert as simulate_expert
@@ -182,3 +183,30 @@ def run_serving(  # ndpsim.inference.serving.server
     observer: ServingObserver | None = ...,
     progress: Callable[[float], None] | None = ...,
 ) -> ServingResult: ...
+def run_trace(  # ndpsim.simulate.trace
+    requests: str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike],
+    standard: str = ...,
+    org: str = ...,
+    timing: str = ...,
+    ranks: int = ...,
+    overrides: Mapping[str, int | str] | None = ...,
+    mapper: str = ...,
+    scheduler: str = ...,
+    row_policy: str = ...,
+    row_cap: int = ...,
+    refresh: str = ...,
+    read_buffer: int = ...,
+    write_buffer: int = ...,
+    channels: int = ...,
+    wrap: bool = ...,
+    record_commands: bool = ...,
+    exact_check: bool = ...,
+    cache: bool | ResultCache = ...,
+    rules: str = ...,
+    wck: str = ...,
+    refresh_control: str | None = ...,
+    rfm: str = ...,
+    rfm_threshold: int | None = ...,
+    rck: str = ...,
+    rck_idle: int = ...,
+) -> TraceResult: ...

@@ -50,7 +50,7 @@ from ndpsim.report.pictures.curves import reads_over_time
 from ndpsim.report.text import facts_of, title_of
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
-from ndpsim.simulate.contention import latency_distribution
+from ndpsim.simulate.latencies import latency_distribution
 from ndpsim.workload.models import Expert
 
 GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_8Gb_x8", "timing=GDDR6_14000_1350mV_double")]

@@ -25,10 +25,10 @@ from ndpsim.dimm.link.engine_state import bits_by_stage
 from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.dram import state
 from ndpsim.simulate.channel import Channel
-from ndpsim.simulate.contention import read_latencies
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import Ints, name_commands
+from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import ensure_on_channel, geometry_of, lower_machine
 from ndpsim.simulate.power import Energy, engine_energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Job

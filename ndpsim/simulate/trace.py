@@ -5,19 +5,20 @@ from __future__ import annotations
 import dataclasses
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from os import PathLike
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ndpsim.base.arguments import Progress, flag, instance, number, path_of, progress_function, several, shown
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
+from ndpsim.base.options.dram import TraceSettings
+from ndpsim.base.options.settings import called_with
 from ndpsim.base.reported import quantity
 from ndpsim.dram import state
 from ndpsim.dram.controllers import own_counters
@@ -27,8 +28,8 @@ from ndpsim.dram.spec import Standard, lower
 from ndpsim.dram.spec.standard import READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.dram.state import repeating_period
 from ndpsim.dram.traces import BYTES_OF_A_REQUEST, Requests, read_requests
-from ndpsim.simulate.contention import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.lane import Bus, Ints, MakeChannel, command_traces, ensure_same, name_commands
+from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import dram_power
 from ndpsim.simulate.program import IdleTime
@@ -355,65 +356,33 @@ def _result(
     )
 
 
-def run_trace(
-    requests: str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike],
-    standard: str = "DDR5",
-    org: str = "DDR5_16Gb_x8",
-    timing: str = "DDR5_4800AN",
-    ranks: int = 1,
-    overrides: Mapping[str, int | str] | None = None,
-    mapper: str = "RoBaRaCoCh",
-    scheduler: str = "FRFCFS",
-    row_policy: str = "open",
-    row_cap: int = 4,
-    refresh: str = "all-bank",
-    read_buffer: int = 32,
-    write_buffer: int = 32,
-    channels: int = 1,
-    wrap: bool = False,
-    record_commands: bool = False,
-    exact_check: bool = False,
-    cache: bool | ResultCache = False,
-    rules: str = "standard",
-    wck: str = "need-sync",
-    refresh_control: str | None = None,
-    rfm: str = "off",
-    rfm_threshold: int | None = None,
-    rck: str = "always-on",
-    rck_idle: int = 32,
-) -> TraceResult:
+@called_with(TraceSettings)
+def run_trace(settings: TraceSettings) -> TraceResult:
     """Run requests until all are served. A channel accepts at most one request a clock.
 
     Args:
-        requests: a trace file in any format of `traces.read_requests`, `Requests`, or two integer arrays of
-            one length: byte addresses, and 1 for a write or 0 for a read.
-        standard, org, timing, ranks, overrides: a channel, as in `spec.resolve`.
-        mapper: how addresses become coordinates: one of `dram.mapping.MAPPERS`.
-        scheduler: "FRFCFS" or "FRFCFS-RowHit".
-        row_policy: "open", or "closed-cap": close a row after `row_cap` column accesses.
-        refresh: "all-bank", "staggered", "elastic", "same-bank" (DDR5), "per-bank" or "none".
-        rules: as in `spec.resolve`.
-        wck, refresh_control, rfm, rfm_threshold, rck, rck_idle: as in `ControllerOptions`.
-        read_buffer, write_buffer: slots of the queues.
-        channels: number of channels; consecutive bursts are on consecutive channels.
-        wrap: take addresses beyond the memory modulo its size, instead of refusing them.
-        record_commands: keep the command traces; fast-forward then skips no request.
-        exact_check: first run on both controllers, step by step on the plain one, and compare.
-        cache: as in `run_requests`; a trace file is always read, because its contents are part of the key.
 
     Raises:
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
-    queues, clock = (read_buffer, write_buffer, wck), (rck, rck_idle)
-    options = state.ControllerOptions(
-        scheduler, row_policy, row_cap, refresh, *queues, refresh_control, rfm, rfm_threshold, *clock
+    for name in ("wrap", "record_commands", "exact_check"):
+        flag(getattr(settings, name), name)  # before reading a trace, which may take long
+    chosen_cache(settings.cache)
+    of_controller = {one.name: getattr(settings, one.name) for one in fields(state.ControllerOptions)}
+    memory = Memory.named(
+        settings.standard,
+        settings.org,
+        settings.timing,
+        settings.ranks,
+        settings.overrides,
+        settings.mapper,
+        settings.channels,
+        state.ControllerOptions(**of_controller),
+        settings.rules,
     )
-    memory = Memory.named(standard, org, timing, ranks, overrides, mapper, channels, options, rules)
-    for name, value in (("wrap", wrap), ("record_commands", record_commands), ("exact_check", exact_check)):
-        flag(value, name)  # before reading a trace, which may take long
-    chosen_cache(cache)
-    return run_requests(_requests(requests), memory, wrap, record_commands, exact_check, cache=cache)
+    ways = settings.wrap, settings.record_commands, settings.exact_check
+    return run_requests(_requests(settings.requests), memory, *ways, cache=settings.cache)
 
 
 def _requests(given: Any) -> Requests:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ndpsim.base.options.hardware import HW
 from ndpsim.base.options.kinds import Choice, Flag, Kind, Whole
+from ndpsim.base.options.settings import NEEDED, Settings, argument, like
 from ndpsim.base.options.table import Parameter, Table, joined, table
 from ndpsim.base.plugins import option_names
 
@@ -132,3 +134,51 @@ DRAM: Table = joined(
     MEMORY,
     table({"Trace": (Parameter("wrap", "Take addresses beyond the memory modulo its size.", Flag()),)}),
 )
+
+
+_TRACE, _MEMORY = "Trace", "Memory"
+
+
+class TraceSettings(Settings):
+    """A request trace, and the memory and the controller that serve it."""
+
+    requests: Any = argument(
+        NEEDED,
+        "A trace file in any format of `read_requests`, `Requests`, or two integer arrays of one length: "
+        "byte addresses, and 1 for a write or 0 for a read.",
+        "str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike]",
+    )
+    standard: str = like(STANDARD, _MEMORY)
+    org: str = like(ORG, _MEMORY)
+    timing: str = like(TIMING, _MEMORY)
+    ranks: int = like(RANKS, _MEMORY)
+    overrides: Any = argument(
+        None, "Changed timings and sizes, as in `resolve`.", "Mapping[str, int | str] | None"
+    )
+    mapper: str = like(CHANNEL["mapper"], _MEMORY)
+    scheduler: str = like(CONTROLLER["scheduler"], _MEMORY)
+    row_policy: str = like(CONTROLLER["row-policy"], _MEMORY)
+    row_cap: int = like(CONTROLLER["row-cap"], _MEMORY)
+    refresh: str = like(REFRESH, _MEMORY)
+    read_buffer: int = like(CONTROLLER["read-buffer"], _MEMORY)
+    write_buffer: int = like(CONTROLLER["write-buffer"], _MEMORY)
+    channels: int = like(CHANNEL["channels"], _MEMORY)
+    wrap: bool = like(DRAM["wrap"], _TRACE, default=False)
+    record_commands: bool = argument(
+        False, "Keep the command traces; fast-forward then skips no request.", "bool"
+    )
+    exact_check: bool = argument(
+        False, "First run on both controllers, step by step on the plain one, and compare.", "bool"
+    )
+    cache: Any = argument(
+        False,
+        "As in `run_requests`; a trace file is always read, because its contents are part of the key.",
+        "bool | ResultCache",
+    )
+    rules: str = like(RULE_SET, _MEMORY)
+    wck: str = like(CONTROLLER["wck"], _MEMORY)
+    refresh_control: str | None = like(CONTROLLER["refresh-control"], _MEMORY)
+    rfm: str = like(RFM_MODE, _MEMORY)
+    rfm_threshold: int | None = like(RFM_THRESHOLD, _MEMORY)
+    rck: str = like(CONTROLLER["rck"], _MEMORY)
+    rck_idle: int = like(CONTROLLER["rck-idle"], _MEMORY)

@@ -132,7 +132,9 @@ def _documented(text: str, settings: type[Settings]) -> str:
     """A docstring with the fields of settings before other arguments."""
     lines = []
     for one in _fields(settings):
-        told = one.metadata["help"][0].lower() + one.metadata["help"][1:].rstrip(".")
+        told = one.metadata["help"].rstrip(".")
+        if told[1:2].islower() or told[1:2] == " ":  # and not DRAM
+            told = told[0].lower() + told[1:]
         parameter = one.metadata["parameter"]
         usual = parameter.stated_default if parameter is not None and one.default is None else ""
         lines += textwrap.wrap(
