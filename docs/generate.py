@@ -33,7 +33,7 @@ from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards
 from ndpsim.dram.spec.timing_rows import timing_rows
 from ndpsim.inference.layers.run import run_moe
-from ndpsim.inference.prediction.predict import predict
+from ndpsim.inference.prediction.run import predict
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.report.timings import NO_SOURCE
 from ndpsim.simulate.trace import run_trace

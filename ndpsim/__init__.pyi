@@ -102,7 +102,7 @@ from ndpsim.workload.routing import load_routing as load_routing
 
 # ---- Made by `python docs/generate.py` from the settings of these calls
 
-def predict(  # ndpsim.inference.prediction.predict
+def predict(  # ndpsim.inference.prediction.run
     cpu: str,
     memory: str,
     gpu: str,

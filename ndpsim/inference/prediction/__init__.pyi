@@ -1,1 +1,1 @@
-from ndpsim.inference.prediction.predict import predict as predict
+from ndpsim.inference.prediction.run import predict as predict
