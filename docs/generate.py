@@ -36,6 +36,7 @@ from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.prediction.run import predict
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.report.timings import NO_SOURCE
+from ndpsim.simulate.relayout import simulate_relayout
 from ndpsim.simulate.trace import run_trace
 
 HERE = Path(__file__).parent
@@ -581,7 +582,7 @@ def _edges_of(rule: Rule) -> list[tuple[Any, ...]]:
 # ---- The stub of ndpsim ----------------------------------------------------------------------------------
 
 _MADE_FROM = "# ---- Made by `python docs/generate.py` from the settings of these calls\n"
-_WITH_SETTINGS = (predict, run_moe, run_serving, run_trace)
+_WITH_SETTINGS = (predict, run_moe, run_serving, run_trace, simulate_relayout)
 
 
 def stub() -> str:

@@ -14,6 +14,7 @@ from ndpsim.audit import check as check
 from ndpsim.audit import check_lanes as check_lanes
 from ndpsim.audit import check_schedule as check_schedule
 from ndpsim.audit import check_serving as check_serving
+from ndpsim.base.arguments import Progress
 from ndpsim.base.errors import InputError as InputError
 from ndpsim.base.errors import MismatchError as MismatchError
 from ndpsim.base.options.serve import ServiceLevel
@@ -62,7 +63,6 @@ from ndpsim.simulate import simulate_contention as simulate_contention
 from ndpsim.simulate import simulate_dimm as simulate_dimm
 from ndpsim.simulate import simulate_expert as simulate_expert
 from ndpsim.simulate import simulate_host_read as simulate_host_read
-from ndpsim.simulate import simulate_relayout as simulate_relayout
 from ndpsim.simulate import sweep_load as sweep_load
 from ndpsim.simulate.results import FoundRate as FoundRate
 from ndpsim.simulate.results import MoeResult as MoeResult
@@ -210,3 +210,20 @@ def run_trace(  # ndpsim.simulate.trace
     rck: str = ...,
     rck_idle: int = ...,
 ) -> TraceResult: ...
+def simulate_relayout(  # ndpsim.simulate.relayout
+    hw: str | PathLike[str] | Hardware = ...,
+    model: str | PathLike[str] | MoeShape | Expert = ...,
+    experts: int = ...,
+    source: str = ...,
+    target: str = ...,
+    source_dimms: Sequence[int] | None = ...,
+    target_dimms: Sequence[int] | None = ...,
+    bits: int | ExpertFormat = ...,
+    sets: Sequence[str] = ...,
+    host: bool = ...,
+    other_dimms: bool = ...,
+    record_commands: bool = ...,
+    cache: bool | ResultCache = ...,
+    *,
+    progress: Progress | None = ...,
+) -> RelayoutResult: ...

@@ -16,7 +16,6 @@ from calls import refused_call
 from mistakes import mistake_of
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Choice, Flag, Parameter, Several, Table, Whole, table
-from ndpsim.base.options.dram import CHANNEL, CONTROLLER
 from ndpsim.base.options.gemv import GEMV
 from ndpsim.base.options.moe import CHECKS, MOE
 from ndpsim.base.options.relayout import RELAYOUT
@@ -25,16 +24,13 @@ from ndpsim.base.options.serve import ServiceLevel, service_level
 from ndpsim.base.options.swept import SWEPT
 from ndpsim.cli.command import as_typed
 from ndpsim.cli.sweep import keys_as_typed
-from ndpsim.simulate import run_trace, simulate_contention, simulate_expert
+from ndpsim.simulate import simulate_contention, simulate_expert
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.values import one_value
 
 OF_PYTHON: list[tuple[Table, Callable[..., Any]]] = [
     (GEMV, simulate_expert),
     (GEMV, simulate_contention),
-    (RELAYOUT, ndpsim.simulate_relayout),
-    (CHANNEL, run_trace),
-    (CONTROLLER, run_trace),
     (CHECKS, ndpsim.run_moe),
     (GENERATED, ndpsim.generate_routing),
 ]

@@ -13,17 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from os import PathLike
 from threading import Event
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import Progress, flag, progress_function, text
+from ndpsim.base.arguments import Progress, flag, progress_function
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.relayout import RELAYOUT
+from ndpsim.base.options.relayout import RelayoutSettings
+from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.dimm.link.engine_state import Bits
 from ndpsim.dimm.link.events import FAR
 from ndpsim.dimm.link.requests import counts_between, spans
@@ -40,12 +39,11 @@ from ndpsim.simulate.relayout_plan import (
     plan_transfers,
 )
 from ndpsim.simulate.relayout_run import Access, Run, Transfer, choose_waves, run_relayout
-from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
 from ndpsim.simulate.weights import describe_weights, named_weights
-from ndpsim.workload.models import Expert, MoeShape
 
 #: For each wave, the node of each burst, and the tick at which it was there.
 Bursts = list[tuple[NDArray[np.int32], Ints]]
@@ -90,60 +88,31 @@ def _on_neighbours(
     )
 
 
-def simulate_relayout(
-    hw: str | PathLike[str] | Hardware = "trimoe",
-    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-    experts: int = 1,
-    source: str = "localized",
-    target: str = "striped",
-    source_dimms: Sequence[int] | None = None,
-    target_dimms: Sequence[int] | None = None,
-    bits: int | ExpertFormat = 16,
-    sets: Sequence[str] = (),
-    host: bool = True,
-    other_dimms: bool = False,
-    record_commands: bool = False,
-    progress: Progress | None = None,
-    cache: bool | ResultCache = False,
-) -> RelayoutResult:
+@called_with(RelayoutSettings)
+def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None = None) -> RelayoutResult:
     """Move experts of a model from one layout to another, cycle by cycle.
 
     Args:
-        hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
-            `Expert`.
-        experts: number of experts, 1 to 64.
-        source, target: the layouts: "localized", "striped", "sharded:N".
-        source_dimms, target_dimms: the first DIMM of each expert; None: spread evenly. If both layouts are
-            the same, each expert moves to the next DIMM (or DIMMs).
-        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
-        sets: changes to the hardware, "link.topology=mesh".
-        host: also simulate the same move by the host.
-        other_dimms: also simulate the move with experts on neighbouring DIMMs; experts that are spread evenly
-            may be on few of the host's channels.
-        record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done; None: no calls.
-        cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands`
-            everything is simulated.
 
     Raises:
         InputError: an argument, the hardware or the model is invalid or does not fit.
     """
     stopwatch = Stopwatch()
-    experts = RELAYOUT["experts"].checked(experts)
-    source, target = text(source, "source"), text(target, "target")
-    host, record_commands = flag(host, "host"), flag(record_commands, "record_commands")
-    other_dimms = flag(other_dimms, "other_dimms")
-    if other_dimms and (source_dimms is not None or target_dimms is not None):
+    experts, source, target, host = settings.experts, settings.source, settings.target, settings.host
+    record_commands = flag(settings.record_commands, "record_commands")
+    if settings.other_dimms and (settings.source_dimms is not None or settings.target_dimms is not None):
         problem = "is for experts that are spread evenly; DIMMs are given"
         raise InputError(problem, "conflict", key="other_dimms")
     progress = progress_function(progress)
-    hardware = load_hardware(hw, sets, "relayout")
-    weights, model_name = named_weights(model, bits)
+    hardware = load_hardware(settings.hw, settings.sets, "relayout")
+    weights, model_name = named_weights(settings.model, settings.bits)
     geometry = geometry_of(hardware)
-    first, second = first_dimms(source, target, source_dimms, target_dimms, experts, geometry.dimms)
-    given = (hardware, weights, source, target, first, second, host, other_dimms)
-    lookup = Lookup(RelayoutResult, cache, record_commands, given, {"model": model_name})
+    first, second = first_dimms(
+        source, target, settings.source_dimms, settings.target_dimms, experts, geometry.dimms
+    )
+    given = (hardware, weights, source, target, first, second, host, settings.other_dimms)
+    lookup = Lookup(RelayoutResult, settings.cache, record_commands, given, {"model": model_name})
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
     transfers = plan_transfers(geometry, weights, (source, first), (target, second))
@@ -158,9 +127,17 @@ def simulate_relayout(
     edges = equal_clocks(moved.cycles, sample_clocks(moved.cycles, access.tables.refresh_interval))
     by_host_move = _Moved(hardware, by_host, host_runs).by_host() if by_host else None
     again = partial(
-        simulate_relayout, hardware, model, experts, source, target, bits=bits, host=host, progress=progress
+        simulate_relayout,
+        hardware,
+        settings.model,
+        experts,
+        source,
+        target,
+        bits=settings.bits,
+        host=host,
+        progress=progress,
     )
-    other = _on_neighbours(again, experts, source, target, geometry.dimms) if other_dimms else None
+    other = _on_neighbours(again, experts, source, target, geometry.dimms) if settings.other_dimms else None
     reads = [(run.read_node, run.read_tick) for run in runs]
     writes = [(run.write_node, run.write_tick) for run in runs]
     energy_nj, energy_note = moved.energy_of_units() if runs else (None, "nothing moved")

@@ -2,61 +2,108 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from ndpsim.base.options.gemv import MODEL, OFFERED, SHAPE
-from ndpsim.base.options.hardware import HW
+from ndpsim.base.options.hardware import HW, SET
 from ndpsim.base.options.kinds import Flag, Kind, Several, Whole
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.moe import SIMULATED
+from ndpsim.base.options.settings import Settings, argument, like, option, table_of
+from ndpsim.base.options.table import Parameter, joined, table
 from ndpsim.base.options.weights import WEIGHTS
 
 MAX_EXPERTS = 64  #: Maximum number of experts.
 _DIMMS = Several(Whole(0, 99_999), always=True, form="D,D,...")
 
-RELAYOUT = table(
-    {
-        "What is simulated": (
-            HW,
-            MODEL,
-            replace(SHAPE, help="Experts of this shape, instead of experts of a model."),
-            Parameter("experts", "Experts that move.", Whole(1, MAX_EXPERTS), 1),
-            Parameter(
-                "from",
-                "Layout before the move: localized, striped or sharded:N.",
-                Kind(form="NAME"),
-                "localized",
-                argument="source",
-                names=OFFERED,
+
+class RelayoutSettings(Settings):
+    """Experts that move from one layout to another."""
+
+    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
+    model: Any = like(MODEL, SIMULATED, accepts="str | PathLike[str] | MoeShape | Expert")
+    experts: int = option(1, Whole(1, MAX_EXPERTS), "Experts that move.", SIMULATED)
+    source: str = option(
+        "localized",
+        Kind(form="NAME"),
+        "Layout before the move: localized, striped or sharded:N.",
+        SIMULATED,
+        name="from",
+        names=OFFERED,
+    )
+    target: str = option(
+        "striped", Kind(form="NAME"), "Layout after the move.", SIMULATED, name="to", names=OFFERED
+    )
+    source_dimms: Any = option(
+        None,
+        _DIMMS,
+        "First DIMM of each expert before the move.",
+        SIMULATED,
+        "Sequence[int] | None",
+        name="from-dimms",
+        otherwise="spread evenly",
+    )
+    target_dimms: Any = option(
+        None,
+        _DIMMS,
+        "First DIMM of each expert after the move.",
+        SIMULATED,
+        "Sequence[int] | None",
+        told="first DIMM of each expert after the move; if both layouts are the same, each expert moves to "
+        "the next DIMM (or DIMMs)",
+        name="to-dimms",
+        otherwise="spread evenly",
+    )
+    bits: Any = argument(
+        16, "Bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.", "int | ExpertFormat"
+    )
+    sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+    host: bool = option(
+        True,
+        Flag(),
+        "Do not simulate the same move by the host.",
+        SIMULATED,
+        told="also simulate the same move by the host",
+        name="no-host",
+        stated=None,
+        negates=True,
+    )
+    other_dimms: bool = option(
+        False,
+        Flag(),
+        "Also simulate the move with experts on neighbouring DIMMs.",
+        SIMULATED,
+        told="also simulate the move with experts on neighbouring DIMMs; experts that are spread evenly may "
+        "be on few of the host's channels",
+        stated=None,
+    )
+    record_commands: bool = argument(False, "Keep the command trace of every lane.", "bool")
+    cache: Any = argument(
+        False,
+        "True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands` "
+        "everything is simulated.",
+        "bool | ResultCache",
+    )
+
+
+RELAYOUT = joined(
+    table_of(RelayoutSettings),
+    table(
+        {
+            SIMULATED: (
+                replace(SHAPE, help="Experts of this shape, instead of experts of a model."),
+                Parameter(
+                    "topology",
+                    "Topology of the links: chain, ring, mesh, full, bus or groups.",
+                    Kind(form="NAME"),
+                    otherwise="the hardware's",
+                    names="link.topology",
+                ),
             ),
-            Parameter(
-                "to", "Layout after the move.", Kind(form="NAME"), "striped", argument="target", names=OFFERED
-            ),
-            Parameter(
-                "from-dimms",
-                "First DIMM of each expert before the move.",
-                _DIMMS,
-                otherwise="spread evenly",
-                argument="source_dimms",
-            ),
-            Parameter(
-                "to-dimms",
-                "First DIMM of each expert after the move.",
-                _DIMMS,
-                otherwise="spread evenly",
-                argument="target_dimms",
-            ),
-            Parameter(
-                "topology",
-                "Topology of the links: chain, ring, mesh, full, bus or groups.",
-                Kind(form="NAME"),
-                otherwise="the hardware's",
-                names="link.topology",
-            ),
-            Parameter("no-host", "Do not simulate the same move by the host.", Flag()),
-            Parameter("other-dimms", "Also simulate the move with experts on neighbouring DIMMs.", Flag()),
-        ),
-        "Weights": WEIGHTS,
-    }
+            "Weights": WEIGHTS,
+        }
+    ),
 )
 
 #: The moving experts, and their source and target.

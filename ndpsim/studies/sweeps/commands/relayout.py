@@ -40,20 +40,21 @@ class Relayout(SweptCommand):
             "hardware": hardware.to_dict(),
             "model": model,
             "weights": asdict(weights),
-            **{RELAYOUT[name].argument: RELAYOUT.value(given, name) for name in (*MOVED, "other-dimms")},
-            "host": not given.get("no-host", False),
+            **{
+                RELAYOUT[name].argument: RELAYOUT.value(given, name)
+                for name in (*MOVED, "other-dimms", "no-host")
+            },
         }
         return self.resolved(config, apart=["model"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """See `SweptCommand`."""
-        options = RELAYOUT.arguments(given, *MOVED, "other-dimms")
+        options = RELAYOUT.arguments(given, *MOVED, "other-dimms", "no-host")
         return scalars_of(
             simulate_relayout(
                 load_hardware(RELAYOUT.value(given, "hw"), self._sets(given)),
                 expert_of(given),
                 bits=weight_format(given),
-                host=not given.get("no-host", False),
                 cache=True,
                 **options,
             )
