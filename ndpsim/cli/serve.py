@@ -101,7 +101,7 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
 
     plot = plot_of(given, "rates")
     with progress_of("serving") as progress:
-        settings = ServeSettings(**asked)
+        settings = ServeSettings(**asked | {"rate": None})
         server = Server(settings, set_up(settings))
         results = [server.serve(rate, progress=part(place)) for place, rate in enumerate(rates)]
     if plot is not None:
