@@ -13,7 +13,7 @@ from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.base.options.dram import RULES
 from ndpsim.dram.spec import Device, Rule, resolve, standards
 from ndpsim.dram.spec.standard import BANK_PAIR, SAME_BANKS, WHOLE_RANK
-from ndpsim.simulate.timing import Probe
+from ndpsim.timing import Probe
 from ndpsim.simulate.timing.commands import Issued, addressed
 
 Place = dict[str, int]

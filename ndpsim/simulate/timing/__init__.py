@@ -1,6 +1,6 @@
 """A timing kit: the first clock of a command, asked of the controller's tables and of the checker.
 
->>> from ndpsim.simulate.timing import Probe
+>>> from ndpsim.timing import Probe
 >>> probe = Probe("DDR4", timing="DDR4_3200AA")
 >>> opened = probe.issue("ACT", bank=0, row=5)
 >>> probe.assert_earliest("RD", bank=0, clock=opened + 22)
