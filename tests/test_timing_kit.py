@@ -13,8 +13,8 @@ from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.base.options.dram import RULES
 from ndpsim.dram.spec import Device, Rule, resolve, standards
 from ndpsim.dram.spec.standard import BANK_PAIR, SAME_BANKS, WHOLE_RANK
-from ndpsim.timing import Probe
 from ndpsim.simulate.timing.commands import Issued, addressed
+from ndpsim.timing import Probe
 
 Place = dict[str, int]
 CASES = [(standard, rules) for standard in standards() for rules in RULES]
