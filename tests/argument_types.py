@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndpsim.inference.layers import layer, outcome, step_run
+from ndpsim.inference.layers import layer, record, step_run
 
 
 def layout(value: Any) -> Any:
@@ -38,4 +38,4 @@ def watch_argument_types(patch: pytest.MonkeyPatch) -> None:
     """Every kernel of a run that looks at its arguments once is one of `always_the_same`."""
     patch.setattr(step_run, "same_types", always_the_same)
     patch.setattr(layer, "same_types", always_the_same)
-    patch.setattr(outcome, "_find_path", always_the_same(outcome.find_path))
+    patch.setattr(record, "_find_path", always_the_same(record.find_path))

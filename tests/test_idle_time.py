@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from mistakes import refused
 from ndpsim.dram.traces import Requests
-from ndpsim.simulate import Memory, idle, run_requests, run_trace
+from ndpsim.simulate import Memory, program, run_requests, run_trace
 from ndpsim.simulate.program import IdleTime
 
 
@@ -21,7 +21,7 @@ def timed(cycles, seed=0, banks=20):
 
 
 def memory(ranks=1, refresh="all-bank", row_policy="open", read_buffer=32, channels=1, **overrides):
-    options = idle.state.ControllerOptions(refresh=refresh, row_policy=row_policy, read_buffer=read_buffer)
+    options = program.state.ControllerOptions(refresh=refresh, row_policy=row_policy, read_buffer=read_buffer)
     overrides = {"nREFI": 1500, "nRFC": 200, "nRFCsb": 100} | overrides
     return Memory.named(ranks=ranks, overrides=overrides, options=options, channels=channels)
 
@@ -41,7 +41,7 @@ def jumps(monkeypatch):
         skip(self, until, run_until)
         made.append(self.clocks - before)
 
-    monkeypatch.setattr(idle, "LEAST_PERIODS", 4)
+    monkeypatch.setattr(program, "LEAST_PERIODS", 4)
     monkeypatch.setattr(IdleTime, "skip", noted)
     return made
 
@@ -69,13 +69,13 @@ def test_a_jump_changes_nothing_but_the_time_it_takes(gaps, refresh, row_policy,
     ranks, slots = ranks_and_slots
     device = memory(ranks, refresh, row_policy, slots)
     requests = timed(np.cumsum(gaps), seed)
-    stepped = idle.LEAST_PERIODS
+    stepped = program.LEAST_PERIODS
     jumped = outcome(requests, device, exact_check=True)
     try:
-        idle.LEAST_PERIODS = 1 << 40
+        program.LEAST_PERIODS = 1 << 40
         assert outcome(requests, device) == jumped
     finally:
-        idle.LEAST_PERIODS = stepped
+        program.LEAST_PERIODS = stepped
 
 
 def test_idle_time_is_jumped_over_in_whole_periods(jumps):
@@ -100,7 +100,7 @@ def test_channels_jump_over_idle_time_of_their_own(jumps):
     requests = Requests(address=address, write=np.zeros(5, bool), cycle=cycles)
     jumped = outcome(requests, memory(channels=2))
     assert len(jumps) >= 3
-    idle.LEAST_PERIODS = 1 << 40
+    program.LEAST_PERIODS = 1 << 40
     assert outcome(requests, memory(channels=2)) == jumped
 
 

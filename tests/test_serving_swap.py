@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from ndpsim.inference.layers.given import host_room_bytes
 
 import ndpsim
 from ndpsim.audit import check_serving
+from ndpsim.inference.layers.setup import host_room_bytes
 from ndpsim.inference.layers.step_run import StepRunner
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.inference.serving.kv import HostRoom, KvCache

@@ -54,6 +54,8 @@ POLICY = Parameter(
 class MoeSettings(Settings):
     """What is run: the layers of a model on a machine, under policies."""
 
+    sections = SIMULATED, WEIGHTS, TRAFFIC, ROUTING
+
     hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
     model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
     policies: Any = like(
@@ -65,35 +67,15 @@ class MoeSettings(Settings):
         "classes, each on the same trace; all: all bundled ones that can be run. Speed-ups are against the "
         "first",
     )
-    layers: Any = option(
-        None,
-        Own(_layers, form="N-N,..."),
-        "Simulate only these layers of the model; the first is 0.",
-        SIMULATED,
-        "Sequence[int] | None",
-        otherwise="those of the trace, else all",
+    batch: int | None = like(
+        replace(BATCH, default=None, otherwise=f"those of the trace, else {BATCH.default}"), ROUTING
     )
-    kv: str = option(
-        "auto",
-        Choice(("auto", "gpu", "host"), "place of the cache"),
-        "Location of the KV cache: auto, gpu or host.",
-        SIMULATED,
+    steps: int | None = like(
+        replace(
+            STEPS, kind=Whole(1, MOST), default=None, otherwise=f"those of the trace, else {STEPS.default}"
+        ),
+        ROUTING,
     )
-    context: int = option(512, Whole(), "Tokens that a decoded token attends to.", SIMULATED)
-    gpu_experts: int | None = option(
-        None, Whole(0), "Experts of a layer in the GPU's memory.", SIMULATED, otherwise="as many as fit"
-    )
-    bits: int | None = option(None, Whole(1, 16), "Bits of a weight of a routed expert.", WEIGHTS, stated=16)
-    dense_bits: int | None = option(None, Whole(1, 32), "Bits of all other weights.", WEIGHTS, stated=16)
-    weights: str | None = option(
-        None,
-        Kind(form="NAME"),
-        "A weight file with the bits of all weights, e.g. q4_k_m: ndpsim list weights.",
-        WEIGHTS,
-        names="weights",
-    )
-    kv_bits: int = option(16, Whole(1, 32), "Bits of a value in the KV cache.", WEIGHTS)
-    arbitration: str = like(ARBITRATION, TRAFFIC)
     routing: Any = option(
         None,
         Kind(form="SPEC|FILE"),
@@ -104,15 +86,6 @@ class MoeSettings(Settings):
         names="routing",
         files=(".npz",),
     )
-    batch: int | None = like(
-        replace(BATCH, default=None, otherwise=f"those of the trace, else {BATCH.default}"), ROUTING
-    )
-    steps: int | None = like(
-        replace(
-            STEPS, kind=Whole(1, MOST), default=None, otherwise=f"those of the trace, else {STEPS.default}"
-        ),
-        ROUTING,
-    )
     seed: int = like(SEED, ROUTING)
     prompt: int | None = option(
         None, Whole(1, MOST), "Prompt tokens of each sequence.", ROUTING, otherwise="no prefill"
@@ -120,7 +93,36 @@ class MoeSettings(Settings):
     prefix: int = option(
         0, Whole(0, MOST), "Tokens of each sequence that are in the KV cache before the prompt.", ROUTING
     )
+    layers: Any = option(
+        None,
+        Own(_layers, form="N-N,..."),
+        "Simulate only these layers of the model; the first is 0.",
+        SIMULATED,
+        "Sequence[int] | None",
+        otherwise="those of the trace, else all",
+    )
     sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+    bits: int | None = option(None, Whole(1, 16), "Bits of a weight of a routed expert.", WEIGHTS, stated=16)
+    dense_bits: int | None = option(None, Whole(1, 32), "Bits of all other weights.", WEIGHTS, stated=16)
+    weights: str | None = option(
+        None,
+        Kind(form="NAME"),
+        "A weight file with the bits of all weights, e.g. q4_k_m: ndpsim list weights.",
+        WEIGHTS,
+        names="weights",
+    )
+    kv: str = option(
+        "auto",
+        Choice(("auto", "gpu", "host"), "place of the cache"),
+        "Location of the KV cache: auto, gpu or host.",
+        SIMULATED,
+    )
+    kv_bits: int = option(16, Whole(1, 32), "Bits of a value in the KV cache.", WEIGHTS)
+    context: int = option(512, Whole(), "Tokens that a decoded token attends to.", SIMULATED)
+    gpu_experts: int | None = option(
+        None, Whole(0), "Experts of a layer in the GPU's memory.", SIMULATED, otherwise="as many as fit"
+    )
+    arbitration: str = like(ARBITRATION, TRAFFIC)
     cache: Any = argument(True, CACHE, "bool | ResultCache")
 
 

@@ -20,6 +20,8 @@ _MACHINE, _PROGRAM = "Machine", "Program"
 class PredictSettings(Settings):
     """A machine of parts, a model, and how much it computes."""
 
+    sections = _MACHINE, SIMULATED, WEIGHTS, _PROGRAM, ROUTING
+
     cpu: str = option(
         NEEDED,
         Kind(),
@@ -50,15 +52,15 @@ class PredictSettings(Settings):
         required=True,
     )
     model: str = like(model_of("deepseek-v3"), SIMULATED)
-    sets: Sequence[str] = like(SET, SIMULATED, default=(), accepts="Sequence[str]")
-    sockets: int = option(1, Whole(1, 8), "Number of CPUs; each reads from its own memory.", _MACHINE)
-    memory_gb: float | None = option(
-        None,
-        Real(0, form="GB"),
-        "Capacity of all DIMMs together.",
-        _MACHINE,
-        otherwise="what the model needs",
+    weights: str = option(
+        "q4_k_m",
+        Kind(form="NAME"),
+        "Weight file: a name of ndpsim list weights.",
+        WEIGHTS,
+        names="weights",
     )
+    prompt: int = option(512, Whole(1, MOST_TOKENS), "Tokens of the prompt.", ROUTING)
+    sockets: int = option(1, Whole(1, 8), "Number of CPUs; each reads from its own memory.", _MACHINE)
     link: str = option(
         "pcie-4-x16",
         Kind(),
@@ -68,14 +70,13 @@ class PredictSettings(Settings):
         names="parts:links",
         files=YAML,
     )
-    weights: str = option(
-        "q4_k_m",
-        Kind(form="NAME"),
-        "Weight file: a name of ndpsim list weights.",
-        WEIGHTS,
-        names="weights",
+    generated: int = option(
+        128,
+        Whole(1, MOST_TOKENS),
+        "Tokens generated after the prompt.",
+        ROUTING,
+        told="tokens after the prompt; a decoded one attends to the prompt and half of these",
     )
-    kv_bits: int = like(MOE["kv-bits"], WEIGHTS)
     program: str = option(
         "ik_llama.cpp", Kind(form="NAME"), "Program that runs the model.", _PROGRAM, names="programs"
     )
@@ -90,6 +91,15 @@ class PredictSettings(Settings):
         otherwise="the smallest that fits",
         form="LAYERS",
     )
+    memory_gb: float | None = option(
+        None,
+        Real(0, form="GB"),
+        "Capacity of all DIMMs together.",
+        _MACHINE,
+        otherwise="what the model needs",
+    )
+    kv_bits: int = like(MOE["kv-bits"], WEIGHTS)
+    sets: Sequence[str] = like(SET, SIMULATED, default=(), accepts="Sequence[str]")
     upgrades: bool = option(
         True,
         Flag(),
@@ -99,14 +109,6 @@ class PredictSettings(Settings):
         name="no-upgrades",
         stated=None,
         negates=True,
-    )
-    prompt: int = option(512, Whole(1, MOST_TOKENS), "Tokens of the prompt.", ROUTING)
-    generated: int = option(
-        128,
-        Whole(1, MOST_TOKENS),
-        "Tokens generated after the prompt.",
-        ROUTING,
-        told="tokens after the prompt; a decoded one attends to the prompt and half of these",
     )
     seed: int = like(replace(SEED, help="Seed of the choice of experts."), ROUTING)
 

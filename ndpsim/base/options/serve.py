@@ -65,6 +65,8 @@ def _level(value: Any, key: str) -> Any:
 class ServeSettings(Settings):
     """What a server is, and which requests it serves."""
 
+    sections = SIMULATED, _ENGINE, WEIGHTS, TRAFFIC, ROUTING
+
     hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
     model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
     requests: Any = option(
@@ -155,14 +157,14 @@ class ServeSettings(Settings):
         stated=None,
         negates=True,
     )
-    gpu_experts: int | None = like(MOE["gpu-experts"], _ENGINE)
-    bits: int | None = like(MOE["bits"], WEIGHTS, default=None)
-    dense_bits: int | None = like(MOE["dense-bits"], WEIGHTS, default=None)
-    weights: str | None = like(MOE["weights"], WEIGHTS)
-    arbitration: str = like(ARBITRATION, TRAFFIC)
     routing: Any = like(MOE["routing"], ROUTING, accepts="str | PathLike[str] | Routing | None")
     seed: int = like(SEED, ROUTING)
     sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+    bits: int | None = like(MOE["bits"], WEIGHTS, default=None)
+    dense_bits: int | None = like(MOE["dense-bits"], WEIGHTS, default=None)
+    weights: str | None = like(MOE["weights"], WEIGHTS)
+    gpu_experts: int | None = like(MOE["gpu-experts"], _ENGINE)
+    arbitration: str = like(ARBITRATION, TRAFFIC)
     cache: Any = argument(True, CACHE, "bool | ResultCache")
 
     def __post_init__(self) -> None:

@@ -12,7 +12,7 @@ import re
 import textwrap
 from collections.abc import Callable
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any, ClassVar, TypeVar, dataclass_transform
 
 from ndpsim.base.options.kinds import Kind
 from ndpsim.base.options.table import Parameter, Table, table
@@ -59,9 +59,14 @@ def argument(default: Any, help: str, accepts: str) -> Any:
 class Settings:
     """Settings of a call, checked; a subclass is a frozen dataclass with keyword-only fields.
 
+    Attributes:
+        sections: sections of the help that come first, in their order.
+
     Raises:
         InputError: a value is not allowed; its key is the field's name.
     """
+
+    sections: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls) -> None:
         dataclass(frozen=True, kw_only=True)(cls)
@@ -79,8 +84,8 @@ def _fields(settings: type[Settings]) -> tuple[Field[Any], ...]:
 
 
 def table_of(settings: type[Settings]) -> Table:
-    """The options of settings, by the sections of the help in the order in which fields first name them."""
-    sections: dict[str, list[Parameter]] = {}
+    """The options of settings by the sections of the help; others follow as fields first name them."""
+    sections: dict[str, list[Parameter]] = {title: [] for title in settings.sections}
     for one in _fields(settings):
         if (parameter := one.metadata["parameter"]) is not None:
             name = parameter.name or one.name.replace("_", "-")
