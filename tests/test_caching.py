@@ -14,6 +14,8 @@ from ndpsim import load_hardware, load_model
 from ndpsim.base import caching
 from ndpsim.base.caching import FileCache
 from ndpsim.base.errors import InputError
+from ndpsim.base.files import ensure_writable
+from ndpsim.base.inputs import inputs_protected
 from ndpsim.config import data_path
 
 MODEL = {
@@ -87,6 +89,16 @@ def test_a_file_that_goes_or_comes_is_seen(settled, tmp_path):
     assert (made.find("of there"), made.find("of absent")) == (None, "other")
     absent.touch()
     assert made.find("of absent") is None
+
+
+def test_files_are_inputs_of_the_call_that_finds_what_was_made_of_them(settled, tmp_path):
+    made, file = FileCache[str](2), tmp_path / "file"
+    file.write_text("one")
+    made.store("key", [file], "made")
+    with inputs_protected():
+        made.find("key")
+        with refused("unwritable --json"):
+            ensure_writable(file, "--json")
 
 
 def test_nothing_is_cached_of_a_file_that_has_just_been_written(tmp_path):

@@ -13,7 +13,8 @@ import pytest
 
 from mistakes import refused
 from ndpsim.base.errors import InputError
-from ndpsim.base.files import ensure_writable, open_plain_or_gzip, reading, replacing, temporary_folder
+from ndpsim.base.files import ensure_writable, open_plain_or_gzip, reading, replacing
+from ndpsim.base.temporaries import temporary_folder
 
 
 def read_plain_or_gzip(path: Path) -> bytes:
@@ -202,12 +203,11 @@ def test_an_error_of_another_file_names_that_file(tmp_path):
 
 
 def test_the_new_content_is_on_the_disk_before_the_old_goes(tmp_path, monkeypatch):
-    done = []
-    for name in ("fsync", "replace"):
-        call = getattr(os, name)
-        monkeypatch.setattr(os, name, lambda *args, name=name, call=call: (done.append(name), call(*args)))
-    write(tmp_path / "out", b"x")
-    assert done == ["fsync", "replace"]
+    done, sync, replace = [], os.fsync, os.replace
+    monkeypatch.setattr(os, "fsync", lambda file: (done.append(os.fstat(file).st_size), sync(file)))
+    monkeypatch.setattr(os, "replace", lambda *names: (done.append("replace"), replace(*names)))
+    write(tmp_path / "out", b"content")
+    assert done == [7, "replace"]
 
 
 def test_a_temporary_folder_goes_with_its_block():

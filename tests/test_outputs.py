@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from calls import refused_call, said
 from mistakes import refused
-from ndpsim.base.files import ensure_writable, inputs_protected, replacing
+from ndpsim.base.errors import InputError
+from ndpsim.base.files import ensure_writable, open_plain_or_gzip, replacing
+from ndpsim.base.inputs import inputs_protected, note_input
+from ndpsim.base.text_files import first_bytes
 from ndpsim.config import data_path, load_hardware
+from ndpsim.config.nodes import read_text
 from ndpsim.dram.traces import read_commands, write_commands
+from ndpsim.policies.choose import choose_policy
+from ndpsim.studies.sweeps.parameters import file_digests
+from ndpsim.workload.models import load_model
+from ndpsim.workload.routing.arrays import read_npy, read_npz
+from ndpsim.workload.routing.tensors import read_saved
 
 HEADER = "clock,command,rank,bankgroup,bank,row,column\n"
 PRESET = "--standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN"
@@ -99,24 +109,48 @@ def test_python_may_write_back_what_it_read(folder):
     assert (folder / "c.csv").read_text() == HEADER
 
 
-def test_whoever_opens_a_file_it_is_an_input(folder):
+# Every place where a file that the user names is opened; most are reached by several commands.
+READERS = {
+    "text, plain or gzip": first_bytes,
+    "YAML": read_text,
+    "a model": lambda path: load_model(str(path)),
+    "an array": read_npy,
+    "arrays": lambda path: read_npz(path, bool),
+    "tensors": read_saved,
+    "a policy": lambda path: choose_policy(str(path)),
+    "what a sweep varies": file_digests,
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=list(READERS))
+@pytest.mark.parametrize("first", ["read", "written"])
+def test_whoever_reads_a_file_it_is_an_input(folder, read, first):
+    Path("some.py").write_text("[")  # content that nobody reads to its end
+    os.link("some.py", "linked")
     with inputs_protected():
-        os.close(os.open("t", os.O_RDONLY))
-        with refused("unwritable --json"):
-            ensure_writable("hard", "--json")
-        ensure_writable("c.csv", "--plot")
+        if first == "written":
+            ensure_writable("linked", "--json")
+            with refused("unwritable --json"):
+                read(Path("some.py"))
+        with suppress(InputError):
+            read(Path("some.py"))
         with refused("unwritable --plot"):
-            open("c.csv")  # noqa: SIM115
-        ensure_writable("/dev/null")
-        with open("/dev/null", "rb"), replacing("/dev/null") as file:
+            ensure_writable("linked", "--plot")
+
+
+def test_devices_and_files_that_are_not_read_may_be_written(folder):
+    with inputs_protected():
+        ensure_writable("c.csv", "--plot")
+        with open_plain_or_gzip(Path("/dev/null")), replacing("/dev/null") as file:
             file.write(b"a device is no file that could be lost")
+        ensure_writable("c.csv", "--plot")
 
 
 def test_a_file_that_becomes_an_input_meanwhile_is_not_replaced(folder):
     with inputs_protected(), refused("unwritable"), replacing("new") as file:
         file.write(b"new")
         os.link("t", "new")
-        Path("t").read_bytes()
+        note_input("t")
     assert Path("new").read_text() == "LD 0x0\nST 0x40\n"
 
 

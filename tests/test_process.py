@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,13 +14,18 @@ from pathlib import Path
 
 import pytest
 
+from ndpsim.base import temporaries
+from ndpsim.base.files import replacing
+from ndpsim.base.temporaries import remove_leftovers, temporary_file
+
 ROOT = Path(__file__).parents[1]
 SIGNALS = [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated"), ("SIGHUP", 129, "hung up")]
 WRITES = """
 import sys, time
 from ndpsim.cli import signals
 signals.answer_signals()
-from ndpsim.base.files import replacing, temporary_folder
+from ndpsim.base.files import replacing
+from ndpsim.base.temporaries import temporary_folder
 with temporary_folder() as folder, replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
@@ -103,29 +109,66 @@ def test_an_interruption_while_a_result_is_written_leaves_the_old_one(tmp_path, 
 
 
 def test_what_a_killed_run_leaves_goes_with_the_next_that_writes_there(tmp_path):
-    from ndpsim.base.files import replacing
-
     target = tmp_path / "out.json"
     with started("-c", WRITES.format(waits=SLEEPS), str(target)) as living:
         (in_use,) = names(tmp_path)
         with started("-c", WRITES.format(waits=SLEEPS), str(target)) as killed:
+            (left,) = set(names(tmp_path)) - {in_use}
             killed.send_signal(signal.SIGKILL)
             killed.wait()
         Path(killed.said).rmdir()
-        others = [".ndpsim-mine", ".ndpsim-abcdefgh", f"{in_use}.csv", f"x{in_use}", in_use.upper()]
+        others = [".ndpsim-mine", f"{left}.csv", f"x{left}", left.upper()]
         for name in others:
             (tmp_path / name).write_bytes(b"not ours")
-        folder, link, pipe = (in_use[:8] + digit * 32 + ".tmp" for digit in "012")
+        folder, link, pipe = [name for digit in "0123" if (name := f"{left[:-5]}{digit}.tmp") != left][:3]
         (tmp_path / folder).mkdir()
         os.mkfifo(tmp_path / pipe)
         (tmp_path / link).symlink_to(tmp_path / others[0])
-        assert len(names(tmp_path)) == 5 + len(others)
         with replacing(tmp_path / "other.json") as file:
             file.write(b"{}")
         assert names(tmp_path) == sorted([*others, folder, link, pipe, in_use, "other.json"])
         living.send_signal(signal.SIGTERM)
         living.wait()
     assert in_use not in names(tmp_path)
+
+
+def test_what_another_machine_left_goes_when_it_is_old(tmp_path):
+    with temporary_file(tmp_path):
+        (here,) = names(tmp_path)
+        foreign = [here.replace(temporaries._machine(), digit * 8) for digit in "01"]
+        for name in foreign:
+            (tmp_path / name).write_bytes(b"half")
+        os.utime(tmp_path / foreign[0], (time.time() - 2 * 86400,) * 2)
+        os.utime(tmp_path / here, (time.time() - 2 * 86400,) * 2)
+        remove_leftovers(tmp_path)
+        assert names(tmp_path) == sorted([here, foreign[1]])
+
+
+def test_what_other_users_left_or_still_write_stays(tmp_path, monkeypatch):
+    left = tmp_path / f".ndpsim-{temporaries._machine()}-999999999-{'0' * 16}.tmp"
+    left.write_bytes(b"half")
+
+    def refuse(process: int, number: int) -> None:
+        raise PermissionError
+
+    for name, stands_for in (("geteuid", lambda: left.stat().st_uid + 1), ("kill", refuse)):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, name, stands_for)
+            remove_leftovers(tmp_path)
+        assert left.exists(), name
+    remove_leftovers(tmp_path)
+    assert not left.exists()
+
+
+def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path):
+    script = (
+        "import os, sys\nfrom pathlib import Path\nfrom ndpsim.base.temporaries import *\n"
+        "with temporary_file(Path(sys.argv[1])) as file:\n"
+        "    if os.fork() == 0:\n        remove_temporaries()\n        os._exit(0)\n"
+        "    os.wait()\n    print(os.path.exists(file.name))"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, check=True)
+    assert done.stdout == b"True\n"
 
 
 def test_an_ignored_signal_stays_ignored(tmp_path):

@@ -69,7 +69,7 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    cache_entries._report_unused.cache_clear()
+    cache_entries._warn_once.cache_clear()
     return tmp_path / "results"
 
 
@@ -505,11 +505,11 @@ def _flipped(path: Path) -> None:
 
 def _whole_but_no_result(path: Path) -> None:
     content = b'{"Phase()": [1, 2]}'
-    path.write_bytes(cache_entries._seal(path.stem, content) + content)
+    path.write_bytes(cache_entries._sealed(path.stem, content))
 
 
 def _of_another_entry(path: Path) -> None:
-    path.write_bytes(cache_entries._seal("another", b"{}") + b"{}")
+    path.write_bytes(cache_entries._sealed("another", b"{}"))
 
 
 @pytest.mark.parametrize("damage", [_flipped, _whole_but_no_result, _of_another_entry])

@@ -107,8 +107,9 @@ def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path, monkeypat
 
 
 def test_what_a_killed_run_left_goes_with_the_next_file(tmp_path):
-    left = tmp_path / f".ndpsim-{'0' * 32}.tmp"
+    left = tmp_path / f".ndpsim-{'0' * 8}-1-{'0' * 16}.tmp"
     left.write_bytes(b"half")
+    os.utime(left, (0, 0))
     stored(tmp_path, record("one"))
     assert not left.exists()
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import functools
 import os
-import sys
 import time
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
+
+from ndpsim.base.inputs import note_input
 
 A = TypeVarTuple("A")
 R = TypeVar("R")
@@ -70,8 +71,8 @@ class FileCache(Generic[R]):
         for file, stamp in stamps.items():
             if _stamp(file) != stamp:
                 return None
-        for file in stamps:  # An audit hook sees the same files whether they are read or not.
-            sys.audit("open", file, "r", os.O_RDONLY)
+        for file in stamps:  # they are inputs of this call, too
+            note_input(file)
         return made
 
     def store(self, key: Hashable, files: Iterable[str | Path], made: R) -> R:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.files import ensure_writable, file_identity, is_in_place, replacing
+from ndpsim.base.files import ensure_writable, is_in_place, replacing
+from ndpsim.base.inputs import identity_of
 from ndpsim.base.options import Flag, Output, Parameter, Table
 from ndpsim.cli.streams import is_closed
 
@@ -98,7 +99,7 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
         InputError: it cannot, two options name one file, or it is the file of standard output.
     """
     taken: dict[object, str] = {}
-    output = file_identity(1)
+    output = identity_of(1)
     if output is not None:
         taken[output] = "standard output"
     for option, path in outputs.items():
@@ -111,7 +112,7 @@ def check_outputs(outputs: Mapping[str, str | None]) -> None:
         target = ensure_writable(path, option)
         if is_in_place(target):
             continue
-        identity = file_identity(target) or os.path.realpath(target)
+        identity = identity_of(target) or os.path.realpath(target)
         if identity in taken:
             raise InputError(f"{path} is the file of {taken[identity]}, too", "twice", key=option)
         taken[identity] = option

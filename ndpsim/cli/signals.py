@@ -39,10 +39,10 @@ def _wait(reader: int) -> None:
     while number not in _ENDING:
         number = os.read(reader, 1)[0]
     _say(f"ndpsim: {_ENDING[number]}\n")
-    files = sys.modules.get("ndpsim.base.files")
+    temporaries = sys.modules.get("ndpsim.base.temporaries")
     try:
-        if files is not None:
-            files.remove_temporaries()
+        if temporaries is not None:
+            temporaries.remove_temporaries()
     finally:
         os._exit(128 + number)
 

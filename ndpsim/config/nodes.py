@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from ndpsim.base.errors import Code, InputError
+from ndpsim.base.inputs import note_input
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded
@@ -85,6 +86,7 @@ def _read_bytes(path: Path) -> bytes:
         raise InputError("is a directory, not a file", "unreadable", file=path)
     if not stat.S_ISREG(mode):
         raise InputError("is not a regular file", "unreadable", file=path)
+    note_input(path)
     with path.open("rb") as stream:
         return stream.read(MAX_BYTES + 1)
 

@@ -26,6 +26,7 @@ from pydantic.fields import FieldInfo
 from ndpsim.base.arguments import settings, several, shown
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.inputs import note_input
 from ndpsim.base.plugins import plugins_by_name
 from ndpsim.policies import own, published
 from ndpsim.policies.interface import Policy, PolicyParameters
@@ -207,6 +208,7 @@ def _found(asked: str) -> tuple[type[Policy], str]:
 
 def _module(file: Path) -> types.ModuleType:
     """A file run as a module."""
+    note_input(file)
     try:
         content = file.read_bytes()
     except (OSError, ValueError) as error:

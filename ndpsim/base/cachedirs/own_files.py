@@ -8,7 +8,6 @@ import grp
 import os
 import pwd
 import stat
-import tempfile
 from pathlib import Path
 
 _LARGEST_BYTES = 1 << 28  # all files of a cache are much smaller
@@ -17,15 +16,12 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # links are not followed, a
 
 @functools.cache
 def _is_own_group(group: int) -> bool:
-    """Whether a group is the user's alone: the primary group that bears the user's name or number."""
-    user = os.geteuid()
-    if group != os.getegid():
-        return False
+    """Whether a group is the user's alone: the primary group, of the user's name, without other members."""
     try:
-        name, entry = pwd.getpwuid(user).pw_name, grp.getgrgid(group)
+        name, entry = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
     except KeyError:
-        return group == user
-    return (entry.gr_name == name or group == user) and set(entry.gr_mem) <= {name}
+        return False
+    return group == os.getegid() and entry.gr_name == name and set(entry.gr_mem) <= {name}
 
 
 def _others_write(status: os.stat_result, path: Path | int) -> bool:
@@ -62,8 +58,8 @@ def problem_of(folder: Path) -> str | None:
     return None
 
 
-def read_own(path: Path) -> bytes | None:
-    """Content of a file; None: other users could have written it.
+def read_own(path: Path) -> bytes:
+    """Content of a file; empty if other users could have written it.
 
     Raises:
         OSError: it is not there, or cannot be read.
@@ -71,24 +67,7 @@ def read_own(path: Path) -> bytes | None:
     with open(path, "rb", opener=lambda name, _: os.open(name, _OPEN)) as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_BYTES:
-            return None
+            return b""
         if status.st_uid != os.geteuid() or _others_write(status, file.fileno()):
-            return None
+            return b""
         return file.read()
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    number, beside = tempfile.mkstemp(dir=path.parent, prefix=".ndpsim-", suffix=".tmp")
-    try:
-        with open(number, "wb") as file:
-            file.write(content)
-        os.replace(beside, path)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(beside)
-        raise

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.files import temporary_folder
+from ndpsim.base.temporaries import temporary_folder
 from ndpsim.dram.controllers import own_counters
 from ndpsim.dram.spec import Device
 from ndpsim.dram.spec.device import derived_timings

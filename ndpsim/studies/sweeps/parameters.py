@@ -10,6 +10,7 @@ from typing import Any
 
 from ndpsim.base.arguments import is_flag
 from ndpsim.base.errors import InputError
+from ndpsim.base.inputs import note_input
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.gemv import DEFAULT_MODEL
 from ndpsim.config import Hardware, load_hardware
@@ -91,6 +92,7 @@ def file_digests(*paths: str | os.PathLike[str]) -> list[str | None]:
 
 
 def _file_digest(path: Path) -> str | None:
+    note_input(path)
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "blake2b").hexdigest()

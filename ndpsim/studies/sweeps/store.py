@@ -38,8 +38,7 @@ def point_name(command: str, what: Any) -> str:
 def write_synced(path: Path, content: bytes, beside: Path) -> None:
     """Write `content` to `path`, through a temporary file in the folder `beside` on the same disk.
 
-    `ndpsim.base.files.replacing` would refuse to replace a file that this call has read, such as a damaged
-    point.
+    Each file looks for what killed runs left in `beside`, and the folder of points is too large for that.
     """
     with temporary_beside(beside / path.name) as file:
         file.write(content)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import Code, InputError
+from ndpsim.base.inputs import note_input
 from ndpsim.workload.models.expert import whole_number
 
 _MAX_FILE_BYTES = 1 << 24
@@ -167,6 +168,7 @@ def read_text(path: Path) -> str:
         if path.stat().st_size > _MAX_FILE_BYTES:
             problem = f"larger than {_MAX_FILE_BYTES >> 20} MiB: not a config.json"
             raise InputError(problem, "too-large", file=path)
+        note_input(path)
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError:
         raise InputError("is not UTF-8 text", "form", file=path) from None

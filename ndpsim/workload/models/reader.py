@@ -298,9 +298,8 @@ def _load(asked: str) -> tuple[MoeShape, Path]:
     bundled = _bundled()
     name = asked.lower()
     if name in bundled:
-        text = bundled[name].read_text(encoding="utf-8")
         stem = bundled[name].stem
-        return _shape(parse(text, f"{stem}.json"), name, stem), bundled[name]
+        return _shape(parse(read_text(bundled[name]), f"{stem}.json"), name, stem), bundled[name]
     path = _locate(asked)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return _shape(parse(read_text(path), str(path)), name, str(path)), path

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import reading
+from ndpsim.base.inputs import note_input
 from ndpsim.base.limits import ensure_fits
 
 _KINDS = "biufU"
@@ -22,6 +23,7 @@ _KINDS = "biufU"
 
 @contextmanager
 def _damage_named(path: Path) -> Iterator[None]:
+    note_input(path)
     try:
         with reading(path):
             yield

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import reading
+from ndpsim.base.inputs import note_input
 from ndpsim.base.limits import ensure_fits
 
 _STORAGES = {
@@ -50,6 +51,7 @@ def read_saved(path: Path) -> Any:
         InputError: it cannot be read, is damaged, needs too much memory, or has other objects than plain
             data.
     """
+    note_input(path)
     try:
         with reading(path), zipfile.ZipFile(path) as archive:
             size = sum(member.file_size for member in archive.infolist())
