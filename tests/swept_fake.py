@@ -19,6 +19,8 @@ from ndpsim.studies.sweeps.executors import Answers, Task
 from ndpsim.studies.sweeps.executors.attempt import attempt
 from ndpsim.studies.sweeps.parameters import file_digests
 
+ENDLESS_S = 100  # of a point that takes longer than its test may
+
 
 class Fake(SweptCommand):
     """The time of point `n` is 100 / n ns; `how` is the kind of failure, `folder` is shared by points and the test.
@@ -67,8 +69,10 @@ def _go_wrong(how: str, n: int, folder: Path | None) -> None:
         raise InputError(f"{n} is refused", key="n")
     if how == "broken":
         raise ZeroDivisionError("two\nlines")
+    if how == "exits":
+        raise SystemExit(3)
     if how == "endless":
-        time.sleep(100)
+        time.sleep(ENDLESS_S)
     if how == "killed":
         os.kill(os.getpid(), signal.SIGKILL)
     if how == "killed-once" and folder is not None:
@@ -76,6 +80,8 @@ def _go_wrong(how: str, n: int, folder: Path | None) -> None:
             (folder / "killed").touch(exist_ok=False)
             os.kill(os.getpid(), signal.SIGKILL)
     if how == "waits" and folder is not None:  # for the test to open the gate
+        os.write(1, b"printed by a point")
+        os.write(2, b"printed by a point")
         while not (folder / "gate").exists():
             time.sleep(0.002)
     if how == "until-mended" and folder is not None and not (folder / "mended").exists():

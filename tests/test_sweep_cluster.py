@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -123,7 +124,8 @@ def test_a_file_that_is_another_on_the_workers_makes_no_result(scheduler_file, t
     ],
 )
 def test_a_point_that_the_cluster_gives_up_has_failed(error, reason):
-    future = SimpleNamespace(status="error", exception=lambda: error)
+    future: Future = Future()
+    future.set_exception(error)
     assert cluster_module._answer(future) == {"status": "failed", "reason": reason, "metrics": {}}
 
 
@@ -157,12 +159,16 @@ def test_a_task_that_is_cancelled_while_the_cluster_is_there_runs_again(
 
 def test_what_a_worker_of_another_version_says_is_not_stored():
     answer = {"status": "ok", "metrics": {"time_ns": 1.0}, "stored": True, "ndpsim": "0" * 20}
-    taken = cluster_module._answer(SimpleNamespace(status="finished", result=lambda: answer))
+    future: Future = Future()
+    future.set_result(answer)
+    taken = cluster_module._answer(future)
     assert (taken["status"], taken["stored"]) == ("failed", False)
 
 
 def test_workers_of_another_version_are_refused(scheduler_file, monkeypatch):
-    monkeypatch.setattr(cluster_module, "version", lambda: "0" * 20)
+    import distributed
+
+    monkeypatch.setattr(distributed.Client, "run", lambda client, version: {"tcp://there:1": "0" * 20})
     with refused("conflict cluster"):
         sweep("fake", {"n": [1]}, cluster=scheduler_file)
 

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,7 @@ from ndpsim.studies.sweeps import execute as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import local
 from ndpsim.studies.sweeps.run import sweep
-from swept_fake import register, run_here, runs
+from swept_fake import ENDLESS_S, register, run_here, runs
 
 TABLES = ("table.csv", "table.parquet")
 #: The command line with the command of these tests.
@@ -37,6 +37,18 @@ def folder(tmp_path: Path) -> Path:
     return there
 
 
+class Unusable:
+    """A function that ends the process with status 3 as soon as it gets there."""
+
+    sent = 0  # times
+
+    def __call__(self, parent: int) -> None: ...
+
+    def __reduce__(self):
+        self.sent += 1
+        return os._exit, (3,)
+
+
 def tables(out: Path) -> list[bytes]:
     return [(out / name).read_bytes() for name in TABLES]
 
@@ -48,8 +60,11 @@ def wait_until(true: Callable[[], bool], seconds: float = 60.0) -> None:
         time.sleep(0.005)
 
 
-def children_of(process: int) -> list[int]:
-    return [int(number) for number in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+def workers_of(process: int) -> list[int]:
+    """The processes for points of a process."""
+    children = Path(f"/proc/{process}/task").glob("*/children")
+    numbers = [int(number) for file in children for number in file.read_text().split()]
+    return [one for one in numbers if b"loky.backend.popen" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
 def is_alive(process: int) -> bool:
@@ -59,18 +74,33 @@ def is_alive(process: int) -> bool:
         return False
 
 
-def command_line(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, "sweep", "fake", *arguments],
-        cwd=cwd,
-        env={
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]),
-        },
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def command_line() -> Iterator[Callable[..., subprocess.Popen[str]]]:
+    """Starts sweeps, which do not outlive a test that fails."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str, cwd: Path) -> subprocess.Popen[str]:
+        path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, "sweep", "fake", *arguments],
+            cwd=cwd,
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def messages(err: str) -> str:
+    """Standard error without the progress, which a sweep shows if it takes long."""
+    return "".join(line for line in err.splitlines(True) if "points/s" not in line)
 
 
 def test_tables_are_the_same_however_many_processes_there_are(tmp_path, monkeypatch):
@@ -95,23 +125,28 @@ def test_a_point_whose_process_is_killed_is_run_once_more_and_the_others_go_on(t
 def test_processes_end_with_the_sweep_that_is_interrupted(tmp_path, folder):
     """As in a notebook: the interruption is an exception, and what is finished is stored."""
 
+    interrupted = []
+
     def interrupt(share: float) -> None:
         if share > 0:
+            interrupted.append(time.monotonic())
             raise KeyboardInterrupt
 
-    before = children_of(os.getpid())
     vary = {"how": ["ok", "endless"]}
     with pytest.raises(KeyboardInterrupt):
         sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "out", jobs=2, progress=interrupt)
-    assert children_of(os.getpid()) == before
+    assert workers_of(os.getpid()) == []
+    assert time.monotonic() - interrupted[0] < ENDLESS_S / 2
     (file,) = (tmp_path / "out" / "points").iterdir()
     assert json.loads(file.read_text())["status"] == "ok"
 
 
 def test_processes_that_cannot_start_end_the_sweep_in_one_line(monkeypatch):
-    monkeypatch.setattr(local, "_PROGRAM", "import sys; sys.exit(3)")
+    unusable = Unusable()
+    monkeypatch.setattr(local, "_prepare", unusable)
     with pytest.raises(OSError, match="cannot start: 3 in a row ended, the last ended with status 3"):
-        sweep("fake", {"n": [1, 2]}, jobs=1)
+        sweep("fake", {"n": [1]}, jobs=1)
+    assert unusable.sent == 3
 
 
 TERMINATED, KILLED = ("SIGTERM", 143, "ndpsim: terminated\n"), ("SIGKILL", -9, "")
@@ -123,24 +158,24 @@ INTERRUPTED = ("SIGINT", 130, "ndpsim: interrupted\n")
     [(TERMINATED, KILLED), pytest.param((INTERRUPTED,), marks=pytest.mark.long)],
     ids=["killed", "interrupted"],
 )
-def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, ends):
+def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, command_line, ends):
     arguments = ["--folder", str(folder), "--vary", "how=ok,waits", "--vary", "n=1..4", "--jobs", "2"]
     points, begun = tmp_path / "fake.sweep" / "points", 4
     for name, status, said in ends:
         process = command_line(*arguments, cwd=tmp_path)
         begun += 2  # each worker's first point that waits
         wait_until(lambda begun=begun: runs(folder) == begun and len(list(points.iterdir())) == 4)
-        workers = children_of(process.pid)
+        workers = workers_of(process.pid)
         assert len(workers) == 2
         process.send_signal(getattr(signal, name))
         out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, err) == (status, "", said)
+        assert (process.returncode, out, messages(err)) == (status, "", said)
         wait_until(lambda workers=workers: not any(map(is_alive, workers)))
         assert [path.name for path in points.parent.rglob("*.tmp")] == []
     (folder / "gate").touch()
     process = command_line(*arguments, cwd=tmp_path)
     out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, "")
+    assert (process.returncode, messages(err)) == (0, "")
     assert "4 computed, 4 found" in out
     assert runs(folder) == begun + 4
     with pytest.MonkeyPatch.context() as patch:
@@ -150,14 +185,12 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, ends):
     assert tables(points.parent) == tables(tmp_path / "undisturbed")
 
 
-def test_two_sweeps_at_once_in_one_folder_do_no_harm(tmp_path, folder):
+def test_two_sweeps_at_once_in_one_folder_do_no_harm(tmp_path, folder, command_line):
     arguments = ["--folder", str(folder), "--vary", "n=1..20", "--jobs", "1"]
     both = [command_line(*arguments, cwd=tmp_path) for _ in range(2)]
     for process in both:
         _, err = process.communicate(timeout=60)
-        # A sweep that takes long says how far it is.
-        said = [line for line in err.splitlines() if "points/s" not in line]
-        assert (process.returncode, said) == (0, [])
+        assert (process.returncode, messages(err)) == (0, "")
     out = tmp_path / "fake.sweep"
     assert len(list((out / "points").iterdir())) == 20
     assert sorted(path.name for path in out.iterdir()) == ["points", "sweep.json", *TABLES]

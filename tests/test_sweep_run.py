@@ -24,7 +24,8 @@ from ndpsim.studies.sweeps import points as points_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors.attempt import attempt, failure
-from ndpsim.studies.sweeps.points import Progress, Running
+from ndpsim.studies.sweeps.options import StudyOptions
+from ndpsim.studies.sweeps.points import Progress
 from ndpsim.studies.sweeps.run import defined, run_sweep, sweep
 from ndpsim.studies.sweeps.table import SweepResult, parquet_of
 from swept_fake import Fake, run_here, runs
@@ -169,7 +170,7 @@ def test_a_speed_up_is_over_the_point_that_is_otherwise_the_same():
     assert "speedup" not in sweep("fake", {"n": [1, 2]}).columns
     of_sum = replace(defined("fake", {"parts": [4, 8]}, baseline={"parts": 8}), speedup_of="sum")
     assert [row["speedup"] for row in sweep(replace(of_sum, speedup_of=None))] == [1.0, 1.0]
-    assert [row["speedup"] for row in run_sweep(of_sum, Running())] == [2.0, 1.0]
+    assert [row["speedup"] for row in run_sweep(of_sum, StudyOptions())] == [2.0, 1.0]
 
 
 # What is found, and what is run again
@@ -250,15 +251,17 @@ def test_a_file_that_changes_while_its_point_is_run_makes_no_result(tmp_path, fo
 
 
 def test_failures_have_their_reasons_and_the_others_go_on(tmp_path):
-    result = sweep("fake", {"how": ["refused", "broken", "unresolved", "ok"]}, fixed={"n": 3}, out=tmp_path)
+    how = ["refused", "broken", "exits", "unresolved", "ok"]
+    result = sweep("fake", {"how": how}, fixed={"n": 3}, out=tmp_path)
     assert [row["reason"] for row in result] == [
         "n: 3 is refused",
         "ZeroDivisionError: two lines",
+        "SystemExit: 3",
         "how: there is no such point",
         None,
     ]
-    assert [row["status"] for row in result] == ["failed"] * 3 + ["ok"]
-    assert (result.failed, len(list((tmp_path / "points").iterdir()))) == (3, 4)
+    assert [row["status"] for row in result] == ["failed"] * 4 + ["ok"]
+    assert (result.failed, len(list((tmp_path / "points").iterdir()))) == (4, 5)
 
 
 def test_a_failure_is_found_again_and_run_again_when_that_is_asked_for(tmp_path, folder):
@@ -320,8 +323,8 @@ def test_without_a_folder_nothing_is_stored(tmp_path, monkeypatch):
 def test_progress_counts_every_point_once(tmp_path):
     states: list[Progress] = []
     vary = {"n": [1, 2], "how": ["ok", "refused", "unresolved"]}
-    run_sweep(defined("fake", {"n": [1], "how": ["ok"]}), Running(tmp_path))
-    run_sweep(defined("fake", vary), Running(tmp_path, watch=states.append))
+    run_sweep(defined("fake", {"n": [1], "how": ["ok"]}), StudyOptions(out=tmp_path))
+    run_sweep(defined("fake", vary), StudyOptions(out=tmp_path), states.append)
     assert states[0] == Progress(6, 0, 0, 0)
     assert states[-1] == Progress(6, 6, 1, 4)
     assert [state.done for state in states] == sorted(state.done for state in states)

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.studies.search.run import problem_of, run_search
-from ndpsim.studies.sweeps.points import Running
+from ndpsim.studies.sweeps.options import StudyOptions
 from ndpsim.studies.sweeps.run import run_sweep
 
 FILE = Path(__file__).with_name("time_power.yaml")
@@ -61,7 +61,7 @@ def main(folder: str = "known_grid.sweep", **changes: Any) -> dict[str, list[flo
         Of each sampler the shares on logarithmic scales, by seed.
     """
     problem = problem_of(FILE, **changes)
-    grid = run_sweep(problem.definition, Running(Path(folder)))
+    grid = run_sweep(problem.definition, StudyOptions(out=folder))
     everything = objectives(problem, map(problem.judged, grid))
     budget = max(1, round(SHARE_OF_RUNS * len(grid)))
     print(f"{len(grid)} points; {budget} runs are {100 * budget / len(grid):.1f}% of them")
@@ -71,7 +71,7 @@ def main(folder: str = "known_grid.sweep", **changes: Any) -> dict[str, list[flo
         for seed in SEEDS:
             numbers = {"budget": budget, "sampler": sampler, "seed": seed}
             # Searches share the points of one folder; the tables there are of the last one.
-            result = run_search(problem_of(FILE, **changes, **numbers), Running(Path(folder), force=True))
+            result = run_search(problem_of(FILE, **changes, **numbers), StudyOptions(out=folder, force=True))
             found = objectives(problem, result.front)
             linear, log = share(found, everything, float), share(found, everything, math.log)
             shares.setdefault(sampler, []).append(log)

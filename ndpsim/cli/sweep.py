@@ -25,7 +25,6 @@ from ndpsim.cli.sweep_progress import showing
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
     from ndpsim.studies.sweeps.definition import Definition
-    from ndpsim.studies.sweeps.points import Running
     from ndpsim.studies.sweeps.table import SweepResult
 
 _R = TypeVar("_R")
@@ -85,15 +84,14 @@ class _Sweeps(CommandGroup):
         return list(_COMMANDS.items())
 
 
-def run_with_progress(run: Callable[[Running], _R], out: Path, definition: Definition, given: Given) -> _R:
+def run_with_progress(run: Callable[..., _R], out: Path, definition: Definition, given: Given) -> _R:
     """Run with the executor of the options, and show progress."""
-    from ndpsim.studies.sweeps.points import Running
+    from ndpsim.studies.sweeps.options import StudyOptions
 
-    place = SWEEP.arguments(given, *PLACE) | {"force": "force" in given}
-    if "cluster" not in given:
-        place["begin"] = partial(announce_kernels, definition.command, definition.fixed)
+    options = StudyOptions(out=out, force="force" in given, **SWEEP.arguments(given, *PLACE))
+    compiles_here = [partial(announce_kernels, definition.command, definition.fixed)]
     with showing() as watch:
-        return run(Running(out, **place, watch=watch))
+        return run(options, watch, *(compiles_here if options.cluster is None else ()))
 
 
 def _fixed(parameter: Parameter) -> Parameter:

@@ -17,7 +17,6 @@ from ndpsim.report.pictures.canvas import CHARACTER, Panel
 from ndpsim.report.pictures.colours import INK
 from ndpsim.report.pictures.points import (
     Points,
-    beside_axes,
     lean_if_long,
     logarithmic,
     plain_ticks,
@@ -55,9 +54,7 @@ def _ticks(axes: Axes, which: Literal["x", "y"], key: str, values: Sequence[Any]
         lean_if_long(axes, names)
 
 
-def _heat(
-    axes: Axes, points: Points, panel: Mapping[str, Any], norm: Normalize, lines: float, legend: bool
-) -> None:
+def _heat(axes: Axes, points: Points, panel: Mapping[str, Any], norm: Normalize, legend: bool) -> None:
     plot, (key,) = points.plot, points.plot.by
     columns, rows = points.values(plot.x), points.values(key)
     across = {value_words(value): n for n, value in enumerate(columns)}
@@ -78,7 +75,7 @@ def _heat(
         spine.set_visible(False)
     _ticks(axes, "x", plot.x, columns)
     _ticks(axes, "y", key, rows)
-    axes.set_ylabel(beside_axes(name_of(panel), key_label(key), lines=lines))
+    axes.set_ylabel(f"{name_of(panel)}\n{key_label(key)}".lstrip())
     beside = {}
     for one in points.published(panel):
         at = across.get(value_words(one.x)), down.get(value_words(one.value.where.get(key)))
@@ -139,7 +136,7 @@ def heat_panels(points: Points) -> list[Panel]:
     rows = len(points.values(points.plot.by[0]))
     lines = max(_FEWEST_LINES, min(_MOST_LINES / len(points.panels), _LINES_A_ROW * rows))
 
-    draw = partial(_heat, points=points, norm=norm, lines=lines)
+    draw = partial(_heat, points=points, norm=norm)
     maps = [
         Panel(partial(draw, panel=panel, legend=number == 0), lines, stretches=True, axis="x")
         for number, panel in enumerate(points.panels)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,7 +20,6 @@ from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, orde
 
 MARKERS = "os^DvPX*"
 _LONG = 24  # Names of more characters are broken before they are turned.
-_CHARACTERS_A_LINE = 2.2  # characters that are as wide as a line is high
 _PUBLISHED = "DsoP^v"
 _MOST_TICKS = 12
 _APART = 1 / 14  # share of the axis: numbers of closer ticks would overlap
@@ -163,12 +161,6 @@ class Points:
                 series = fitting[0] if len(fitting) == 1 else None
                 found.append(Shown(value, value.where.get(self.plot.x), series, marker))
         return found
-
-
-def beside_axes(*phrases: str, lines: float) -> str:
-    """Phrases, each from a line of its own, for a vertical axis that is `lines` lines of text high."""
-    characters = max(12, int(lines * _CHARACTERS_A_LINE))
-    return "\n".join(part for phrase in phrases if phrase for part in textwrap.wrap(phrase, characters))
 
 
 def lean_if_long(axes: Axes, names: Sequence[str]) -> None:

@@ -23,7 +23,6 @@ from ndpsim.report.pictures.points import (
     MARKERS,
     Points,
     Shown,
-    beside_axes,
     key_ticks,
     lean_if_long,
     logarithmic,
@@ -193,7 +192,7 @@ def _stacked(points: Points, draw: Callable[[Axes, Points, Mapping[str, Any], bo
 
     def drawn(axes: Axes, panel: Mapping[str, Any]) -> None:
         draw(axes, points, panel, panel is points.panels[0])
-        axes.set_ylabel(beside_axes(name_of(panel), points.label, lines=lines))
+        axes.set_ylabel(f"{name_of(panel)}\n{points.label}".lstrip())
         if len(points.panels) > 1:
             axes.set_ylim(min(axes.get_ylim()[0], low), max(axes.get_ylim()[1], high))
 

@@ -21,7 +21,8 @@ from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
 from ndpsim.studies.sweeps.file import placed, read_file
-from ndpsim.studies.sweeps.points import Point, Run, Running
+from ndpsim.studies.sweeps.options import StudyOptions
+from ndpsim.studies.sweeps.points import Point, Run, shares
 from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
 
@@ -96,8 +97,8 @@ def optimize(
         seed=seed,
         batch=batch,
     )
-    running = Running.asked(out, progress, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
-    return run_search(problem, running)
+    options = StudyOptions(out=out, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
+    return run_search(problem, options, shares(progress))
 
 
 def problem_of(
@@ -167,14 +168,14 @@ def _problem(
     return check_problem(problem, command)
 
 
-def run_search(problem: Problem, running: Running) -> SearchResult:
-    """Run the search of a problem from `problem_of`; see `optimize`.
+def run_search(problem: Problem, options: StudyOptions, *watching: Callable[..., Any]) -> SearchResult:
+    """Run the search of a problem from `problem_of`; see `optimize`, and for `watching` see `Run`.
 
     Raises:
         InputError: Optuna is not installed, an objective is not a metric, the folder cannot be written, or
             the cluster does not exist.
     """
-    run = _SearchRun(problem, running)
+    run = _SearchRun(problem, options, *watching)
     execute(run, "optimize.json", described(problem))
     result = SearchResult(problem, run.result(), run.best())
     run.write_file("front.csv", result.csv())
@@ -186,9 +187,9 @@ class _SearchRun(Run):
 
     table = "runs"
 
-    def __init__(self, problem: Problem, running: Running) -> None:
+    def __init__(self, problem: Problem, options: StudyOptions, *watching: Callable[..., Any]) -> None:
         self._problem, self._sampler = problem, Sampler(problem)
-        super().__init__(problem.definition, [], running)
+        super().__init__(problem.definition, [], options, *watching)
         self._asked: list[Asked] = []
         self._had: set[str] = set()  # metrics of any point so far
 

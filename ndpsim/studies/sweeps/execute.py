@@ -24,16 +24,16 @@ def execute(run: Run, name: str, described: Mapping[str, Any]) -> None:
         InputError: the folder cannot be written, or holds the tables of another run that must not be
             replaced, or the cluster does not exist.
     """
-    running = run.running
-    jobs = chosen_jobs(running.jobs)
+    options = run.options
+    jobs = chosen_jobs(options.jobs)
     with closing(run):
-        if not running.force:
+        if not options.force:
             _check_folder(run, name, described)
         run.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
-        if running.cluster is None:
+        if options.cluster is None:
             run.take(run_locally(run.command, run.tasks(), jobs))
         else:
-            run.take(run_on_cluster(run.command, run.tasks(), running.cluster))
+            run.take(run_on_cluster(run.command, run.tasks(), options.cluster))
 
 
 def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
@@ -41,7 +41,7 @@ def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
 
     The run may have more values now.
     """
-    folder = run.running.out
+    folder = run.options.folder
     if folder is None:
         return
     try:

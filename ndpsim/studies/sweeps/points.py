@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from ndpsim.base.arguments import flag, path_of, progress_function, text
-from ndpsim.base.errors import InputError
-from ndpsim.base.options.swept import JOBS
+from ndpsim.base.arguments import progress_function
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
 from ndpsim.studies.sweeps.executors.attempt import failure, reason_of
+from ndpsim.studies.sweeps.options import StudyOptions
 from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.studies.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
 
@@ -38,50 +35,14 @@ class Progress:
     failed: int
 
 
-def _nothing(*_: Any) -> None:
-    pass
-
-
-@dataclass(frozen=True)
-class Running:
-    """Options for running points: arguments of `sweep`, and callbacks.
-
-    Attributes:
-        begin: called before the first computed point.
-        watch: called after every point.
+def shares(progress: Callable[[float], None] | None) -> Callable[[Progress], object]:
+    """A function for `Run` that calls `progress` with the finished share.
 
     Raises:
-        InputError: an option is invalid.
+        InputError: `progress` cannot be called.
     """
-
-    out: Path | None = None
-    jobs: int | None = None
-    cluster: str | None = None
-    retry_failed: bool = False
-    force: bool = False
-    begin: Callable[[], None] = _nothing
-    watch: Callable[[Progress], None] = _nothing
-
-    def __post_init__(self) -> None:
-        for name in ("retry_failed", "force"):
-            flag(getattr(self, name), name)
-        if self.jobs is not None:
-            JOBS.checked(self.jobs)
-        if self.jobs is not None and self.cluster is not None:
-            problem = "the cluster says how many points run at once; leave it out"
-            raise InputError(problem, "conflict", key="jobs")
-        if self.cluster is not None and not text(self.cluster, "cluster").strip():
-            problem = "is empty: give the address of a scheduler, or its file"
-            raise InputError(problem, "missing", key="cluster")
-
-    @classmethod
-    def asked(
-        cls, out: str | os.PathLike[str] | None, progress: Callable[[float], None] | None, **others: Any
-    ) -> Self:
-        """Options from the arguments of `sweep`; `progress` is called with the finished share."""
-        show = progress_function(progress)
-        folder = None if out is None else path_of(out, "out")
-        return cls(folder, **others, watch=lambda state: show(state.done / state.points))
+    show = progress_function(progress)
+    return lambda state: show(state.done / state.points)
 
 
 @dataclass
@@ -100,11 +61,13 @@ class Run:
     Args:
         definition: the definition of the sweep.
         points: the values of the varied keys at each point.
-        running: options for running points.
+        options: where and how points run.
+        watch: called after every point.
+        begin: called before the first computed point.
 
     Attributes:
         command: the command of the sweep.
-        running: as given.
+        options: as given.
         table: name of its tables, without an extension.
     """
 
@@ -114,10 +77,13 @@ class Run:
         self,
         definition: Definition,
         points: list[dict[str, Any]],
-        running: Running,
+        options: StudyOptions,
+        watch: Callable[[Progress], object] = lambda state: None,
+        begin: Callable[[], object] = lambda: None,
     ) -> None:
-        self._definition, self.command, self.running = definition, definition.swept, running
-        self._store = None if running.out is None else Store(running.out)
+        self._definition, self.command, self.options = definition, definition.swept, options
+        self._watch, self._begin = watch, begin
+        self._store = None if options.folder is None else Store(options.folder)
         self._points = [Point(values) for values in points]
         self._same: dict[str, list[Point]] = {}  # points by name, since equal ones are run once
         self._stored_before: set[str] = set()
@@ -156,7 +122,7 @@ class Run:
                 if record is None:
                     if not self._has_begun:
                         self._has_begun = True
-                        self.running.begin()
+                        self._begin()
                     yield Task(point.name, given, resolved.key)
                 else:
                     self._stored_before.add(point.name)
@@ -165,7 +131,7 @@ class Run:
     def _stored(self, name: str) -> dict[str, Any] | None:
         record = None if self._store is None else self._store.find(name)
         failed = record is not None and record["status"] != "ok"
-        return None if failed and self.running.retry_failed else record
+        return None if failed and self.options.retry_failed else record
 
     def take(self, answers: Answers) -> None:
         """Take the results of tasks."""
@@ -223,7 +189,7 @@ class Run:
         self._show()
 
     def _show(self) -> None:
-        self.running.watch(Progress(self.planned, self._done, self._found, self._failed))
+        self._watch(Progress(self.planned, self._done, self._found, self._failed))
 
     def _write_tables_now_and_then(self) -> None:
         began = time.monotonic()

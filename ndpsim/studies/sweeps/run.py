@@ -14,7 +14,8 @@ from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.file import read_definition
-from ndpsim.studies.sweeps.points import Run, Running
+from ndpsim.studies.sweeps.options import StudyOptions
+from ndpsim.studies.sweeps.points import Run, shares
 from ndpsim.studies.sweeps.table import SweepResult
 from ndpsim.studies.sweeps.values import checked
 
@@ -74,8 +75,8 @@ def sweep(
         InputError: the sweep is invalid, or `out` cannot be written, or holds another sweep.
     """
     definition = defined(command, vary, fixed, zip, baseline)
-    running = Running.asked(out, progress, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
-    return run_sweep(definition, running)
+    options = StudyOptions(out=out, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
+    return run_sweep(definition, options, shares(progress))
 
 
 def defined(
@@ -149,8 +150,8 @@ def mapping_of(value: Any, name: str) -> dict[str, Any]:
     return dict(value)
 
 
-def run_sweep(definition: Definition, running: Running) -> SweepResult:
-    """Run a sweep with a definition from `defined`; see `sweep`.
+def run_sweep(definition: Definition, options: StudyOptions, *watching: Callable[..., Any]) -> SweepResult:
+    """Run a sweep with a definition from `defined`; see `sweep`, and for `watching` see `Run`.
 
     Raises:
         InputError: the folder cannot be written, or holds another sweep, or the cluster does not exist.
@@ -158,6 +159,6 @@ def run_sweep(definition: Definition, running: Running) -> SweepResult:
     points = definition.points()
     if len(points) > _MOST_POINTS:
         raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", "too-large", key="vary")
-    run = Run(definition, points, running)
+    run = Run(definition, points, options, *watching)
     execute(run, "sweep.json", asdict(definition))
     return run.result()

@@ -7,7 +7,6 @@ import math
 import os
 import platform
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError, MismatchError
@@ -25,7 +24,7 @@ def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[s
     try:
         metrics = _plain(command.measure(given))
         answer = {"status": "ok", "reason": None, "metrics": metrics}
-    except Exception as error:  # other points continue after any error
+    except (Exception, SystemExit) as error:  # other points continue after any error
         answer = failure(reason_of(error))
     changed = _what_changed(command, given, key)
     if changed is not None:
@@ -43,7 +42,7 @@ def failure(reason: str) -> dict[str, Any]:
     return {"status": "failed", "reason": reason, "metrics": {}}
 
 
-def reason_of(error: Exception) -> str:
+def reason_of(error: BaseException) -> str:
     """The reason of a failure in one line, with the type of error if it is not an `InputError`."""
     text = " ".join(str(error).split())
     if isinstance(error, InputError | MismatchError):
@@ -62,18 +61,8 @@ def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
 
 def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> str | None:
     """The reason why the point has changed, which can only be a file; None if it has not."""
-    if not any(_names_file(command, name, value) for name, value in given.items()):
-        return None
     try:
         same = command.resolve(given).key == key
     except Exception as error:
         return f"a file that is named is not as it was when the sweep began ({reason_of(error)})"
     return None if same else "a file that is named is not as it was when the sweep began"
-
-
-def _names_file(command: SweptCommand, name: str, value: Any) -> bool:
-    """Whether a value names a file, or several, as options and texts in the hardware may."""
-    parameter = command.parameters.get(name)
-    texts = [one for one in (value if isinstance(value, list | tuple) else [value]) if isinstance(one, str)]
-    may = parameter is None or bool(parameter.files)
-    return may and any(Path(text).suffix or os.path.exists(text) for text in texts)

@@ -7,16 +7,15 @@ import logging
 import os
 import re
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.command import SweptCommand
-from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
+from ndpsim.studies.sweeps.executors import Answer, Answers, Submitted, Task, Tasks, run_tasks
 from ndpsim.studies.sweeps.executors.attempt import attempt, failure, reason_of
 
 _CONNECT_S = 10.0
@@ -46,47 +45,29 @@ def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers
         raise InputError(
             "needs Dask: pip install 'ndpsim[cluster]'", "not-installed", key="cluster"
         ) from None
-    with _quietly(), _connected(distributed.Client, address) as client:
+    again: deque[Task] = deque()
+    cancelled: Counter[str] = Counter()  # of a task, by its name
+    with (
+        distributed.utils.silence_logging_cmgr(logging.CRITICAL + 1),  # results of tasks contain its errors
+        _connected(distributed.Client, address) as client,
+    ):
         _check_workers(client)
         at_once = max(_AT_ONCE, _PER_THREAD * sum(client.nthreads().values()))
-        submitted: dict[str, Task] = {}
-        futures = distributed.as_completed(loop=client.loop)
+        executor = client.get_executor(pure=False)
 
-        def submit(task: Task) -> None:
+        def submit(task: Task) -> Submitted:
             given = _with_whole_paths(command, task.given)
-            future = client.submit(_attempt_here, command, given, task.key, pure=False)
-            submitted[future.key] = task
-            futures.add(future)
+            future: Submitted = executor.submit(_attempt_here, command, given, task.key)
+            return future
 
-        def submit_more() -> None:
-            while len(submitted) < at_once and (following := next(tasks, None)) is not None:
-                submit(following)
-
-        submit_more()
-        cancelled: Counter[str] = Counter()
-        for future in futures:
-            task = submitted.pop(future.key)
-            if future.status in ("cancelled", "lost"):  # lost with the connection or with its worker
+        repeated = iter(lambda: again.popleft() if again else next(tasks, None), ...)
+        for task, future in run_tasks(repeated, submit, at_once):
+            if future.cancelled():  # lost with the connection or with its worker
                 cancelled[task.name] += 1
                 _ensure_connected(client, cancelled[task.name])
-                submit(task)
-                continue
-            yield task, _answer(future)
-            submit_more()
-
-
-@contextmanager
-def _quietly() -> Iterator[None]:
-    """Silence Dask in the block, since results of tasks contain its errors."""
-    names = [name for name in logging.root.manager.loggerDict if name.partition(".")[0] == "distributed"]
-    levels = {logging.getLogger(name): logging.getLogger(name).level for name in names}
-    for log in levels:
-        log.setLevel(logging.CRITICAL + 1)
-    try:
-        yield
-    finally:
-        for log, level in levels.items():
-            log.setLevel(level)
+                again.append(task)
+            else:
+                yield task, _answer(future)
 
 
 def _connected(client_of: Any, address: str) -> Any:
@@ -110,7 +91,7 @@ def _check_workers(client: Any) -> None:
             f"the cluster has no workers after {_WORKERS_S:.0f} s", "unreadable", key="cluster"
         ) from None
     try:
-        versions = client.run(_version_there)
+        versions = client.run(version)
     except Exception as error:
         problem = f"a worker cannot import ndpsim ({reason_of(error)})"
         raise InputError(problem, "not-installed", key="cluster") from None
@@ -118,10 +99,6 @@ def _check_workers(client: Any) -> None:
     if others:
         problem = f"has another version of ndpsim, Python, NumPy or Numba than is here: worker {others[0]}"
         raise InputError(problem, "conflict", key="cluster")
-
-
-def _version_there() -> str:
-    return version()
 
 
 def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -151,21 +128,19 @@ def _ensure_connected(client: Any, attempts: int) -> None:
         OSError: the scheduler does not return, or cancels the task repeatedly.
     """
     until = time.monotonic() + _CONNECT_S
-    while client.status != "running":
-        if client.status in ("closing", "closed", "failed") or time.monotonic() > until:
-            raise OSError(_LOST)
+    while client.status == "connecting" and time.monotonic() < until:
         time.sleep(0.05)
-    if attempts > _ATTEMPTS:
+    if client.status != "running" or attempts > _ATTEMPTS:
         raise OSError(_LOST)
 
 
-def _answer(future: Any) -> dict[str, Any]:
+def _answer(future: Submitted) -> Answer:
     """The result of a task."""
-    if future.status == "error":
-        error = future.exception()
+    error = future.exception()
+    if error is not None:
         lost = type(error).__name__ == "KilledWorker"  # its own text names a worker, which varies
         return failure("every worker that ran it ended" if lost else f"on the cluster: {reason_of(error)}")
-    answer: dict[str, Any] = future.result()
+    answer = future.result()
     if answer.pop("ndpsim") != version():
         return failure("its worker has another version of ndpsim, Python, NumPy or Numba") | {"stored": False}
     return answer

@@ -1,39 +1,29 @@
 """Runs points in processes on this machine.
 
-The processes are spawned, not forked, and only import ndpsim, so that a script that calls `sweep` needs no
+loky spawns the processes. They only import ndpsim, so that a script that calls `sweep` needs no
 ``if __name__ == "__main__"``.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
+import re
 import signal
-import subprocess
 import sys
-from collections import Counter, deque
-from multiprocessing import Pipe
-from multiprocessing.connection import wait
+import time
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from threading import Lock, Thread, local
+from typing import Any
 
 from ndpsim.base.options.swept import JOBS
 from ndpsim.studies.sweeps.command import SweptCommand
-from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
-from ndpsim.studies.sweeps.executors.attempt import failure
+from ndpsim.studies.sweeps.executors import Answer, Answers, Task, Tasks, run_tasks
+from ndpsim.studies.sweeps.executors.attempt import attempt, failure
 
-_PROGRAM = """
-import sys
-sys.path[:] = {path!r}
-from ndpsim.studies.sweeps.executors.worker import serve
-serve({descriptor})
-"""
 _ATTEMPTS = 2  # attempts of a point whose process ends
-_STARTS = 3  # consecutive processes that may fail
-_ENDING_S = 5.0  # for a process to end after it has closed its connection
-
-
-def available_cores() -> int:
-    """The number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+_STARTS = 3  # attempts to start a process
+_PARENT_S = 0.2  # between two looks at whether the parent still exists
 
 
 def chosen_jobs(jobs: int | None) -> int:
@@ -42,44 +32,8 @@ def chosen_jobs(jobs: int | None) -> int:
     Raises:
         InputError: it is not a number of processes.
     """
-    return available_cores() if jobs is None else JOBS.checked(jobs)
-
-
-class _Worker:
-    """A process and its task."""
-
-    def __init__(self, command: SweptCommand) -> None:
-        self.connection, theirs = Pipe()
-        with theirs:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _PROGRAM.format(path=sys.path, descriptor=theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-            )
-        self.task: Task | None = None
-        self.has_started = False
-        self._send(command)
-
-    def take(self, task: Task) -> None:
-        self.task = task
-        self._send((task.given, task.key))
-
-    def _send(self, what: object) -> None:
-        with contextlib.suppress(OSError):  # the process has ended, which the connection will show
-            self.connection.send(what)
-
-    def end(self, wait_s: float = 0.0) -> str:
-        """End the process, and return in words how it ended."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.process.wait(wait_s)
-        self.process.kill()
-        status = self.process.wait()
-        self.connection.close()
-        if status >= 0:
-            return f"ended with status {status}"
-        return f"was killed by {signal.Signals(-status).name}"
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cores if jobs is None else JOBS.checked(jobs)
 
 
 def run_locally(command: SweptCommand, tasks: Tasks, jobs: int) -> Answers:
@@ -90,83 +44,100 @@ def run_locally(command: SweptCommand, tasks: Tasks, jobs: int) -> Answers:
     Raises:
         OSError: processes end at their start.
     """
-    pool = _Pool(command, jobs)
+    processes = _Processes(command)
+    threads = ThreadPoolExecutor(jobs, initializer=_block_interrupts)
     try:
-        yield from pool.run(tasks)
+        # One task more waits, so that no process does while a result is processed.
+        for task, future in run_tasks(tasks, lambda task: threads.submit(processes.run, task), jobs + 1):
+            yield task, future.result()
     finally:
-        for worker in pool.workers:
-            worker.end()
+        threads.shutdown(wait=False, cancel_futures=True)
+        processes.end()
+        threads.shutdown()
 
 
-class _Pool:
-    def __init__(self, command: SweptCommand, jobs: int) -> None:
-        self._command, self._jobs = command, jobs
-        self.workers: list[_Worker] = []
-        self._again: deque[Task] = deque()
-        self._ended: Counter[str] = Counter()  # ended processes of a task, by its name
-        self._failed_starts = 0
+def _block_interrupts() -> None:
+    """Ctrl-C does not reach the processes that this thread starts: its receiver ends them."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
 
-    def run(self, tasks: Tasks) -> Answers:
-        ahead = next(tasks, None)
-        while True:
-            while ahead is not None and (free := self._free()) is not None:
-                free.take(ahead)
-                ahead = self._following(tasks)
-            busy = {worker.connection: worker for worker in self.workers if worker.task is not None}
-            if not busy:
-                return
-            for connection in wait(list(busy)):
-                worker = busy[connection]  # type: ignore[index]
-                task = worker.task
-                answer = self._answer(worker)
-                if answer is None or task is None:
-                    continue
-                if ahead is not None and worker.task is None and worker in self.workers:
-                    worker.take(ahead)  # before the result is processed, which takes time
-                    ahead = None
-                yield task, answer
-            if ahead is None:
-                ahead = self._following(tasks)
 
-    def _following(self, tasks: Tasks) -> Task | None:
-        return self._again.popleft() if self._again else next(tasks, None)
+class _Processes:
+    """A process for each thread, in an executor of its own, since one that ends takes along its executor."""
 
-    def _free(self) -> _Worker | None:
-        """A process without a task, which may be new; None if all are busy."""
-        for worker in self.workers:
-            if worker.task is None:
-                return worker
-        if len(self.workers) == self._jobs:
-            return None
-        self.workers.append(_Worker(self._command))
-        return self.workers[-1]
+    def __init__(self, command: SweptCommand) -> None:
+        self._command = command
+        self._mine = local()
+        self._all: list[Any] | None = []  # executors; None: no more are made
+        self._lock = Lock()
 
-    def _answer(self, worker: _Worker) -> dict[str, object] | None:
-        """The result of the worker's task; None before it exists."""
-        try:
-            said = worker.connection.recv()
-        except (EOFError, OSError):
-            return self._ending(worker)
-        if worker.has_started:
-            worker.task = None
-            return dict(said)
-        if said is not None:
-            raise OSError(f"a process for points cannot start: {said}")
-        worker.has_started, self._failed_starts = True, 0
-        return None
+    def run(self, task: Task) -> Answer:
+        """Run a task in this thread's process.
 
-    def _ending(self, worker: _Worker) -> dict[str, object] | None:
-        """After a process has ended, retry its task, or report the failure."""
-        self.workers.remove(worker)
-        how, task = worker.end(_ENDING_S), worker.task
-        assert task is not None
-        if not worker.has_started:
-            self._failed_starts += 1
-            if self._failed_starts == _STARTS:
-                raise OSError(f"processes for points cannot start: {_STARTS} in a row ended, the last {how}")
-        else:
-            self._ended[task.name] += 1
-        if self._ended[task.name] < _ATTEMPTS:
-            self._again.append(task)
-            return None
+        Raises:
+            OSError: processes end at their start.
+        """
+        for _ in range(_ATTEMPTS):
+            executor = getattr(self._mine, "executor", None) or self._started()
+            self._mine.executor = executor
+            try:
+                answer: Answer = executor.submit(attempt, self._command, task.given, task.key).result()
+                return answer
+            except BrokenProcessPool as error:
+                self._mine.executor = None
+                how = _end_in_words(error)
         return failure(f"the process that ran it {how}, {_ATTEMPTS} times")
+
+    def _started(self) -> Any:
+        for _ in range(_STARTS):
+            executor = self._new()
+            try:
+                executor.submit(repr, self._command).result()  # it can import what points need
+                return executor
+            except BrokenProcessPool as error:
+                how = _end_in_words(error)
+        raise OSError(f"processes for points cannot start: {_STARTS} in a row ended, the last {how}")
+
+    def _new(self) -> Any:
+        from loky import ProcessPoolExecutor  # noqa: PLC0415 (slow to import)
+        from loky.backend.resource_tracker import ensure_running  # noqa: PLC0415
+
+        with self._lock:
+            if self._all is None:
+                raise InterruptedError
+            # loky's tracker removes semaphores after Ctrl-C, and would warn of each.
+            sys.warnoptions.append("ignore:resource_tracker")
+            ensure_running()
+            sys.warnoptions.pop()
+            self._all.append(ProcessPoolExecutor(1, initializer=_prepare, initargs=(os.getpid(),)))
+            return self._all[-1]
+
+    def end(self) -> None:
+        """End all processes, also within a point."""
+        with self._lock:
+            executors, self._all = self._all or [], None
+        for executor in executors:
+            executor.shutdown(kill_workers=True)
+
+
+def _end_in_words(error: BrokenProcessPool) -> str:
+    code = re.search(r"\{(\w+)\((-?\d+)\)", str(error))
+    if code is None:
+        return f"ended: {' '.join(str(error).split())[:200]}"
+    return f"was killed by {code[1]}" if code[2].startswith("-") else f"ended with status {code[2]}"
+
+
+def _prepare(parent: int) -> None:
+    """Prepare a new process: it reads and prints nothing, and ends with its parent, even within a point."""
+    from loky import process_executor  # noqa: PLC0415
+
+    process_executor._USE_PSUTIL = False  # else loky restarts a process whose memory grows by 300 MB
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(_PARENT_S)
+    os._exit(0)
