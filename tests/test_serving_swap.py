@@ -127,7 +127,7 @@ def test_moves_take_the_time_of_their_bytes_on_pcie(monkeypatch: pytest.MonkeyPa
     def noted(self: StepRunner, to_gpu: int, to_host: int) -> None:
         began = self.clock_ns
         move(self, to_gpu, to_host)
-        moved.append((to_gpu, to_host, self.clock_ns - began, self.given.transfers.pcie_ns(to_gpu + to_host)))
+        moved.append((to_gpu, to_host, self.clock_ns - began, self.setup.transfers.pcie_ns(to_gpu + to_host)))
 
     monkeypatch.setattr(StepRunner, "move_cache", noted)
     result = serve(preemption="swap")
