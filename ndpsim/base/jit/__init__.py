@@ -51,8 +51,8 @@ _log = logging.getLogger("ndpsim")
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=tuple[Any, ...])
 
-_HAS_KERNELS = re.compile(rb"^from ndpsim\.base\.jit import (?!same_types$)", re.MULTILINE)
-_IMPORTS = re.compile(r"^ *from (ndpsim[.\w]*) import (?:\(([^)]*)\)|(.*))", re.MULTILINE)
+_HAS_KERNELS = re.compile(rb"\nfrom ndpsim\.base\.jit import (?!same_types\n)")
+_IMPORTS = re.compile(r"\n *from (ndpsim[.\w]*) import (?:\(([^)]*)\)|(.*))")
 
 
 def _settings() -> dict[str, str]:
@@ -72,17 +72,23 @@ def version_of(sources: Iterable[Path], *others: object) -> str:
 
 def _kernel_sources() -> set[Path]:
     """The modules with kernels, and all that they import: a change in another leaves the machine code."""
-    package = Path(__file__).parents[2]
-    left = [path for path in package.rglob("*.py") if _HAS_KERNELS.search(path.read_bytes())]
+    package = str(Path(__file__).parents[2])
+    sources: dict[str, tuple[str, bytes]] = {}  # by module
+    for folder, _, files in os.walk(package):
+        home = "ndpsim" + folder.removeprefix(package).replace(os.sep, ".")
+        for file in files:
+            if file.endswith(".py"):
+                path = os.path.join(folder, file)
+                with open(path, "rb") as source:
+                    sources[f"{home}.{file[:-3]}".removesuffix(".__init__")] = path, source.read()
+    left = [name for name, (_, source) in sources.items() if _HAS_KERNELS.search(source)]
     found = set(left)
     while left:
-        for name in _imported(left.pop().read_text(encoding="utf-8")):
-            path = package.parent / name.replace(".", "/")
-            path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
-            if path not in found and path.is_file():
-                found.add(path)
-                left.append(path)
-    return found
+        for name in _imported(sources[left.pop()][1].decode()):
+            if name in sources and name not in found:
+                found.add(name)
+                left.append(name)
+    return {Path(sources[name][0]) for name in found}
 
 
 def _imported(source: str) -> Iterator[str]:
