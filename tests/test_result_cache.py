@@ -621,6 +621,14 @@ def test_a_cache_without_memory_reads_its_folder_and_one_without_a_folder_writes
     assert not (folder / "none").exists()
 
 
+def test_a_folder_keeps_to_the_bytes_that_its_cache_was_given(folder):
+    cache, result = ResultCache(folder, disk_bytes=8 * 8192), run("expert")
+    for number in range(12):
+        cache._store(f"e{number}", result)
+    sizes = [-(-path.stat().st_size // 4096) * 4096 for path in files(folder)]
+    assert 6 * 8192 <= sum(sizes) <= 8 * 8192
+
+
 def test_a_gigantic_result_stays_out_of_memory(folder, monkeypatch):
     monkeypatch.setattr(result_cache, "_LARGEST_BYTES", 100)
     cache = ResultCache(folder)
