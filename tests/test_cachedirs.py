@@ -641,17 +641,17 @@ def test_kernels_and_results_are_cleared_together_or_apart(root, options, left):
 
 
 def test_cache_says_which_folders_this_version_uses(root):
-    from ndpsim.base import jit as _jit
+    from ndpsim.base import jit
     from ndpsim.simulate.results.cache import version
 
     results = f"results-{version()}"
-    for kind, digits in (name.split("-") for name in (_jit.entries().name, results)):
+    for kind, digits in (name.split("-") for name in (jit.entries().name, results)):
         Entries(kind, digits, dict).write("one", CONTENT)
         Entries(kind, "a" * 20, dict).write("one", CONTENT)
     found = json.loads(said("cache", "--json", "-"))
-    assert found["current"] == {"kernels": _jit.entries().name, "results": results}
+    assert found["current"] == {"kernels": jit.entries().name, "results": results}
     current = {Path(one["folder"]).name for one in found["roots"][0]["folders"] if one["current"]}
-    assert current == {_jit.entries().name, results}
+    assert current == {jit.entries().name, results}
 
 
 def test_cache_says_why_a_folder_is_not_used(root):

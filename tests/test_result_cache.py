@@ -22,7 +22,7 @@ import pytest
 import ndpsim
 from mistakes import refused
 from ndpsim import ResultCache
-from ndpsim.base import jit as _jit
+from ndpsim.base import jit
 from ndpsim.base.cachedirs import entries as cache_entries
 from ndpsim.base.errors import InputError
 from ndpsim.config import AddressMapping
@@ -564,7 +564,7 @@ def test_another_version_of_the_simulator_has_results_of_its_own(folder, monkeyp
 def test_the_version_covers_every_source_that_simulates(tmp_path, monkeypatch):
     copied = tmp_path / "ndpsim"
     shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(_jit, "__file__", str(copied / "base" / "jit" / "__init__.py"))
+    monkeypatch.setattr(jit, "__file__", str(copied / "base" / "jit" / "__init__.py"))
     version = result_cache.version.__wrapped__
     before = version()
     for source in (

@@ -54,13 +54,13 @@ def command(context: click.Context, json: str | None) -> None:
     if context.invoked_subcommand is not None:
         return
     check_outputs({"--json": json})
-    from ndpsim.base import jit as _jit
+    from ndpsim.base import jit
     from ndpsim.base.cachedirs import roots
     from ndpsim.base.units import format_bytes
     from ndpsim.report.printing import print_table
     from ndpsim.simulate.results.cache import version
 
-    current = {"kernels": _jit.entries().name, "results": f"results-{version()}"}
+    current = {"kernels": jit.entries().name, "results": f"results-{version()}"}
     found = [_root(root, current.values()) for root in roots()]
     if json is not None:
         write_json({"current": current, "roots": found}, json)

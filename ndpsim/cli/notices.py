@@ -59,9 +59,9 @@ def _say(text: str) -> None:
 
 def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
     """Announce the kernels that other processes, which print nothing, compile for a command first."""
-    from ndpsim.base import jit as _jit
+    from ndpsim.base import jit
 
-    missing = kernels_of(command, {**given, "host_gbps": given.get("host-traffic")}) - _jit.cached_kernels()
+    missing = kernels_of(command, {**given, "host_gbps": given.get("host-traffic")}) - jit.cached_kernels()
     if missing:
         kernels = "a kernel is" if missing.total() == 1 else f"{missing.total()} kernels are"
         _say(f"{kernels} compiled first, once for this version; some {_seconds(missing)} s ...")
@@ -101,22 +101,22 @@ class _Notices(logging.Handler):
 
     def _missing(self) -> Counter[str]:
         """The kernels that the command usually runs and that are not in the cache."""
-        from ndpsim.base import jit as _jit
+        from ndpsim.base import jit
 
         context = click.get_current_context(silent=True)
         if context is not None:
             usual = kernels_of(context.info_name or "", context.params)
         else:  # compiled in another thread than the command's
             usual = kernels_of(self._group.invoked_subcommand or "", {}) if self._group else Counter()
-        return usual - _jit.cached_kernels()
+        return usual - jit.cached_kernels()
 
     def finish(self) -> None:
         """Print the compile time, if something was compiled."""
-        from ndpsim.base import jit as _jit
+        from ndpsim.base import jit
 
         if self._compiled:
             kernels = "1 kernel" if self._compiled == 1 else f"{self._compiled} kernels"
-            _say(f"compiled {kernels} in {_jit.compiling_s():.1f} s")
+            _say(f"compiled {kernels} in {jit.compiling_s():.1f} s")
 
 
 @contextmanager

@@ -57,6 +57,7 @@ def command(given: Given) -> None:
     and imports requests.
     """
     asked, rates = _RUN.arguments(given), _rates(given)
+    asked.pop("rate", None)  # a text, of one rate or several
     if "find-rate" in given:
         refuse(given, "is of one run, and --find-rate makes several", "log", "timeline", "rate", "plot")
         _find(given, asked)
@@ -101,7 +102,7 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
 
     plot = plot_of(given, "rates")
     with progress_of("serving") as progress:
-        settings = ServeSettings(**asked | {"rate": None})
+        settings = ServeSettings(**asked)
         server = Server(settings, set_up(settings))
         results = [server.serve(rate, progress=part(place)) for place, rate in enumerate(rates)]
     if plot is not None:

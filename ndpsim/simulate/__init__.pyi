@@ -7,6 +7,9 @@ from ndpsim.simulate.contention import simulate_contention as simulate_contentio
 from ndpsim.simulate.dimm import simulate_dimm as simulate_dimm
 from ndpsim.simulate.expert import simulate_expert as simulate_expert
 from ndpsim.simulate.host import simulate_host_read as simulate_host_read
+from ndpsim.simulate.load import LOADS as LOADS
+from ndpsim.simulate.load import LoadPoint as LoadPoint
+from ndpsim.simulate.load import sweep_load as sweep_load
 from ndpsim.simulate.memory import Memory as Memory
 from ndpsim.simulate.placed import PlacedExpert as PlacedExpert
 from ndpsim.simulate.placed import place_expert as place_expert
@@ -28,8 +31,5 @@ from ndpsim.simulate.results.session import HostRun as HostRun
 from ndpsim.simulate.results.session import RelayoutRun as RelayoutRun
 from ndpsim.simulate.results.trace import TraceResult as TraceResult
 from ndpsim.simulate.session import Session as Session
-from ndpsim.simulate.trace import LOADS as LOADS
-from ndpsim.simulate.trace import LoadPoint as LoadPoint
 from ndpsim.simulate.trace import run_requests as run_requests
 from ndpsim.simulate.trace import run_trace as run_trace
-from ndpsim.simulate.trace import sweep_load as sweep_load

@@ -24,7 +24,7 @@ import sys
 import time
 import weakref
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -61,34 +61,42 @@ def _settings() -> dict[str, str]:
     return {name: os.environ[name] for name in names}
 
 
-def version_of(sources: Iterable[Path], *others: object) -> str:
-    """20 hexadecimal digits of some sources, and of versions and flags."""
-    digest = hashlib.sha256(repr(others).encode(errors="surrogateescape"))
-    package = Path(__file__).parents[2]
-    for path in sorted(sources):
-        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:20]
-
-
-def _kernel_sources() -> set[Path]:
-    """The modules with kernels, and all that they import: a change in another leaves the machine code."""
-    package = str(Path(__file__).parents[2])
-    sources: dict[str, tuple[str, bytes]] = {}  # by module
+def read_sources() -> dict[str, bytes]:
+    """All modules of the package by their paths in it: ``dram/timing.py``."""
+    package, sources = str(Path(__file__).parents[2]), {}
     for folder, _, files in os.walk(package):
-        home = "ndpsim" + folder.removeprefix(package).replace(os.sep, ".")
         for file in files:
             if file.endswith(".py"):
                 path = os.path.join(folder, file)
                 with open(path, "rb") as source:
-                    sources[f"{home}.{file[:-3]}".removesuffix(".__init__")] = path, source.read()
-    left = [name for name, (_, source) in sources.items() if _HAS_KERNELS.search(source)]
-    found = set(left)
+                    sources[os.path.relpath(path, package).replace(os.sep, "/")] = source.read()
+    return sources
+
+
+def version_of(sources: Mapping[str, bytes], *others: object) -> str:
+    """20 hexadecimal digits of some of `read_sources`, and of versions and flags."""
+    digest = hashlib.sha256(repr(others).encode(errors="surrogateescape"))
+    for path in sorted(sources):
+        digest.update(path.encode() + b"\0" + sources[path])
+    return digest.hexdigest()[:20]
+
+
+def _kernel_sources() -> dict[str, bytes]:
+    """The modules with kernels, and all that they import: a change in another leaves the machine code."""
+    sources = read_sources()
+    paths = {
+        f"ndpsim/{path}".removesuffix(".py").removesuffix("/__init__").replace("/", "."): path
+        for path in sources
+    }
+    left = [path for path, source in sources.items() if _HAS_KERNELS.search(source)]
+    found = dict.fromkeys(left)
     while left:
-        for name in _imported(sources[left.pop()][1].decode()):
-            if name in sources and name not in found:
-                found.add(name)
-                left.append(name)
-    return {Path(sources[name][0]) for name in found}
+        for name in _imported(sources[left.pop()].decode()):
+            path = paths.get(name)
+            if path is not None and path not in found:
+                found[path] = None
+                left.append(path)
+    return {path: sources[path] for path in found}
 
 
 def _imported(source: str) -> Iterator[str]:

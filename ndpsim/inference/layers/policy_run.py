@@ -41,7 +41,7 @@ class PolicyRunner(StepRunner):
         super().__init__(setup, policy, parameters, observer)
         self._progress, self._wanted = progress, wanted
         self.trace = setup.known_trace
-        self._visits, self._tail = itinerary(self.trace, setup.work.layers, setup.decode, setup.prefill)
+        self._visits, self._tail = itinerary(self.trace, setup.size.layers, setup.decode, setup.prefill)
         self.record: LayerRecord | None = None
         self.prefill_ns = 0.0
         self.script = ScriptWriter(policy, self.placed)

@@ -57,7 +57,7 @@ class Rehearsals:
         self._policy, self.others = policy, others
         self._setup, self._progress = setup, progress
         trace = setup.known_trace
-        visits, _ = itinerary(trace, setup.work.layers, setup.decode, setup.prefill)
+        visits, _ = itinerary(trace, setup.size.layers, setup.decode, setup.prefill)
         self.loads = MappingProxyType({one.visit: loads_of(one.ids, trace.experts) for one in visits})
         self._layers, self._all_layers = 0, runs * len(visits)
         self._run_s, self._has_told = 0.0, False

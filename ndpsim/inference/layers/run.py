@@ -20,7 +20,7 @@ from ndpsim.inference.layers.bounds import Bounds
 from ndpsim.inference.layers.policy_run import PolicyRunner
 from ndpsim.inference.layers.record import Observer
 from ndpsim.inference.layers.rehearsals import Rehearsals, rehearsed
-from ndpsim.inference.layers.setup import Setup, Work, check_link, check_one_gpu, set_up_machine
+from ndpsim.inference.layers.setup import RunSize, Setup, check_link, check_one_gpu, set_up_machine
 from ndpsim.inference.layers.totals import ENGINES
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors import Processors
@@ -92,7 +92,7 @@ def _config(settings: MoeSettings, setup: Setup) -> dict[str, Any]:
         "steps": trace.steps,
         "prompt": settings.prompt or 0,
         "prefix": settings.prefix,
-        "layers": list(setup.work.layers),
+        "layers": list(setup.size.layers),
         "routing": dict(trace.source or {}),
         "seed": settings.seed,
         **setup.weights.to_dict(),
@@ -224,9 +224,9 @@ def _set_up(
         processors.dense_time, shape, trace.batch, kv=memory.kv, kv_bits=settings.kv_bits, bits=weights.dense
     )
     prefill = dense_time(settings.prefix + prompt, prompt) if prompt else None
-    work = Work(layers, trace.batch, trace.prefill_tokens, int(max(trace.batch, trace.prefill_tokens)))
+    size = RunSize(layers, trace.batch, trace.prefill_tokens, int(max(trace.batch, trace.prefill_tokens)))
     offline = _offline(settings, shape, trace)
-    setup = set_up_machine(settings, processors, shape, weights, memory, dense_time(context), offline, work)
+    setup = set_up_machine(settings, processors, shape, weights, memory, dense_time(context), offline, size)
     bounds = None
     if with_bounds:
         costs, transfers = setup.costs, setup.transfers

@@ -24,7 +24,7 @@ from ndpsim.workload.models import MoeShape
 from ndpsim.workload.routing import Routing
 
 
-class Work(NamedTuple):
+class RunSize(NamedTuple):
     """The layers of a run, and how much they have to do.
 
     Attributes:
@@ -58,7 +58,7 @@ class Setup:
     memory: GpuMemory
     decode: DenseTime
     offline: Routing
-    work: Work
+    size: RunSize
     costs: Costs
     machine: Machine
     estimates: Estimates
@@ -119,7 +119,7 @@ def set_up_machine(
     memory: GpuMemory,
     decode: DenseTime,
     offline: Routing,
-    work: Work,
+    size: RunSize,
 ) -> Setup:
     """Set up a machine for policies.
 
@@ -156,8 +156,8 @@ def set_up_machine(
         weights.bits,
         weights.format,
     )
-    estimates = estimates_of(processors, costs, transfers, machine, decode, work.most_tokens)
-    return Setup(processors, weights, memory, decode, offline, work, costs, machine, estimates, transfers)
+    estimates = estimates_of(processors, costs, transfers, machine, decode, size.most_tokens)
+    return Setup(processors, weights, memory, decode, offline, size, costs, machine, estimates, transfers)
 
 
 def host_room_bytes(setup: Setup, replicas: Sequence[int]) -> int:

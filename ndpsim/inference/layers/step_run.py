@@ -99,7 +99,7 @@ class StepRunner:
         self._moments = policy.moments if type(policy).background is not Policy.background else ()
         self._experts = machine.model.routed_experts
         with Answering(policy.name, "place") as asked:
-            sizes = setup.work.batch, setup.work.prefill_tokens
+            sizes = setup.size.batch, setup.size.prefill_tokens
             placement = policy.place(OfflineView(machine, setup.estimates, setup.offline, *sizes))
         self.totals.policy_s += asked.took_s
         self.placed = placement = checked_placement(policy.name, placement, machine)
@@ -124,7 +124,7 @@ class StepRunner:
         self._run_to_end = same_types(run_jobs)
         self._observer = observer
         self._run = RunRecord(
-            policy.name, parameters, machine, hardware, setup.work.batch, setup.work.prefill_tokens, placement
+            policy.name, parameters, machine, hardware, setup.size.batch, setup.size.prefill_tokens, placement
         )
 
     @property

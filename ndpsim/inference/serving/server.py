@@ -16,7 +16,7 @@ from ndpsim.base.options.settings import called_with
 from ndpsim.base.units import format_time
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.inference.layers.setup import Setup, Work, check_link, set_up_machine
+from ndpsim.inference.layers.setup import RunSize, Setup, check_link, set_up_machine
 from ndpsim.inference.layers.weights import RunWeights, run_weights
 from ndpsim.inference.processors import Processors
 from ndpsim.inference.serving.asked import (
@@ -95,7 +95,7 @@ _TOLD = (
     "policy", "model", "scheduler", "preemption", "engines", "block_tokens", "max_batch", "max_tokens",
     "prefix_cache", "async_scheduling", "closed_loop",
 )  # fmt: skip
-_OFFLINE_STEPS = 16  # seed of the trace from which policies may learn
+_OFFLINE_STEPS = 16  # of the trace from which policies may learn
 
 
 @dataclass(frozen=True, eq=False)
@@ -291,8 +291,8 @@ def _under_policy(
         shape, sequences, context, kv=room.memory.kv, kv_bits=settings.kv_bits, bits=weights.dense
     )
     offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, settings.seed, offline=True)
-    work = Work(tuple(range(shape.layers)), sequences, 0, settings.max_tokens)
-    return set_up_machine(settings, processors, shape, weights, room.memory, decode, offline, work)
+    size = RunSize(tuple(range(shape.layers)), sequences, 0, settings.max_tokens)
+    return set_up_machine(settings, processors, shape, weights, room.memory, decode, offline, size)
 
 
 # ---- ``run_serving``: requests served by a machine, with experts placed by a policy

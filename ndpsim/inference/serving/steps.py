@@ -136,7 +136,7 @@ class MoeSteps:
         ids = self._routing.ids(*tokens_of(chunks))
         setup = self.runner.setup
         layers, phase = setup.machine.layers, "mixed" if prompt_tokens else "decode"
-        gates, tail = windows_of_step(layers, setup.work.layers, phase, dense)
+        gates, tail = windows_of_step(layers, setup.size.layers, phase, dense)
         following: GatedVisit | None = None
         visits: list[GatedVisit] = []
         for row, window in reversed(gates):

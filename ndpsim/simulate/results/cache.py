@@ -24,7 +24,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
-from ndpsim.base import jit as _jit
+from ndpsim.base import jit
 from ndpsim.base.arguments import is_flag, path_of, shown, whole_number
 from ndpsim.base.cachedirs import Entries
 from ndpsim.base.errors import InputError
@@ -57,13 +57,12 @@ def version() -> str:
 
     They cover the sources of the simulator, its release, and the versions of Python, NumPy and Numba.
     """
-    package = Path(_jit.__file__).parents[2]
-    sources = (
-        path
-        for path in package.rglob("*.py")
-        if not path.relative_to(package).as_posix().startswith(_WITHOUT_SIMULATION)
-    )
-    return _jit.version_of(sources, _release(), np.__version__, _jit.entries().name)
+    sources = {
+        path: source
+        for path, source in jit.read_sources().items()
+        if not path.startswith(_WITHOUT_SIMULATION)
+    }
+    return jit.version_of(sources, _release(), np.__version__, jit.entries().name)
 
 
 def _describe() -> dict[str, str]:

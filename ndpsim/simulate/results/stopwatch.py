@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from ndpsim.base import jit as _jit
+from ndpsim.base import jit
 
 
 class Stopwatch:
     """Runs from when it is made."""
 
     def __init__(self) -> None:
-        self._began_s, self._compiled_s = time.perf_counter(), _jit.compiling_s()
+        self._began_s, self._compiled_s = time.perf_counter(), jit.compiling_s()
 
     def compile_s(self) -> float:
         """Seconds until now in which kernels were compiled, for this or for another thread."""
-        return _jit.compiling_s() - self._compiled_s
+        return jit.compiling_s() - self._compiled_s
 
     def wall_s(self) -> float:
         """Seconds until now without those."""
