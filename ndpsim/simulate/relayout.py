@@ -18,7 +18,7 @@ from threading import Event
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import Progress, flag, progress_function
+from ndpsim.base.arguments import Progress, progress_function
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.relayout import RelayoutSettings
 from ndpsim.base.options.settings import called_with
@@ -100,7 +100,7 @@ def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None =
     """
     stopwatch = Stopwatch()
     experts, source, target, host = settings.experts, settings.source, settings.target, settings.host
-    record_commands = flag(settings.record_commands, "record_commands")
+    record_commands = settings.record_commands
     if settings.other_dimms and (settings.source_dimms is not None or settings.target_dimms is not None):
         problem = "is for experts that are spread evenly; DIMMs are given"
         raise InputError(problem, "conflict", key="other_dimms")

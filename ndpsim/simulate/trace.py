@@ -364,9 +364,7 @@ def run_trace(settings: TraceSettings) -> TraceResult:
         InputError: a name, a number or the trace is invalid, or an address is beyond the memory.
         MismatchError: the exact check found a difference.
     """
-    for name in ("wrap", "record_commands", "exact_check"):
-        flag(getattr(settings, name), name)  # before reading a trace, which may take long
-    chosen_cache(settings.cache)
+    chosen_cache(settings.cache)  # checked before a trace is read, which may take long
     of_controller = {one.name: getattr(settings, one.name) for one in fields(state.ControllerOptions)}
     memory = Memory.named(
         settings.standard,

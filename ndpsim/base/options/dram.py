@@ -165,10 +165,10 @@ class TraceSettings(Settings):
     channels: int = like(CHANNEL["channels"], _MEMORY)
     wrap: bool = like(DRAM["wrap"], _TRACE, default=False)
     record_commands: bool = argument(
-        False, "Keep the command traces; fast-forward then skips no request.", "bool"
+        False, "Keep the command traces; fast-forward then skips no request.", kind=Flag()
     )
     exact_check: bool = argument(
-        False, "First run on both controllers, step by step on the plain one, and compare.", "bool"
+        False, "First run on both controllers, step by step on the plain one, and compare.", kind=Flag()
     )
     cache: Any = argument(
         False,

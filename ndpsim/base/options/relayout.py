@@ -78,7 +78,7 @@ class RelayoutSettings(Settings):
         "be on few of the host's channels",
         stated=None,
     )
-    record_commands: bool = argument(False, "Keep the command trace of every lane.", "bool")
+    record_commands: bool = argument(False, "Keep the command trace of every lane.", kind=Flag())
     cache: Any = argument(
         False,
         "True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands` "

@@ -44,15 +44,18 @@ def option(
 def like(parameter: Parameter, section: str, *, default: Any = ..., accepts: str = "", told: str = "") -> Any:
     """A field with a parameter that several commands have; `default`, `accepts`, `told`: as in `option`."""
     given = parameter.default if default is ... else default
-    held = replace(parameter, section=section)
-    return field(
-        default=given, metadata={"parameter": held, "help": told or parameter.help, "accepts": accepts}
-    )
+    told = told or parameter.help
+    return _field(given, replace(parameter, section=section), parameter.kind, told, accepts)
 
 
-def argument(default: Any, help: str, accepts: str) -> Any:
-    """A field without an option; its value is checked where it is used."""
-    return field(default=default, metadata={"parameter": None, "help": help, "accepts": accepts})
+def argument(default: Any, help: str, accepts: str = "", kind: Kind | None = None) -> Any:
+    """A field without an option; without a kind, its value is checked where it is used."""
+    return _field(default, None, kind, help, accepts)
+
+
+def _field(default: Any, parameter: Parameter | None, kind: Kind | None, help: str, accepts: str) -> Any:
+    metadata = {"parameter": parameter, "kind": kind, "help": help, "accepts": accepts}
+    return field(default=default, metadata=metadata)
 
 
 @dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, like, argument))
@@ -73,10 +76,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            value, parameter = getattr(self, one.name), one.metadata["parameter"]
+            value, kind = getattr(self, one.name), one.metadata["kind"]
             more_than_text = one.metadata["accepts"] and not isinstance(value, str)
-            if parameter is not None and not more_than_text and not (value is None and one.default is None):
-                object.__setattr__(self, one.name, parameter.kind.check(value, one.name))
+            if kind is not None and not more_than_text and not (value is None and one.default is None):
+                object.__setattr__(self, one.name, kind.check(value, one.name))
 
 
 def _fields(settings: type[Settings]) -> tuple[Field[Any], ...]:
