@@ -21,7 +21,7 @@ What the command line does, as calls:
 - ``sweep``: `sweep`, of a command at many points. ``optimize``: `optimize`, for the best of them.
 - ``cache=True`` or ``cache=ResultCache(...)`` reuses results of earlier calls; ``cache`` shows their folders.
 - Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:
-  `ndpsim.devtools.bench.run_rows`. ``compare``: `ndpsim.devtools.peers.ramulator.compare`.
+  `ndpsim.studies.bench.run_rows`. ``compare``: `ndpsim.studies.ramulator.compare`.
 
 A mistake in an argument is an `InputError`, whose `key` names the argument. A check that finds a difference
 between two computations of the same result raises `MismatchError`.

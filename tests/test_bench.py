@@ -14,18 +14,18 @@ import pytest
 from calls import call, said
 from mistakes import refused
 from ndpsim.base.errors import MismatchError
-from ndpsim.devtools.bench import ROWS, experts, layers, run_rows, traffic
-from ndpsim.devtools.bench.channels import ChannelCall
-from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.devtools.bench.layers import PolicyLayers, ServedLayers
-from ndpsim.devtools.bench.processes import FreshProcess
-from ndpsim.devtools.bench.row import Work, best_seconds
-from ndpsim.devtools.bench.table import COLUMNS, cells, markdown
-from ndpsim.devtools.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
+from ndpsim.studies.bench import ROWS, experts, layers, run_rows, traffic
+from ndpsim.studies.bench.channels import ChannelCall
+from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
+from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
+from ndpsim.studies.bench.processes import FreshProcess
+from ndpsim.studies.bench.row import Work, best_seconds
+from ndpsim.studies.bench.table import COLUMNS, cells, markdown
+from ndpsim.studies.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.workload.models import Expert
 
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
@@ -287,7 +287,7 @@ def test_a_fresh_process_imports_this_package_and_compiles_only_when_it_should(m
 
     def run(command, env, **options):
         folders.append(env.get("NDPSIM_CACHE_DIR"))
-        assert env["PYTHONPATH"].startswith(str(traffic.__file__).partition("/ndpsim/devtools/bench")[0])
+        assert env["PYTHONPATH"].startswith(str(traffic.__file__).partition("/ndpsim/studies/bench")[0])
         return SimpleNamespace(returncode=0, stdout=json.dumps([row.pinned.cycles, row.pinned.commands]))
 
     monkeypatch.setenv("NDPSIM_CACHE_DIR", "kept")
@@ -372,7 +372,7 @@ def test_what_was_not_run_is_a_dash(monkeypatch):
 
 def test_the_fastest_of_the_runs_counts(monkeypatch):
     clock = iter([0.0, 5.0, 10.0, 12.0, 20.0, 23.0])
-    monkeypatch.setattr("ndpsim.devtools.bench.row.time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    monkeypatch.setattr("ndpsim.studies.bench.row.time", SimpleNamespace(perf_counter=lambda: next(clock)))
     assert best_seconds(lambda: None, 3) == 2.0
 
 
@@ -394,7 +394,7 @@ def test_times_of_an_expert_are_with_and_without_what_earlier_calls_taught_and_b
         asked.append(repeat)
         return {1: 0.25, 2: 1.25}[len(asked)]
 
-    monkeypatch.setattr("ndpsim.devtools.bench.experts.best_seconds", best)
+    monkeypatch.setattr("ndpsim.studies.bench.experts.best_seconds", best)
     pinned = Work(result.weight_bursts, result.cycles, result.commands)
     row = ExpertCall("expert_trimoe", "an expert", pinned, "trimoe", "qwen3-30b-a3b", tokens=2).run(3)
     assert asked == [20, 3]

@@ -1,13 +1,12 @@
-"""The claims of papers as data: complete, of one form, with expressions that contain nothing else."""
+"""The claims of papers as data: complete, of one form."""
 
 from __future__ import annotations
 
 import pytest
 
 from mistakes import refused
-from ndpsim.base.errors import InputError
-from ndpsim.devtools.claims.expression import Expression
-from ndpsim.devtools.claims.files import read_paper, read_papers, read_tolerances
+from ndpsim.studies.claims.expression import Expression
+from ndpsim.studies.claims.files import read_paper, read_papers, read_tolerances
 
 SOURCES = read_papers()
 PAPERS = {name: paper for name, paper in SOURCES.items() if paper.source == "paper"}
@@ -85,30 +84,15 @@ def test_an_expression_is_worked_out_over_metrics(text, value):
     assert Expression(text).runs == {"a"}
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "a.b()",
-        "open('x')",
-        "[1][0]",
-        "a.x if 1 else 2",
-        "(lambda: 1)()",
-        "'text'",
-        "a +",
-        "a.x % 2",
-        "f(a).x",
-        "a",
-    ],
-)
-def test_an_expression_can_have_nothing_but_arithmetic(text):
-    with pytest.raises(InputError):
+@pytest.mark.parametrize("text", ["a +", "a = 1", "", "a\0b"])
+def test_an_expression_is_a_line_of_python(text):
+    with refused("form"):
         Expression(text)
 
 
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("b.time_ns", "unknown-name"),
         ("a.time", "unknown-name ? time_ns"),
         ("a.x", "type"),
         ("1 / (a.time_ns - 3)", "invalid"),

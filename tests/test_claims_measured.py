@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ndpsim.devtools.claims.files import read_papers
 from ndpsim.inference.processors import read_table
+from ndpsim.studies.claims.files import read_papers
 
 CLAIMS = read_papers()["measured"].claims
 LAYERS = Path(__file__).parents[1] / "validation" / "rtxpro6000_qwen3-30b-a3b_moe_bf16.csv"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ndpsim.devtools.claims.claim import Claim, Paper
-from ndpsim.devtools.claims.evaluate import Pair, evaluate, sensitivity
-from ndpsim.devtools.claims.pairs import pairs
-from ndpsim.devtools.claims.report import write_report
-from ndpsim.devtools.claims.words import changed_verdicts, plain_data
+from ndpsim.studies.claims.claim import Claim, Paper
+from ndpsim.studies.claims.evaluate import Pair, evaluate, sensitivity
+from ndpsim.studies.claims.pairs import pairs
+from ndpsim.studies.claims.report import write_report
+from ndpsim.studies.claims.words import changed_verdicts, plain_data
 
 PAPER = Paper.model_validate(
     {"paper": "made", "title": "A paper", "hardware": "trimoe", "counted": {}, "claims": []}

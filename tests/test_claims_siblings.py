@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from ndpsim.devtools.claims.claim import Assumption, Claim, Run
-from ndpsim.devtools.claims.evaluate import Change, changed, loads_of, runs_of
-from ndpsim.devtools.claims.files import read_papers, read_tolerances
-from ndpsim.devtools.claims.report import write_report
-from ndpsim.devtools.claims.runs import ResolvedRun, filled
-from ndpsim.devtools.claims.verdict import judged
-from ndpsim.devtools.claims.words import value_in_words
+from ndpsim.studies.claims.claim import Assumption, Claim, Run
+from ndpsim.studies.claims.evaluate import Change, changed, loads_of, runs_of
+from ndpsim.studies.claims.files import read_papers, read_tolerances
+from ndpsim.studies.claims.report import write_report
+from ndpsim.studies.claims.runs import ResolvedRun, filled
+from ndpsim.studies.claims.verdict import judged
+from ndpsim.studies.claims.words import value_in_words
 
 PAPERS = [paper for paper in read_papers().values() if paper.source == "paper"]
 HEADLINES = [(paper, claim) for paper in PAPERS for claim in paper.claims if claim.is_headline]

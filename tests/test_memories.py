@@ -20,7 +20,6 @@ from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
-from ndpsim.devtools.peers import ramulator
 from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.spec import Device, resolve
 from ndpsim.dram.state import ControllerOptions
@@ -28,6 +27,7 @@ from ndpsim.dram.traces import CommandTrace, Requests, read_commands, read_reque
 from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
 from ndpsim.simulate.lane import check_refresh
+from ndpsim.studies import ramulator
 from one_channel import run_on
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"

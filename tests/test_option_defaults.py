@@ -484,7 +484,7 @@ def test_the_energy_of_lanes_is_that_of_all_of_them(tmp_path):
 def test_the_benchmark_repeats_as_often_as_said(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "ndpsim.devtools.bench.run_rows", lambda rows, repeat, progress: asked.append((rows, repeat)) or []
+        "ndpsim.studies.bench.run_rows", lambda rows, repeat, progress: asked.append((rows, repeat)) or []
     )
     for options in ((), ("--repeat", 2), ("--row", "import", "--row", "compile")):
         assert call("bench", *options)[0] == 0

@@ -16,10 +16,10 @@ import pytest
 
 import ndpsim
 from calls import call
-from ndpsim.devtools.bench.row import Row, Work
-from ndpsim.devtools.bench.rows import ROWS
-from ndpsim.devtools.bench.table import COLUMNS, cells
-from ndpsim.devtools.peers import ramulator
+from ndpsim.studies import ramulator
+from ndpsim.studies.bench.row import Row, Work
+from ndpsim.studies.bench.rows import ROWS
+from ndpsim.studies.bench.table import COLUMNS, cells
 
 TIMES = "\N{MULTIPLICATION SIGN}"
 SHAPE = ["--shape", "384,320"]

@@ -27,9 +27,9 @@ from mistakes import refused
 from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError
 from ndpsim.config.files import data_folder
-from ndpsim.devtools.bench import run_rows
 from ndpsim.dimm.layout import Geometry, make_layout, parse_layout
 from ndpsim.dram.traces import check_command_form
+from ndpsim.studies.bench import run_rows
 from ndpsim.workload.models import parse_shape
 from ndpsim.workload.requests import Requests
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ndpsim.config.nodes import scalar
-from ndpsim.devtools.claims.claim import Claim
-from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate, runs_of
+from ndpsim.studies.claims.claim import Claim
+from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, runs_of
 from scripts import ROOT, script
 
 # Sums of the published records: input tokens, output tokens, output tokens/s, mean TTFT and TPOT in ms.

@@ -11,17 +11,17 @@ import numpy as np
 import pytest
 
 from calls import call, refused_call
-from ndpsim.devtools.claims import evaluate as evaluation
-from ndpsim.devtools.claims import runs as claim_runs
-from ndpsim.devtools.claims.claim import Claim, Paper, Run
-from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate, sensitivity
-from ndpsim.devtools.claims.expression import Expression
-from ndpsim.devtools.claims.files import read_papers, read_tolerances
-from ndpsim.devtools.claims.quantities import QUANTITIES, reuse_of
-from ndpsim.devtools.claims.report import write_report
-from ndpsim.devtools.claims.runs import filled, takes
-from ndpsim.devtools.claims.verdict import interval_of, judged
-from ndpsim.devtools.claims.words import dependence, figure_in_words, summary
+from ndpsim.studies.claims import evaluate as evaluation
+from ndpsim.studies.claims import runs as claim_runs
+from ndpsim.studies.claims.claim import Claim, Paper, Run
+from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, sensitivity
+from ndpsim.studies.claims.expression import Expression
+from ndpsim.studies.claims.files import read_papers, read_tolerances
+from ndpsim.studies.claims.quantities import QUANTITIES, reuse_of
+from ndpsim.studies.claims.report import write_report
+from ndpsim.studies.claims.runs import filled, takes
+from ndpsim.studies.claims.verdict import interval_of, judged
+from ndpsim.studies.claims.words import dependence, figure_in_words, summary
 
 SOURCES = read_papers()
 EVERY = [(source, claim) for source in SOURCES.values() for claim in source.claims]

@@ -47,10 +47,10 @@ def command(given: Given) -> None:
     every counter, and also Ramulator 2.1 if its Python package `ramulator` is installed. The exit status is 1
     if a value differs.
     """
-    from ndpsim.devtools.bench import run_rows
-    from ndpsim.devtools.bench.table import COLUMNS, cells, machine, markdown
     from ndpsim.report.printing import print_table
     from ndpsim.report.words import counted
+    from ndpsim.studies.bench import run_rows
+    from ndpsim.studies.bench.table import COLUMNS, cells, machine, markdown
 
     rows, repeat = given.get("row", ()), _BENCH.value(given, "repeat")
     with progress_of("measuring") as progress:

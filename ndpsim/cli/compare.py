@@ -14,7 +14,7 @@ from ndpsim.cli.memory_options import check_addressed, memory_of
 from ndpsim.cli.options import JSON, answer
 
 if TYPE_CHECKING:
-    from ndpsim.devtools.peers.ramulator import Comparison
+    from ndpsim.studies.ramulator import Comparison
 
 _SIMULATOR = Parameter(
     "simulator",
@@ -40,8 +40,8 @@ def command(given: Given) -> None:
     Prints "identical" or the first command that differs, and the speed of both simulators. The exit status is
     1 if the commands differ.
     """
-    from ndpsim.devtools.peers.ramulator import compare
     from ndpsim.dram.traces import read_requests
+    from ndpsim.studies.ramulator import compare
 
     memory = memory_of(given)
     requests = read_requests(given["trace"], given.get("format"))

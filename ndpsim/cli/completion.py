@@ -85,7 +85,7 @@ def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
     if kind == "dimms":  # NAMEx; the number of DIMMs follows
         return [f"{name}x" for name in _kind_names("parts:memories", context)]
     if kind == "bench-rows":
-        from ndpsim.devtools.bench import ROWS
+        from ndpsim.studies.bench import ROWS
 
         return ROWS
     return _hardware_keys().get(kind, (kind,))

@@ -51,10 +51,10 @@ def command(given: Given) -> None:
     the expected one, also if a claim holds unexpectedly. Runs of the same version of ndpsim are read from the
     cache.
     """
-    from ndpsim.devtools.claims.evaluate import chosen_claims, evaluate
-    from ndpsim.devtools.claims.evaluate import sensitivity as at_other_values
-    from ndpsim.devtools.claims.pairs import pairs as at_two_values
-    from ndpsim.devtools.claims.words import plain_data, print_outcomes
+    from ndpsim.studies.claims.evaluate import chosen_claims, evaluate
+    from ndpsim.studies.claims.evaluate import sensitivity as at_other_values
+    from ndpsim.studies.claims.pairs import pairs as at_two_values
+    from ndpsim.studies.claims.words import plain_data, print_outcomes
     from ndpsim.studies.sweeps.executors.local import chosen_jobs
 
     with naming(claim="PAPER|CLAIM"):
@@ -69,7 +69,7 @@ def command(given: Given) -> None:
         with progress_of("changing two assumptions") as progress:
             pairs = at_two_values(claims, outcomes, changes, processes, progress)
     if "report" in given:
-        from ndpsim.devtools.claims.report import write_report
+        from ndpsim.studies.claims.report import write_report
 
         write_report(Path(given["report"]), outcomes, changes, pairs)
     answer(

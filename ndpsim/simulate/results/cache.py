@@ -37,7 +37,15 @@ _log = logging.getLogger("ndpsim")
 R = TypeVar("R", bound=Reported)
 
 #: Packages that no simulation imports; results do not depend on them.
-_WITHOUT_SIMULATION = ("cli/", "config/importers/", "devtools/", "report/", "studies/search/")
+_WITHOUT_SIMULATION = (
+    "cli/",
+    "config/importers/",
+    "report/",
+    "studies/bench/",
+    "studies/claims/",
+    "studies/ramulator.py",
+    "studies/search/",
+)
 
 _MOST_ENTRIES = 1 << 24
 _MOST_BYTES = 1 << 50

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 from ndpsim.base.errors import MismatchError
 from ndpsim.config import load_hardware
-from ndpsim.devtools.bench.row import Benchmark, Row, TimedRuns, Work, best_seconds, expect
 from ndpsim.simulate import ExpertResult, simulate_expert
+from ndpsim.studies.bench.row import Benchmark, Row, TimedRuns, Work, best_seconds, expect
 from ndpsim.workload.models import load_model
 
 _LEAST_RUNS = 20  # a call lasts a fraction of a millisecond

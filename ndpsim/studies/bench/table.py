@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 
 from ndpsim.base.units import format_time, significant
-from ndpsim.devtools.bench.row import Row
-from ndpsim.devtools.bench.rows import ROWS
-from ndpsim.devtools.bench.traffic import RAMULATOR_RUNS
+from ndpsim.studies.bench.row import Row
+from ndpsim.studies.bench.rows import ROWS
+from ndpsim.studies.bench.traffic import RAMULATOR_RUNS
 
 COLUMNS = (
     "row",

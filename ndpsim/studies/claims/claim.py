@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from ndpsim.devtools.claims.expression import Expression
+from ndpsim.studies.claims.expression import Expression
 
 
 class _Part(BaseModel):

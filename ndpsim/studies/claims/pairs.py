@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 
-from ndpsim.devtools.claims.claim import Claim, Paper
-from ndpsim.devtools.claims.evaluate import Pair, Setting, changed, evaluate, runs_of
-from ndpsim.devtools.claims.runs import ResolvedRun
-from ndpsim.devtools.claims.verdict import Outcome
-from ndpsim.devtools.claims.words import Changes, changed_verdicts, value_in_words
+from ndpsim.studies.claims.claim import Claim, Paper
+from ndpsim.studies.claims.evaluate import Pair, Setting, changed, evaluate, runs_of
+from ndpsim.studies.claims.runs import ResolvedRun
+from ndpsim.studies.claims.verdict import Outcome
+from ndpsim.studies.claims.words import Changes, changed_verdicts, value_in_words
 
 _KEYS = 5
 #: Maximum number of further runs: pairs then take minutes after the thousands of runs of single values.

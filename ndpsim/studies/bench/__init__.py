@@ -1,3 +1,3 @@
 """The rows of ``ndpsim bench``: the speed of the simulator on work with known results."""
 
-from ndpsim.devtools.bench.rows import ROWS, run_rows
+from ndpsim.studies.bench.rows import ROWS, run_rows

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from ndpsim.devtools.claims.claim import Claim, Paper, Published, ToleranceClass
+from ndpsim.studies.claims.claim import Claim, Paper, Published, ToleranceClass
 
 #: Units of ratios of two times or similar: 1 means no effect.
 RATIOS = ("x",)

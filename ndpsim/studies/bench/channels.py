@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.devtools.bench.row import Row, TimedRuns, Work
 from ndpsim.simulate import simulate_contention, simulate_relayout
+from ndpsim.studies.bench.row import Row, TimedRuns, Work
 from ndpsim.workload.models import Expert, load_model
 
 #: The DRAM commands of a call, the simulated time in ns, and the DRAM clock in ns.

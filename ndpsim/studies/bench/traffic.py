@@ -14,8 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import MismatchError
-from ndpsim.devtools.bench.row import Benchmark, Row, Work, expect
-from ndpsim.devtools.peers import ramulator
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import map_addresses
@@ -24,6 +22,8 @@ from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
 from ndpsim.simulate.trace import counters_now
+from ndpsim.studies import ramulator
+from ndpsim.studies.bench.row import Benchmark, Row, Work, expect
 
 Ints = NDArray[np.int64]
 MakeController = Callable[[Tables, state.Policy], Controller]

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ndpsim.base.files import replacing
-from ndpsim.devtools.claims.claim import Assumption, Paper
-from ndpsim.devtools.claims.evaluate import Change, Pair, loads_of
-from ndpsim.devtools.claims.files import read_tolerances
-from ndpsim.devtools.claims.verdict import RATIOS, Outcome, allowed_interval, interval_of
-from ndpsim.devtools.claims.words import (
+from ndpsim.studies.claims.claim import Assumption, Paper
+from ndpsim.studies.claims.evaluate import Change, Pair, loads_of
+from ndpsim.studies.claims.files import read_tolerances
+from ndpsim.studies.claims.verdict import RATIOS, Outcome, allowed_interval, interval_of
+from ndpsim.studies.claims.words import (
     COLUMNS,
     PAIR_COLUMNS,
     SENSITIVITY_COLUMNS,

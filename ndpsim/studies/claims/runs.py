@@ -12,9 +12,9 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Table
 from ndpsim.config.files import data_folder
-from ndpsim.devtools.claims.claim import Run
-from ndpsim.devtools.claims.quantities import QUANTITIES, Quantity
 from ndpsim.simulate.results.cache import stored_beside_results
+from ndpsim.studies.claims.claim import Run
+from ndpsim.studies.claims.quantities import QUANTITIES, Quantity
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import Task

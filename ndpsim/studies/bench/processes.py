@@ -12,7 +12,7 @@ from pathlib import Path
 import ndpsim
 from ndpsim.base.errors import MismatchError
 from ndpsim.base.temporaries import temporary_folder
-from ndpsim.devtools.bench.row import Benchmark, Row, Work, best_seconds, expect
+from ndpsim.studies.bench.row import Benchmark, Row, Work, best_seconds, expect
 
 _PROGRAM = """
 import json

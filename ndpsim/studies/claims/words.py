@@ -7,10 +7,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ndpsim.base.units import significant
-from ndpsim.devtools.claims.claim import Claim, Published
-from ndpsim.devtools.claims.evaluate import Change, Pair, Setting
-from ndpsim.devtools.claims.verdict import Outcome, interval_of
 from ndpsim.report.printing import print_table, print_text
+from ndpsim.studies.claims.claim import Claim, Published
+from ndpsim.studies.claims.evaluate import Change, Pair, Setting
+from ndpsim.studies.claims.verdict import Outcome, interval_of
 
 #: By the names of claims.
 Changes = Mapping[str, Sequence[Change]]

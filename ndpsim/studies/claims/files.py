@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 from ndpsim.base.errors import InputError
 from ndpsim.config.files import data_folder
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
-from ndpsim.devtools.claims.claim import SOURCES, Paper, ToleranceClass
+from ndpsim.studies.claims.claim import SOURCES, Paper, ToleranceClass
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ndpsim.devtools.bench.row import Row, TimedRuns, Work
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.serving.server import run_serving
+from ndpsim.studies.bench.row import Row, TimedRuns, Work
 from ndpsim.workload.models import load_model
 
 _BATCH, _STEPS = 128, 4

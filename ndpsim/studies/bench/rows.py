@@ -9,13 +9,13 @@ from typing import Any
 
 from ndpsim.base.arguments import choice, progress_function, several, whole_number
 from ndpsim.config import Hardware
-from ndpsim.devtools.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
-from ndpsim.devtools.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.devtools.bench.layers import PolicyLayers, ServedLayers
-from ndpsim.devtools.bench.processes import FreshProcess
-from ndpsim.devtools.bench.row import Benchmark, Row, Work
-from ndpsim.devtools.bench.traffic import Traffic
 from ndpsim.dram.state import ControllerOptions
+from ndpsim.studies.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
+from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
+from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
+from ndpsim.studies.bench.processes import FreshProcess
+from ndpsim.studies.bench.row import Benchmark, Row, Work
+from ndpsim.studies.bench.traffic import Traffic
 from ndpsim.workload.models import Expert
 
 #: The known results of each row. They are from the plain controller (`dram.engines.ScanController`), and

@@ -1,1 +1,0 @@
-"""Comparisons with other simulators, if they are installed."""
