@@ -96,6 +96,6 @@ class Expression:
         """
         runs = {name: _Run(name, of_run) for name, of_run in metrics.items()}
         try:
-            return eval(compile(self._tree, "ours", "eval"), {"__builtins__": {}}, _FUNCTIONS | runs)
+            return eval(compile(self._tree, "ours", "eval"), {"__builtins__": {}}, {**_FUNCTIONS, **runs})
         except ZeroDivisionError:
             raise InputError(f"'{self.text}' divides by 0", "invalid") from None
