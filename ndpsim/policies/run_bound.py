@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ndpsim.base.sums import product_sum
 from ndpsim.policies.assignment.interior_point import Programme, Search
 from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Rows, Steps, Writer, scaled
 from ndpsim.policies.views import Floats, Ints
@@ -90,8 +91,9 @@ def _step_bound(writer: _StepWriter) -> float:
     prices = np.maximum(Search(programme, kinds + 1).prices(), 0.0) / largest
     reduced = writer.costs[listed] + np.bincount(columns, uses * prices[rows], len(listed))
     of_ways, others_left = np.split(reduced, [len(counts) * len(ways)])
-    values = counts @ of_ways.reshape(len(counts), -1).min(axis=1)
-    return float(values + np.minimum(others_left, 0.0) @ upper[others] - prices @ right)
+    bound = product_sum(counts, of_ways.reshape(len(counts), -1).min(axis=1))
+    bound += product_sum(np.minimum(others_left, 0.0), upper[others])
+    return bound - product_sum(prices, right)
 
 
 def _programme(rows: Ints, columns: Ints, uses: Floats, costs: Floats, *others: Any) -> Programme:
@@ -145,4 +147,5 @@ def _steps_bound(writer: _StepsWriter) -> float:
         return 0.0
     prices, values = np.maximum(-found.ineqlin.marginals, 0.0), -found.eqlin.marginals
     reduced = costs + at_most.T @ prices + equal.T @ values
-    return float(np.minimum(reduced, 0.0) @ upper - prices @ most - values @ to)
+    bound = product_sum(np.minimum(reduced, 0.0), upper)
+    return bound - product_sum(prices, most) - product_sum(values, to)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.arguments import Progress
 from ndpsim.base.errors import no_way_on
+from ndpsim.base.sums import product_sum
 from ndpsim.base.units import Timebase
 from ndpsim.dimm.alone import Alone
 from ndpsim.dimm.arbitrations import make_arbitration
@@ -333,7 +334,7 @@ def _uses_ns(access: Access, transfer: Transfer) -> Floats:
 def _time_ns(uses_ns: Floats, wave: Sequence[int]) -> tuple[float, float]:
     """The least time of a wave, and for ties, the imbalance in its use of links and DRAM."""
     total = uses_ns[list(wave)].sum(axis=0)
-    return float(total.max()), float(total @ total)
+    return float(total.max()), product_sum(total, total)
 
 
 def _is_less(pair: tuple[float, float], than: tuple[float, float]) -> bool:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, kernel, outlined
+from ndpsim.base.sums import product_sum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -90,14 +91,14 @@ class Search:
         for _ in range(_MOST_ROUNDS):
             products = point.x * point.slack
             total = float(products.sum())
-            if total <= _GAP * abs(float(programme.costs @ point.x)):
+            if total <= _GAP * abs(product_sum(programme.costs, point.x)):
                 break
             work.short[:], work.missing[:] = programme.right, programme.counts
             measure(programme, point, work)
             weigh(programme, point, work)
             self._direct(-products)
             along, down = (min(1.0, one) for one in self._longest())
-            left = float((point.x + along * step.x) @ (point.slack + down * step.slack))
+            left = product_sum(point.x + along * step.x, point.slack + down * step.slack)
             centre = (left / total) ** 3 * total / len(products)
             self._direct(centre - products - step.x * step.slack)
             along, down = (min(1.0, _TO_EDGE * one) for one in self._longest())
@@ -118,7 +119,7 @@ class Search:
         work.short[:], work.missing[:], work.wrong[:] = 0.0, 0.0, -programme.costs
         self._direct(np.zeros(len(point.x)))
         slack = step.slack + max(0.0, -1.5 * float(step.slack.min()))
-        products = 0.5 * float(x @ slack)
+        products = 0.5 * product_sum(x, slack)
         point.x[:], point.slack[:] = x + products / slack.sum(), slack + products / x.sum()
         point.prices[:], point.values[:] = step.prices, step.values
 

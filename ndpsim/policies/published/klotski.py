@@ -121,7 +121,7 @@ class Klotski(Offloading[KlotskiParameters]):
         if row == 0:
             return np.asarray(self.popularity[row])
         if not self.follows_code:
-            return np.asarray(view.loads @ self.following[row - 1])
+            return np.asarray((view.loads[:, np.newaxis] * self.following[row - 1]).sum(axis=0))
         successors = self.successors[row - 1]
         of_each = np.repeat(view.loads, successors.shape[1])
         return np.bincount(successors.ravel(), of_each, minlength=len(view.loads)).astype(np.float64)

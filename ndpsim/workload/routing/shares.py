@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
+from ndpsim.base.sums import product_sum
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -73,7 +76,7 @@ def exchanged(shares: Floats, share_of_experts: float, random: np.random.Generat
 
 def cosine(one: Floats, other: Floats) -> float:
     """The cosine of the angle between two vectors."""
-    return float(one @ other / np.sqrt((one @ one) * (other @ other)))
+    return product_sum(one, other) / math.sqrt(product_sum(one, one) * product_sum(other, other))
 
 
 def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:

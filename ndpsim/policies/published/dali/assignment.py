@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
+from ndpsim.base.sums import product_sum
 from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints
 
@@ -167,7 +168,7 @@ def _numbers_on_gpu(
     last = len(kinds)
     gpu, cpu = kinds[:, 0] / scale, kinds[:, 1] / scale
     rows = np.vstack([np.append(gpu, -1.0), np.append(-cpu, -1.0), np.append(kinds[:, 2], 0.0)])
-    most = [0.0, -float(cpu @ counts), float(given.room)]
+    most = [0.0, -product_sum(cpu, counts), float(given.room)]
     found = solver.milp(
         np.eye(1, last + 1, last)[0],
         integrality=np.append(np.ones(last), 0),
