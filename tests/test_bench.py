@@ -23,7 +23,7 @@ from ndpsim.studies.bench.channels import ChannelCall
 from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.studies.bench.processes import FreshProcess
-from ndpsim.studies.bench.row import Work, best_seconds
+from ndpsim.studies.bench.row import Results, best_seconds
 from ndpsim.studies.bench.table import COLUMNS, cells, markdown
 from ndpsim.studies.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.workload.models import Expert
@@ -40,10 +40,10 @@ def without_ramulator(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def small(ranks: int = 2, count: int = 3000, **kind: bool) -> Traffic:
     """A short row, fixed to the result of `run_trace` for the same addresses."""
-    unpinned = Traffic("stream_r1", "a short row", Work(count, 0, {}), ranks, **kind)
+    unpinned = Traffic("stream_r1", "a short row", Results(count, 0, {}), ranks, **kind)
     requests = unpinned.requests(unpinned.memory().device)
     result = run_trace((requests.address, requests.write), ranks=ranks, rules="reference")
-    return replace(unpinned, pinned=Work(count, result.cycles, result.commands))
+    return replace(unpinned, pinned=Results(count, result.cycles, result.commands))
 
 
 # The work
@@ -157,7 +157,7 @@ def test_ramulators_counters_must_be_ours_and_its_time_makes_the_ratio(monkeypat
 
 def test_an_expert_is_compared_with_the_hardware_and_with_its_plain_run():
     result = simulate_expert("trimoe", "qwen3-30b-a3b", 2)
-    pinned = Work(result.weight_bursts, result.cycles, result.commands)
+    pinned = Results(result.weight_bursts, result.cycles, result.commands)
     call = ExpertCall("expert_trimoe", "an expert", pinned, "trimoe", "qwen3-30b-a3b", tokens=2)
     row = call.run(1)
     assert row.simulated_s == result.time_ns / 1e9
@@ -172,7 +172,7 @@ def test_a_plain_run_that_disagrees_fails_by_the_name_of_the_row(monkeypatch):
         raise MismatchError("lane 3 differs from its plain run in its counters")
 
     monkeypatch.setattr("ndpsim.simulate.alone.ensure_same", different)
-    call = ExpertCall("expert_trimoe", "an expert", Work(1, 1, {}), "trimoe", "qwen3-30b-a3b")
+    call = ExpertCall("expert_trimoe", "an expert", Results(1, 1, {}), "trimoe", "qwen3-30b-a3b")
     with pytest.raises(MismatchError, match="expert_trimoe: lane 3 differs"):
         call.run(1)
 
@@ -181,13 +181,13 @@ def test_a_plain_run_that_disagrees_fails_by_the_name_of_the_row(monkeypatch):
 def test_the_work_of_the_experts_is_the_pinned_one(name):
     row = ROWS[name]
     result = simulate_expert(row.hw, row.model, row.tokens)
-    assert Work(result.weight_bursts, result.cycles, result.commands) == row.pinned
+    assert Results(result.weight_bursts, result.cycles, result.commands) == row.pinned
 
 
 def test_unlike_calls_are_pinned_together_and_compared_with_the_hardware():
     one, three = (simulate_expert("trimoe", "qwen3-30b-a3b", tokens) for tokens in (1, (1, 2)))
     commands = {name: one.commands[name] + three.commands[name] for name in one.commands}
-    pinned = Work(3 * one.weight_bursts, one.cycles + three.cycles, commands)
+    pinned = Results(3 * one.weight_bursts, one.cycles + three.cycles, commands)
     calls = UnlikeCalls("unlike_trimoe", "experts", pinned, "trimoe", "qwen3-30b-a3b", [1, (1, 2)])
     row = calls.run(1)
     assert row.simulated_s == pytest.approx((one.time_ns + three.time_ns) / 1e9)
@@ -237,14 +237,14 @@ def test_a_layer_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
 
     monkeypatch.setattr(layers, "run_moe", run)
     monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
-    row = PolicyLayers("layer_trimoe", "a layer", Work(256, 700, {}), "trimoe", "qwen3-30b-a3b", "balance")
+    row = PolicyLayers("layer_trimoe", "a layer", Results(256, 700, {}), "trimoe", "qwen3-30b-a3b", "balance")
     measured = row.run(2)
     assert asked == [("trimoe", "qwen3-30b-a3b", ["balance"], 128)] * 3
     assert (measured.seconds, measured.work) == (1.0, row.pinned)
     assert measured.simulated_s == pytest.approx(700e-9)
     ends = iter([float(n) for n in range(16)])
     with pytest.raises(MismatchError, match="layer_trimoe: cycles came out as 700"):
-        replace(row, pinned=Work(256, 701, {})).run(1)
+        replace(row, pinned=Results(256, 701, {})).run(1)
 
 
 def test_a_layer_that_is_served_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
@@ -259,7 +259,7 @@ def test_a_layer_that_is_served_takes_the_mean_of_all_steps_but_the_first(monkey
 
     monkeypatch.setattr(layers, "run_serving", run)
     monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
-    row = ServedLayers("serve", "a layer", Work(640, 700, {}), "trimoe", "qwen3-30b-a3b", "balance", 16)
+    row = ServedLayers("serve", "a layer", Results(640, 700, {}), "trimoe", "qwen3-30b-a3b", "balance", 16)
     measured = row.run(1)
     assert (measured.seconds, measured.work) == (0.5, row.pinned)
     assert measured.simulated_s == pytest.approx(700e-9)
@@ -272,7 +272,7 @@ def test_calls_on_channels_are_pinned_and_each_reads_its_hardware_anew():
         asked.append((hardware, expert))
         return {"ACT": 3, "RD": 5, "WRA": 2}, 50.0, 0.5
 
-    pinned = Work(7, 100, {"ACT": 3, "RD": 5, "WRA": 2})
+    pinned = Results(7, 100, {"ACT": 3, "RD": 5, "WRA": 2})
     row = ChannelCall("beside_host", "", pinned, "trimoe", "qwen3-30b-a3b", call)
     measured = row.run(3)
     assert (measured.work, measured.simulated_s, measured.ratio_plain) == (row.pinned, 50e-9, None)
@@ -298,7 +298,7 @@ def test_a_fresh_process_imports_this_package_and_compiles_only_when_it_should(m
 
 
 def test_a_fresh_process_that_fails_or_errs_is_no_measurement(monkeypatch):
-    row = FreshProcess("import", "", Work(1, 5, {"RD": 1}))
+    row = FreshProcess("import", "", Results(1, 5, {"RD": 1}))
     outcome = SimpleNamespace(returncode=0, stdout='[6, {"RD": 1}]', stderr="")
     monkeypatch.setattr(subprocess, "run", lambda *arguments, **options: outcome)
     with pytest.raises(MismatchError, match="import: cycles came out as 6, pinned is 5"):
@@ -337,7 +337,7 @@ def test_json_and_the_table(tmp_path):
 
 @pytest.mark.usefixtures("short")
 def test_a_row_that_is_wrong_is_one_line_and_exit_status_1(monkeypatch):
-    monkeypatch.setitem(ROWS, "stream_r1", replace(ROWS["stream_r1"], pinned=Work(3000, 7, {})))
+    monkeypatch.setitem(ROWS, "stream_r1", replace(ROWS["stream_r1"], pinned=Results(3000, 7, {})))
     done = call("bench", "--row", "stream_r1", "--json", "-")
     assert (done.status, done.out, len(done.err.splitlines())) == (1, "", 1)
     assert "stream_r1: cycles" in done.err
@@ -395,7 +395,7 @@ def test_times_of_an_expert_are_with_and_without_what_earlier_calls_taught_and_b
         return {1: 0.25, 2: 1.25}[len(asked)]
 
     monkeypatch.setattr("ndpsim.studies.bench.experts.best_seconds", best)
-    pinned = Work(result.weight_bursts, result.cycles, result.commands)
+    pinned = Results(result.weight_bursts, result.cycles, result.commands)
     row = ExpertCall("expert_trimoe", "an expert", pinned, "trimoe", "qwen3-30b-a3b", tokens=2).run(3)
     assert asked == [20, 3]
     # A checked call is a call and the plain run.

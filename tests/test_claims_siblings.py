@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ndpsim.studies.claims.claim import Assumption, Claim, Run
+from ndpsim.studies.claims.claim import Assumption, Claim, ClaimRun
 from ndpsim.studies.claims.evaluate import Change, changed, loads_of, runs_of
 from ndpsim.studies.claims.files import read_papers, read_tolerances
 from ndpsim.studies.claims.report import write_report
@@ -99,7 +99,7 @@ def test_a_value_by_model_is_that_of_each_run_s_model_and_leaves_others_as_they_
         "skewed",
     ]
     assert (loads_of(claim), loads_of(other)) == ("skewed", None)
-    unset = Run(command="moe", given={"model": "mixtral-8x7b", "routing": by_model})
+    unset = ClaimRun(command="moe", given={"model": "mixtral-8x7b", "routing": by_model})
     assert json.loads(filled(unset, {}).given) == {"model": "mixtral-8x7b"}
     assert value_in_words(by_model | {"glm-4.5-air": "skewed"}) == "ranks:deepseek-v3, skewed"
 

@@ -17,7 +17,7 @@ import pytest
 import ndpsim
 from calls import call
 from ndpsim.studies import ramulator
-from ndpsim.studies.bench.row import Row, Work
+from ndpsim.studies.bench.row import BenchRow, Results
 from ndpsim.studies.bench.rows import ROWS
 from ndpsim.studies.bench.table import COLUMNS, cells
 
@@ -319,7 +319,7 @@ def test_a_comparison_with_ramulator(monkeypatch, requests, identical):
 
 
 def test_a_row_of_the_benchmark(monkeypatch, both):
-    row = Row("stream_r1", Work(3_000_000, 7, {"RD": 5}), 0.25, 3.456, 123.4, 1e-3, 0.5)
+    row = BenchRow("stream_r1", Results(3_000_000, 7, {"RD": 5}), 0.25, 3.456, 123.4, 1e-3, 0.5)
     monkeypatch.setitem(ROWS, "stream_r1", replace(ROWS["stream_r1"], about="a row"))
     shown = dict(zip(COLUMNS, cells(row), strict=True))
     assert shown == {

@@ -13,7 +13,7 @@ import pytest
 from calls import call, refused_call
 from ndpsim.studies.claims import evaluate as evaluation
 from ndpsim.studies.claims import runs as claim_runs
-from ndpsim.studies.claims.claim import Claim, Paper, Run
+from ndpsim.studies.claims.claim import Claim, ClaimRun, Paper
 from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, sensitivity
 from ndpsim.studies.claims.expression import Expression
 from ndpsim.studies.claims.files import read_papers, read_tolerances
@@ -269,7 +269,7 @@ def test_an_assumption_moves_the_runs_that_it_names(counted_runs, entries):
 )
 def test_a_run_that_can_never_be_is_a_line_or_a_claim_that_is_not_run(given, words, entries):
     claim = MADE.model_copy(
-        update={"over": {}, "runs": dict.fromkeys(MADE.runs, Run(command="gemv", given=given))}
+        update={"over": {}, "runs": dict.fromkeys(MADE.runs, ClaimRun(command="gemv", given=given))}
     )
     try:
         outcome = outcome_of(PAPER, claim)
@@ -283,7 +283,7 @@ def test_a_run_that_can_never_be_is_a_line_or_a_claim_that_is_not_run(given, wor
 
 
 def test_a_metric_that_is_not_there_is_a_claim_that_is_not_run(entries):
-    runs = {name: Run(command="gemv", given=GEMV) for name in MADE.runs}
+    runs = {name: ClaimRun(command="gemv", given=GEMV) for name in MADE.runs}
     outcome = outcome_of(PAPER, MADE.model_copy(update={"over": {}, "runs": runs, "ours": "one.times_ns"}))
     assert outcome.verdict == "not-run"
     assert "did you mean 'time_ns'" in outcome.reason
@@ -292,14 +292,14 @@ def test_a_metric_that_is_not_there_is_a_claim_that_is_not_run(entries):
 def test_a_claim_may_serve_requests():
     requests = "poisson:rate={rate},requests=3,output_tokens=4"
     given = {"hw": "trimoe", "model": "llama-3.1-8b", "requests": requests}
-    found = [filled(Run(command="serve", given=given), {"rate": rate}) for rate in (1, 2)]
+    found = [filled(ClaimRun(command="serve", given=given), {"rate": rate}) for rate in (1, 2)]
     metrics = claim_runs.measured(found, 1)
     ours = Expression("(slow.time_ns - fast.time_ns) / slow.time_ns")
     assert 0.4 < ours.of({"slow": metrics[found[0]], "fast": metrics[found[1]]}) < 0.5
 
 
 def test_places_are_filled_with_values_of_their_own_type():
-    run = Run(command="moe", given={"batch": "{batch}", "policy": "cache:ways={ways},in_flight=miss"})
+    run = ClaimRun(command="moe", given={"batch": "{batch}", "policy": "cache:ways={ways},in_flight=miss"})
     given = json.loads(filled(run, {"batch": 4, "ways": 2}).given)
     assert given == {"batch": 4, "policy": "cache:ways=2,in_flight=miss"}
 

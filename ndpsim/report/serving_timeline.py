@@ -127,17 +127,14 @@ class _Timeline(ServingObserver):
         self._ids: tuple[str, ...] = ()
 
     def begin(self, header: Mapping[str, Any], ids: tuple[str, ...]) -> None:
-        """See `ServingObserver`."""
         self._ids = ids
         names = (header[name] for name in ("model", "policy", "scheduler"))
         self._timeline.begin_process(", ".join(name for name in names if name is not None))
 
     def layer(self, run: RunRecord, layer: LayerRecord) -> None:
-        """See `ServingObserver`."""
         write_layer(self._timeline, layer)
 
     def done(self, step: DoneStep) -> None:
-        """See `ServingObserver`."""
         formed, changes = step.formed, step.formed.changes
         arguments = {
             "sequences": len(formed.chunks),

@@ -24,7 +24,7 @@ from ndpsim.dram.spec import Tables
 from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate.host import host_path
 from ndpsim.simulate.lane import Ints, Lane, LaneCounts, command_traces, ensure_same
-from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane
+from ndpsim.simulate.machine import NdpMachine, Placed, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, TilesFrom
 
 # ---- The lanes of a DIMM for the program of an expert
@@ -45,7 +45,7 @@ class DimmLanes:
         host_bursts: bursts of activations and results of finished tiles.
     """
 
-    def __init__(self, machine: Machine, dimms: SharedDimms, dimm: int) -> None:
+    def __init__(self, machine: NdpMachine, dimms: SharedDimms, dimm: int) -> None:
         self.machine, self.dimms, self.dimm = machine, dimms, dimm
         self.rows_per_message = machine.values_per_burst
         self.host_bursts = self._step = 0
@@ -152,7 +152,7 @@ class LanesAlone:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: NdpMachine,
         expert: PlacedOnDimms,
         recording: bool,
         start_clock: int,

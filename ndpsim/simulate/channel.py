@@ -29,7 +29,7 @@ from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate.alone import DimmLanes, QueuedExpert
 from ndpsim.simulate.host import host_path
 from ndpsim.simulate.lane import Ints, LaneCounts, channel_commands, decode_commands, merge_commands
-from ndpsim.simulate.machine import Machine, Placed, PlacedOnDimms, every_lane, place_on_dimms
+from ndpsim.simulate.machine import NdpMachine, Placed, PlacedOnDimms, every_lane, place_on_dimms
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import DOWN, FIRST_CLOCK, Job, Queue, TilesFrom
 from ndpsim.simulate.relayout_run import Wave, last_data
@@ -38,7 +38,7 @@ _STARVATION_CLOCKS = 16384  # clocks, many more than for row changes and refresh
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
-def _make_setup(machine: Machine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
+def _make_setup(machine: NdpMachine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
     """The setup of a channel with these DIMMs. Clocks count from 1, which is `start_clock` for refreshes."""
     geometry, device, standard = machine.geometry, machine.device, machine.device.standard
     if machine.lock_step:
@@ -94,7 +94,7 @@ class Channel:
 
     def __init__(
         self,
-        machine: Machine,
+        machine: NdpMachine,
         arbitration: str,
         slice_clocks: int,
         dimms: int = 1,
@@ -253,7 +253,12 @@ class LanesInTurn(Channel):
     """
 
     def __init__(
-        self, machine: Machine, expert: PlacedOnDimms, recording: bool, start_clock: int, plain: bool = False
+        self,
+        machine: NdpMachine,
+        expert: PlacedOnDimms,
+        recording: bool,
+        start_clock: int,
+        plain: bool = False,
     ) -> None:
         if len(expert.of_dimm) > 1:
             problem = "an expert on several DIMMs whose ranks take turns on a command bus"
@@ -262,7 +267,6 @@ class LanesInTurn(Channel):
         self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
 
     def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
-        """See `simulate.alone.LanesAlone`."""
         progress(0.0)
         for tokens, release in jobs:
             self.add_expert(0, self.expert.weights, sum(tokens), release)
@@ -298,7 +302,7 @@ class LanesInTurn(Channel):
 
 
 @functools.lru_cache(maxsize=32)
-def _placed_on_lanes(machine: Machine, weights: ExpertWeights, base: int) -> tuple[Placed, int]:
+def _placed_on_lanes(machine: NdpMachine, weights: ExpertWeights, base: int) -> tuple[Placed, int]:
     """An expert on one DIMM, with each lane separate, and the first free place after it."""
     expert = place_on_dimms(machine, "localized", weights, base)
     return every_lane(machine, expert).placed[0], expert.end

@@ -20,7 +20,7 @@ from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.simulate.alone import LanesAlone
 from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
-from ndpsim.simulate.machine import Machine, PlacedOnDimms, lower_machine, place_on_dimms
+from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Queue, TilesFrom
 from ndpsim.simulate.results.cache import Lookup, ResultCache
@@ -180,7 +180,7 @@ def simulate_expert(
     return lookup.store(_result(run, queue, config, stopwatch))
 
 
-def _lanes(machine: Machine) -> type[LanesAlone] | type[LanesInTurn]:
+def _lanes(machine: NdpMachine) -> type[LanesAlone] | type[LanesInTurn]:
     """The lanes on which a machine runs experts in turn."""
     if not machine.shared_commands:
         return LanesAlone
@@ -235,7 +235,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if len(known) == len(values) else None
 
 
-def _check_room(machine: Machine, expert: PlacedOnDimms, count: int) -> None:
+def _check_room(machine: NdpMachine, expert: PlacedOnDimms, count: int) -> None:
     """Check that this many experts have room in sequence.
 
     Raises:

@@ -37,7 +37,7 @@ from ndpsim.simulate.lane import (
     ensure_same,
     name_commands,
 )
-from ndpsim.simulate.machine import Machine, PlacedOnDimms, ensure_on_channel, geometry_of
+from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, ensure_on_channel, geometry_of
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
@@ -60,7 +60,7 @@ class Buses:
         busy_ticks: time for which the busiest bus or link carried data.
     """
 
-    def __init__(self, machine: Machine, expert: PlacedOnDimms) -> None:
+    def __init__(self, machine: NdpMachine, expert: PlacedOnDimms) -> None:
         self.machine, self.expert = machine, expert
         self.values_per_message = machine.values_per_burst
         self.busy_ticks = 0
@@ -102,7 +102,7 @@ class Link:
     For methods and attributes see `Buses`.
     """
 
-    def __init__(self, machine: Machine, expert: PlacedOnDimms, link: Cxl) -> None:
+    def __init__(self, machine: NdpMachine, expert: PlacedOnDimms, link: Cxl) -> None:
         self.machine, self.devices, self.pj_per_bit = machine, expert.of_dimm, link.pj_per_bit
         self.link = Pipe(link.gbps, link.latency_ns, link.packet_bytes, link.header_bytes)
         self.values_per_message = max(1, link.packet_bytes // machine.unit.activation_bytes)
@@ -148,7 +148,7 @@ def _messages(
     return sizes, int(sizes.sum()), link.busy_ps(sizes)
 
 
-def host_path(machine: Machine, expert: PlacedOnDimms) -> Buses | Link:
+def host_path(machine: NdpMachine, expert: PlacedOnDimms) -> Buses | Link:
     """An unused path of a machine's DIMMs."""
     return Buses(machine, expert) if machine.link is None else Link(machine, expert, machine.link)
 

@@ -56,7 +56,7 @@ def ensure_on_channel(hardware: Hardware) -> None:
 _CACHED = 16  # cached hardware and placed experts for later calls
 
 
-class Machine:
+class NdpMachine:
     """A DIMM or device as integers, on which the program of an expert runs.
 
     Raises:
@@ -139,9 +139,9 @@ class Machine:
 
 
 @cached_by_identity(_CACHED)
-def lower_machine(hardware: Hardware) -> Machine:
-    """The machine of a hardware file; raises the errors of `Machine`."""
-    return Machine(hardware)
+def lower_machine(hardware: Hardware) -> NdpMachine:
+    """The machine of a hardware file; raises the errors of `NdpMachine`."""
+    return NdpMachine(hardware)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,7 +170,7 @@ class PlacedOnDimms:
 
 
 @functools.lru_cache(maxsize=_CACHED)
-def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: int = 0) -> PlacedOnDimms:
+def place_on_dimms(machine: NdpMachine, name: str, weights: ExpertWeights, base: int = 0) -> PlacedOnDimms:
     """An expert in a layout, from place `base` of every lane.
 
     Raises:
@@ -202,7 +202,7 @@ def place_on_dimms(machine: Machine, name: str, weights: ExpertWeights, base: in
     )
 
 
-def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Placed:
+def _placed(machine: NdpMachine, interleaving: Interleaving, on_channel: int) -> Placed:
     ends = itertools.accumulate(machine.unit.group_counts(interleaving), initial=0)
     groups = tuple(slice(first, end) for first, end in itertools.pairwise(ends))
     shares = [_share(machine, interleaving, lane) for lane in range(machine.lanes)]
@@ -212,12 +212,12 @@ def _placed(machine: Machine, interleaving: Interleaving, on_channel: int) -> Pl
     return Placed(interleaving, streams, groups, on_channel)
 
 
-def _share(machine: Machine, interleaving: Interleaving, lane: int) -> LaneShare:
+def _share(machine: NdpMachine, interleaving: Interleaving, lane: int) -> LaneShare:
     """The reads of a lane; in lock step, those of its sub-channel's lane with the most."""
     return interleaving.share(lane % machine.host_buses if machine.lock_step else lane)
 
 
-def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -> tuple[LaneStream, ...]:
+def _streams(machine: NdpMachine, interleaving: Interleaving, equal: list[range]) -> tuple[LaneStream, ...]:
     """The reads of neighbouring lanes with equal numbers of reads."""
     shares = [_share(machine, interleaving, lanes[0]) for lanes in equal]
     groups = np.arange(sum(machine.unit.group_counts(interleaving)))
@@ -235,7 +235,7 @@ def _streams(machine: Machine, interleaving: Interleaving, equal: list[range]) -
     return tuple(streams)
 
 
-def every_lane(machine: Machine, expert: PlacedOnDimms) -> PlacedOnDimms:
+def every_lane(machine: NdpMachine, expert: PlacedOnDimms) -> PlacedOnDimms:
     """The same weights, with each lane separate."""
     lanes = [range(lane, lane + 1) for lane in range(machine.lanes)]
     return replace(

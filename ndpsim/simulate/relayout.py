@@ -38,7 +38,7 @@ from ndpsim.simulate.relayout_plan import (
     neighbouring_dimms,
     plan_transfers,
 )
-from ndpsim.simulate.relayout_run import Access, Run, Transfer, choose_waves, run_relayout
+from ndpsim.simulate.relayout_run import Access, RelayoutRun, Transfer, choose_waves, run_relayout
 from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
 from ndpsim.simulate.results.stopwatch import Stopwatch
@@ -56,11 +56,11 @@ def _simulate(
     by_host: Access | None,
     record: bool,
     progress: Progress,
-) -> tuple[list[Run], list[Run]]:
+) -> tuple[list[RelayoutRun], list[RelayoutRun]]:
     """Runs by the units, and by the host if requested, each in its own thread, since they share nothing."""
     stop = Event()
 
-    def runs(of: Access, record: bool, progress: Progress) -> list[Run]:
+    def runs(of: Access, record: bool, progress: Progress) -> list[RelayoutRun]:
         waves = choose_waves(of, transfers, at_once)
         return [run_relayout(of, [transfers[n] for n in wave], record, progress, stop) for wave in waves]
 
@@ -201,7 +201,7 @@ class _Moved:
         bounds_ns: lower bound of the time of each resource.
     """
 
-    def __init__(self, hardware: Hardware, access: Access, runs: Sequence[Run]) -> None:
+    def __init__(self, hardware: Hardware, access: Access, runs: Sequence[RelayoutRun]) -> None:
         self.hardware, self.access, self.runs = hardware, access, runs
         ends, to_ns = np.cumsum([0, *(run.end - 1 for run in runs)]).tolist(), access.timebase.to_ns
         self.cycles = ends[-1]

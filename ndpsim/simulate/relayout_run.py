@@ -99,7 +99,7 @@ class Transfer(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class RelayoutRun:
     """A finished relayout, from the kernels' arrays. Clocks are DRAM clocks, of which the first is 1.
 
     Attributes:
@@ -252,7 +252,7 @@ class Job(Wave):
                 raise no_way_on("bursts of a relayout wait for what never comes")
             progress(1 - left / total)
 
-    def outcome(self) -> Run:
+    def outcome(self) -> RelayoutRun:
         """The results of the run."""
         access, engine, dimms, lanes = self.access, self.engine, self.dimms, self._buses.lane
         bits = bits_by_stage(engine)
@@ -262,7 +262,7 @@ class Job(Wave):
         end, standard = last_data(access.device, dimms.agents.relayout), access.device.standard
         by_lane, _ = dimms.recorded
         recorded = [channel_commands(by_lane, lane) for lane in lanes] if by_lane.entry.size else []
-        return Run(
+        return RelayoutRun(
             end=end,
             bits=bits,
             wire_bytes=int(engine.packets.size[linked].sum(dtype=np.int64)),
@@ -287,7 +287,7 @@ def last_data(device: Device, relayout: Relayout) -> int:
 
 def run_relayout(
     access: Access, transfers: Sequence[Transfer], record: bool, progress: Progress, stop: Event
-) -> Run:
+) -> RelayoutRun:
     """Run the relayout of a wave from the start.
 
     Raises:

@@ -128,7 +128,6 @@ class TraceChannel(Bus):
         return super().cycles + self._idle.clocks
 
     def open_clocks(self, end: int) -> int:
-        """See `dram.engines.Controller`."""
         return self.channel.open_clocks(end - self._idle.clocks)
 
     @property

@@ -276,7 +276,7 @@ def _compile_part(of_kernels: Any, signature: Any) -> Any:
     return found.entry_point
 
 
-class Part:
+class KernelPart:
     """A part of kernels. Its dispatcher is made for the first kernel that is compiled with it."""
 
     def __init__(self, make: Callable[[], Any]) -> None:
@@ -293,9 +293,9 @@ class Part:
         return self.dispatcher._numba_type_
 
 
-def part(function: Callable[..., Any], inline: bool) -> Part:
+def part(function: Callable[..., Any], inline: bool) -> KernelPart:
     """A part of kernels: compiled once for all constants it is called with, and not called from Python."""
-    return Part(partial(_make_part, function, inline))
+    return KernelPart(partial(_make_part, function, inline))
 
 
 def _make_part(function: Callable[..., Any], inline: bool) -> Any:
@@ -316,9 +316,9 @@ def _make_part(function: Callable[..., Any], inline: bool) -> Any:
     return of_kernels
 
 
-def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Part:
+def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> KernelPart:
     """The function to call: the part that `part_of` finds for the first argument's class, else `point`."""
-    return Part(partial(_make_chosen, point, part_of))
+    return KernelPart(partial(_make_chosen, point, part_of))
 
 
 def _make_chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Any:

@@ -82,15 +82,12 @@ class Whole(Kind):
 
     @property
     def allowed(self) -> str:
-        """See `Kind`."""
         return f"{self.least:,} to {self.most:,}" if self.most is not None else f"from {self.least:,}"
 
     def read(self, value: Any) -> Any:
-        """See `Kind`."""
         return _whole(value)
 
     def check(self, value: Any, key: str) -> int:
-        """See `Kind`."""
         return whole_number(value, key, self.least, self.most)
 
 
@@ -104,7 +101,6 @@ class Real(Kind):
 
     @property
     def allowed(self) -> str:
-        """See `Kind`."""
         return f"from {self.least:g}" + ("" if self.most == math.inf else f" to {self.most:g}")
 
     def read(self, value: Any) -> Any:
@@ -113,7 +109,6 @@ class Real(Kind):
         return float(whole) if isinstance(whole, str) and _FLOAT.fullmatch(whole.strip()) else whole
 
     def check(self, value: Any, key: str) -> float:
-        """See `Kind`."""
         return number(value, key, self.least, self.most)
 
 
@@ -128,16 +123,13 @@ class Choice(Kind):
 
     @property
     def allowed(self) -> str:
-        """See `Kind`."""
         *others, last = self.names
         return f"{', '.join(others)} or {last}" if others else last
 
     def read(self, value: Any) -> Any:
-        """See `Kind`."""
         return value.strip() if isinstance(value, str) else value
 
     def check(self, value: Any, key: str) -> str:
-        """See `Kind`."""
         name = value.partition(":")[0] if self.settings and isinstance(value, str) else value
         choice(name, key, self.names, self.what)
         return str(value)
@@ -150,12 +142,10 @@ class Flag(Kind):
     form: str = field(default="", kw_only=True)
 
     def read(self, value: Any) -> Any:
-        """See `Kind`."""
         words = {"true": True, "false": False}
         return words.get(value.strip().lower(), value) if isinstance(value, str) else value
 
     def check(self, value: Any, key: str) -> bool:
-        """See `Kind`."""
         return flag(value, key)
 
 
@@ -169,16 +159,13 @@ class Several(Kind):
 
     @property
     def allowed(self) -> str:
-        """See `Kind`."""
         return self.one.allowed and f"each {self.one.allowed}"
 
     @property
     def whole(self) -> bool:
-        """See `Kind`."""
         return self.one.whole
 
     def read(self, value: Any) -> Any:
-        """See `Kind`."""
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             parts = [parts]
@@ -186,7 +173,6 @@ class Several(Kind):
         return read[0] if len(read) == 1 and not self.always else read
 
     def check(self, value: Any, key: str) -> Any:
-        """See `Kind`."""
         if not isinstance(value, Sequence) or isinstance(value, str):
             return self.one.check(value, key)
         return [self.one.check(one, key) for one in value]
@@ -201,7 +187,6 @@ class Own(Kind):
     whole: bool = False
 
     def check(self, value: Any, key: str) -> Any:
-        """See `Kind`."""
         return self.taken(value, key)
 
 

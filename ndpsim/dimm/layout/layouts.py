@@ -48,7 +48,7 @@ class Places(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class Shard:
     """A slice of an expert, stored like a separate expert and interleaved over lanes.
 
     Attributes:
@@ -89,7 +89,7 @@ class Layout:
     ) -> None:
         self.name, self.geometry, self.weights, self.base = name, geometry, weights, base
         burst_bytes = geometry.device.burst_bytes
-        parts: list[Part] = []
+        parts: list[Shard] = []
         self.bursts = 0  #: Bursts of the expert.
         for of_part, over in zip(weights.slices(len(lanes)), lanes, strict=True):
             regions = expert_regions(weights.hidden, len(of_part), weights.format, burst_bytes)
@@ -97,7 +97,7 @@ class Layout:
             dimms = len({of for of, _ in over})
             holder = "a DIMM" if dimms == 1 else f"{dimms} DIMMs"
             interleaving = Interleaving(regions, geometry.device, len(over), base, holder)
-            parts.append(Part(of_part, interleaving, dimm, lane, self.bursts))
+            parts.append(Shard(of_part, interleaving, dimm, lane, self.bursts))
             self.bursts += interleaving.bursts
         self.parts = tuple(parts)
 
@@ -288,7 +288,7 @@ class Layout:
                 self._fill(owner, chosen, part, which, row, within)
         return owner
 
-    def _fill(self, owner: Owner, chosen: Ints, part: Part, region: int, row: Ints, within: Ints) -> None:
+    def _fill(self, owner: Owner, chosen: Ints, part: Shard, region: int, row: Ints, within: Ints) -> None:
         """Write into `owner` the owners of bits of one region of one part."""
         turns = 2 if region == 0 else 1
         for turn in range(turns):

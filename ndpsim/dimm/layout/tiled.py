@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ndpsim.dimm.layout.formats import WeightFormat
 from ndpsim.dimm.layout.geometry import Geometry
 from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare
-from ndpsim.dimm.layout.layouts import Layout, Part
+from ndpsim.dimm.layout.layouts import Layout, Shard
 from ndpsim.dimm.layout.regions import Region
 from ndpsim.dimm.layout.tiles import Tiles
 from ndpsim.dimm.layout.weights import ExpertWeights
@@ -234,5 +234,5 @@ class TiledLayout(Layout):
         self.base = tiles.first_places[0]
         interleaving = TiledInterleaving(tiles, word_bits)
         lane = np.arange(tiles.lanes, dtype=np.int64)
-        self.parts = (Part(range(weights.intermediate), interleaving, np.zeros_like(lane), lane, 0),)
+        self.parts = (Shard(range(weights.intermediate), interleaving, np.zeros_like(lane), lane, 0),)
         self.bursts = interleaving.bursts

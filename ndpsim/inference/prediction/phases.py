@@ -35,7 +35,7 @@ _PARTS = {
 
 
 @dataclass(frozen=True)
-class Work:
+class Workload:
     """The work: a model, its weights, a prompt, and a policy.
 
     `weights`: arguments of `run_moe` for the bits of weights. `chunk`: prompt tokens that are computed at
@@ -96,7 +96,7 @@ class Decoded(NamedTuple):
     host_bytes: int
 
 
-def decode(hardware: Hardware, work: Work) -> Decoded:
+def decode(hardware: Hardware, work: Workload) -> Decoded:
     """Simulate decode steps after the prompt."""
     parts = _Parts()
     context = work.prompt + (work.generated + 1) // 2
@@ -107,7 +107,7 @@ def decode(hardware: Hardware, work: Work) -> Decoded:
 
 
 def prefill(
-    hardware: Hardware, work: Work, progress: Callable[[float], None]
+    hardware: Hardware, work: Workload, progress: Callable[[float], None]
 ) -> tuple[float, dict[str, float]]:
     """Time of the whole prompt in ns, and its parts."""
     chunk = min(work.chunk, work.prompt)
@@ -129,7 +129,7 @@ def prefill(
 
 def _run(
     hardware: Hardware,
-    work: Work,
+    work: Workload,
     steps: int,
     prompt: int | None,
     context: int,

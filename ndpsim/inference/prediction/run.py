@@ -13,7 +13,7 @@ from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware
 from ndpsim.inference.prediction.band import band_of
 from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
-from ndpsim.inference.prediction.phases import Work, decode, prefill
+from ndpsim.inference.prediction.phases import Workload, decode, prefill
 from ndpsim.inference.prediction.programs import PROGRAMS, program_of
 from ndpsim.inference.prediction.upgrades import UPGRADES
 from ndpsim.simulate.results.prediction import PhasePrediction, Prediction, Upgrade
@@ -54,7 +54,7 @@ def predict(settings: PredictSettings, *, progress: Callable[[float], None] | No
     n_cpu_moe, upgrades = settings.n_cpu_moe, settings.upgrades
     if machine.cpu_alone:
         chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], None, False
-    work = Work(
+    work = Workload(
         model=settings.model,
         policy=chosen.asked_policy(shape, n_cpu_moe),
         prompt=settings.prompt,
@@ -75,7 +75,7 @@ def predict(settings: PredictSettings, *, progress: Callable[[float], None] | No
     return replace(base, upgrades=tuple(found))
 
 
-def _phases(machine: OwnMachine, work: Work, progress: Callable[[float], None]) -> Prediction:
+def _phases(machine: OwnMachine, work: Workload, progress: Callable[[float], None]) -> Prediction:
     """Simulate the machine without upgrades."""
     # Memory for all experts, including those on the GPU: programs map the whole file.
     file = weight_file(work.weights["weights"], load_model(work.model))
@@ -111,7 +111,7 @@ def _phase(name: str, tokens: int, time_ns: float, parts_ns: Mapping[str, float]
 
 
 def _config(
-    machine: OwnMachine, work: Work, hardware: Hardware, of_run: Mapping[str, Any]
+    machine: OwnMachine, work: Workload, hardware: Hardware, of_run: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     return {
         "machine": {**asdict(machine), "sets": list(machine.sets)},
@@ -126,7 +126,7 @@ def _is_rate(key: str) -> bool:
 
 
 def _upgraded(
-    name: str, machine: OwnMachine, work: Work, base: Prediction, progress: Callable[[float], None]
+    name: str, machine: OwnMachine, work: Workload, base: Prediction, progress: Callable[[float], None]
 ) -> Upgrade:
     """One of the upgrades, or the reason why it is not possible."""
     try:

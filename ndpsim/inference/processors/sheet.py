@@ -13,7 +13,7 @@ from ndpsim.config.nodes import read_text
 _MAX_THREADS = 1 << 16
 
 
-class Row(NamedTuple):
+class SheetLine(NamedTuple):
     """Cells by column, and the line in the file, from 1."""
 
     line: int
@@ -26,16 +26,16 @@ class Sheet(NamedTuple):
     file: str
     said: Mapping[str, str]
     columns: tuple[str, ...]
-    rows: tuple[Row, ...]
+    rows: tuple[SheetLine, ...]
 
     def error(
-        self, problem: str, row: Row | None = None, key: str | None = None, code: Code = "range"
+        self, problem: str, row: SheetLine | None = None, key: str | None = None, code: Code = "range"
     ) -> InputError:
         """An error that names a row, or the file."""
         line = None if row is None else row.line
         return InputError(problem, code, file=self.file, line=line, key=key)
 
-    def whole(self, row: Row, column: str, most: int) -> int:
+    def whole(self, row: SheetLine, column: str, most: int) -> int:
         """The value of a cell: a whole number from 1.
 
         Raises:
@@ -45,7 +45,7 @@ class Sheet(NamedTuple):
             raise self.error(problem, row, column)
         return int(row.cells[column])
 
-    def above_zero(self, row: Row, column: str, what: str) -> float:
+    def above_zero(self, row: SheetLine, column: str, what: str) -> float:
         """The value of a cell: a number above 0; `what`: its meaning in words.
 
         Raises:
@@ -105,7 +105,7 @@ def read_sheet(
     return Sheet(file, said, columns, tuple(_rows(rows[1:], columns, file)))
 
 
-def rising_threads(sheet: Sheet, row: Row, before: Sequence[int]) -> int:
+def rising_threads(sheet: Sheet, row: SheetLine, before: Sequence[int]) -> int:
     """The threads of a row, at least those of the row `before`; 0 in a file without this column.
 
     Raises:
@@ -134,12 +134,12 @@ def chosen_threads(sheet: Sheet, measured: Sequence[int], asked: int | None) -> 
     return chosen
 
 
-def _rows(lines: Iterable[tuple[int, str]], columns: Sequence[str], file: str) -> Iterable[Row]:
+def _rows(lines: Iterable[tuple[int, str]], columns: Sequence[str], file: str) -> Iterable[SheetLine]:
     for number, text in lines:
         cells = [cell.strip() for cell in text.split(",")]
         if len(cells) != len(columns):
             raise InputError(f"'{text[:40]}' is not {','.join(columns)}", "form", file=file, line=number)
-        yield Row(number, dict(zip(columns, cells, strict=True)))
+        yield SheetLine(number, dict(zip(columns, cells, strict=True)))
 
 
 def _said(

@@ -21,8 +21,8 @@ from pathlib import Path
 from ndpsim.base.errors import InputError
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.processors.sheet import (
-    Row,
     Sheet,
+    SheetLine,
     chosen_threads,
     read_sheet,
     rising_threads,
@@ -126,7 +126,7 @@ def read_table(name: str, folder: Path, threads: int | None = None) -> ExpertTab
 def _by_threads(sheet: Sheet) -> dict[int, dict[int, float]]:
     """Times in ns by threads and tokens, as the file has them; threads 0: it says nothing of threads."""
     found: dict[int, dict[int, float]] = {}
-    last: dict[int, Row] = {}
+    last: dict[int, SheetLine] = {}
     for row in sheet.rows:
         threads = rising_threads(sheet, row, list(found))
         times = found.setdefault(threads, {})

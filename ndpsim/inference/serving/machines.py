@@ -26,7 +26,7 @@ from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing.sequences import TokenRouting
 
 
-class Machine(Protocol):
+class ServingMachine(Protocol):
     """A machine that runs steps of requests."""
 
     @property
@@ -58,7 +58,7 @@ class UnderPolicy:
 
     @property
     def config(self) -> dict[str, Any]:
-        """See `Machine`."""
+        """See `ServingMachine`."""
         return {
             "policy": self.chosen.name,
             "parameters": self.chosen.parameters.model_dump(),
@@ -69,7 +69,7 @@ class UnderPolicy:
         }
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
-        """See `Machine`."""
+        """See `ServingMachine`."""
         setup, chosen = self.setup, self.chosen
         policy = chosen.start(setup.machine, setup.estimates)
         return MoeSteps(
@@ -118,14 +118,14 @@ class Gpus:
 
     @property
     def config(self) -> dict[str, Any]:
-        """See `Machine`."""
+        """See `ServingMachine`."""
         called = None if self.routing is None else self.routing.called
         none: dict[str, Any] = {"policy": None, "parameters": {}, "routing": called, "gpu_experts": None}
         bits = {} if self.part.has_experts else {"bits": None}
         return {**none, **bits, "parallel": self.parallel, "engines": self.engines}
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
-        """See `Machine`."""
+        """See `ServingMachine`."""
         gpu = self.processors.hardware.system.gpu
         assert gpu is not None
         link_gbps = gpu.pcie_gbps if gpu.link_gbps is None else gpu.link_gbps

@@ -32,7 +32,7 @@ from ndpsim.inference.serving.kv import HostRoom, KvCache
 from ndpsim.inference.serving.log import ServingLog, ServingObserver
 from ndpsim.inference.serving.machines import (
     Gpus,
-    Machine,
+    ServingMachine,
     UnderPolicy,
     default_policy,
     gpus_of,
@@ -112,7 +112,7 @@ class ServingSetup:
     model: str
     requests: Requests
     room: KvRoom
-    machine: Machine
+    machine: ServingMachine
     weights: RunWeights
     level: ServiceLevel | None
 
@@ -260,7 +260,7 @@ def set_up(settings: ServeSettings) -> ServingSetup:
     room = kv_room(settings, processors, part, weights, requests, gives_room, spread)
     check_preemption(settings.preemption, chosen is not None, room)
     routed = routing_asked(settings.routing, shape, settings.seed)
-    machine: Machine
+    machine: ServingMachine
     if chosen is None or routed is None:
         check_experts_fit(part, room, spread)
         limit, bits = settings.max_tokens, settings.kv_bits

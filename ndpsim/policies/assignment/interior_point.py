@@ -54,7 +54,7 @@ class Point(NamedTuple):
 
 
 @by_reference
-class Work(NamedTuple):
+class Scratch(NamedTuple):
     """Arrays to work with: what is left of the equations, and their system."""
 
     short: Floats  # [row]
@@ -79,7 +79,7 @@ class Search:
         self._point, self._step = (
             Point(np.ones(columns), np.ones(columns), np.zeros(rows), np.zeros(groups)) for _ in range(2)
         )
-        self._work = Work(
+        self._work = Scratch(
             np.zeros(rows), np.zeros(groups), np.zeros(columns), np.zeros(columns),
             np.zeros((rows, height)), np.zeros((groups, height)), np.zeros(groups),
         )  # fmt: skip

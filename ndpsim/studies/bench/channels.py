@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.simulate import simulate_contention, simulate_relayout
-from ndpsim.studies.bench.row import Row, TimedRuns, Work
+from ndpsim.studies.bench.row import BenchRow, Results, TimedRuns
 from ndpsim.workload.models import Expert, load_model
 
 #: The DRAM commands of a call, the simulated time in ns, and the DRAM clock in ns.
@@ -37,13 +37,12 @@ class ChannelCall(TimedRuns):
 
     call: Callable[[Hardware, Expert], Outcome]
 
-    def timed(self) -> Row:
-        """See `TimedRuns`."""
+    def timed(self) -> BenchRow:
         hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
         began = time.perf_counter()
         commands, time_ns, clock_ns = self.call(hardware, expert)
         seconds = time.perf_counter() - began
         known = hardware.lane_device().standard.commands
         requests = sum(commands.get(one.name, 0) for one in known if one.reads or one.writes)
-        work = Work(requests, round(time_ns / clock_ns), dict(commands))
-        return Row(self.name, work, seconds, simulated_s=time_ns / 1e9)
+        work = Results(requests, round(time_ns / clock_ns), dict(commands))
+        return BenchRow(self.name, work, seconds, simulated_s=time_ns / 1e9)

@@ -10,15 +10,15 @@ from dataclasses import dataclass, replace
 from ndpsim.base.errors import MismatchError
 from ndpsim.config import load_hardware
 from ndpsim.simulate import ExpertResult, simulate_expert
-from ndpsim.studies.bench.row import Benchmark, Row, TimedRuns, Work, best_seconds, expect
+from ndpsim.studies.bench.row import Benchmark, BenchRow, Results, TimedRuns, best_seconds, expect
 from ndpsim.workload.models import load_model
 
 _LEAST_RUNS = 20  # a call lasts a fraction of a millisecond
 
 
-def work_of(result: ExpertResult) -> Work:
+def work_of(result: ExpertResult) -> Results:
     """The work of a call."""
-    return Work(round(result.weight_bursts * result.weight_reads), result.cycles, dict(result.commands))
+    return Results(round(result.weight_bursts * result.weight_reads), result.cycles, dict(result.commands))
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class ExpertCall(Benchmark):
     model: str
     tokens: int = 1
 
-    def run(self, repeat: int) -> Row:
+    def run(self, repeat: int) -> BenchRow:
         """See `Benchmark`.
 
         Raises:
@@ -56,7 +56,7 @@ class ExpertCall(Benchmark):
         seconds = best_seconds(call, max(repeat, _LEAST_RUNS))
         # A checked call also runs the plain controller: every lane by itself, every read step by step.
         plain_s = best_seconds(call_and_check, repeat) - seconds
-        return Row(
+        return BenchRow(
             self.name,
             work_of(result),
             seconds,
@@ -78,8 +78,7 @@ class UnlikeCalls(TimedRuns):
 
     calls: Sequence[int | tuple[int, ...]]
 
-    def timed(self) -> Row:
-        """See `TimedRuns`."""
+    def timed(self) -> BenchRow:
         hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
         simulate_expert(hardware, expert)
         began = time.perf_counter()
@@ -89,9 +88,9 @@ class UnlikeCalls(TimedRuns):
         commands = sum((Counter(work.commands) for work in works), Counter[str]())
         requests, cycles = sum(work.requests for work in works), sum(work.cycles for work in works)
         forwarded = sum(one.fast_forwarded * work.requests for one, work in zip(results, works, strict=True))
-        return Row(
+        return BenchRow(
             self.name,
-            Work(requests, cycles, dict(commands)),
+            Results(requests, cycles, dict(commands)),
             seconds,
             simulated_s=sum(result.time_ns for result in results) / 1e9,
             fast_forwarded=forwarded / requests,

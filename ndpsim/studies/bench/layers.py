@@ -9,7 +9,7 @@ from typing import Any
 
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.serving.server import run_serving
-from ndpsim.studies.bench.row import Row, TimedRuns, Work
+from ndpsim.studies.bench.row import BenchRow, Results, TimedRuns
 from ndpsim.workload.models import load_model
 
 _BATCH, _STEPS = 128, 4
@@ -36,13 +36,13 @@ class PolicyLayers(_Layers):
         policy: a bundled name; requests are pairs of a token and an expert of a layer, cycles are ns.
     """
 
-    def timed(self) -> Row:
+    def timed(self) -> BenchRow:
         """See `TimedRuns`; of a layer."""
         result, ends = self._run(run_moe, [self.policy], batch=_BATCH, steps=_STEPS)
         run, first = result.runs[0], len(ends) // _STEPS
         seconds = (ends[-1] - ends[first - 1]) / (len(ends) - first)
-        work = Work(run.pairs // len(ends), round(run.layer_ns["mean"]), {})
-        return Row(self.name, work, seconds, simulated_s=work.cycles / 1e9)
+        work = Results(run.pairs // len(ends), round(run.layer_ns["mean"]), {})
+        return BenchRow(self.name, work, seconds, simulated_s=work.cycles / 1e9)
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class ServedLayers(_Layers):
 
     gpu_experts: int
 
-    def timed(self) -> Row:
+    def timed(self) -> BenchRow:
         """See `TimedRuns`; of a layer."""
         result, ends = self._run(run_serving, _REQUESTS, self.policy, gpu_experts=self.gpu_experts)
         layers = (len(ends) - 1) * load_model(self.model).moe_layers
-        work = Work(result.output_tokens, round(result.time_ns / result.steps), {})
-        return Row(self.name, work, (ends[-1] - ends[0]) / layers, simulated_s=work.cycles / 1e9)
+        work = Results(result.output_tokens, round(result.time_ns / result.steps), {})
+        return BenchRow(self.name, work, (ends[-1] - ends[0]) / layers, simulated_s=work.cycles / 1e9)

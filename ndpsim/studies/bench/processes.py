@@ -12,7 +12,7 @@ from pathlib import Path
 import ndpsim
 from ndpsim.base.errors import MismatchError
 from ndpsim.base.temporaries import temporary_folder
-from ndpsim.studies.bench.row import Benchmark, Row, Work, best_seconds, expect
+from ndpsim.studies.bench.row import Benchmark, BenchRow, Results, best_seconds, expect
 
 _PROGRAM = """
 import json
@@ -32,7 +32,7 @@ class FreshProcess(Benchmark):
 
     compiles: bool = False
 
-    def run(self, repeat: int) -> Row:
+    def run(self, repeat: int) -> BenchRow:
         """See `Benchmark`.
 
         Raises:
@@ -44,7 +44,7 @@ class FreshProcess(Benchmark):
         else:
             self._process({})
             seconds = best_seconds(lambda: self._process({}), repeat)
-        return Row(self.name, self.pinned, seconds)
+        return BenchRow(self.name, self.pinned, seconds)
 
     def _process(self, settings: dict[str, str]) -> None:
         """Run one process, and check its result."""
@@ -61,4 +61,4 @@ class FreshProcess(Benchmark):
             reason = (done.stderr.strip().splitlines() or ["no word"])[-1]
             raise MismatchError(f"{self.name}: the process ended with status {done.returncode}: {reason}")
         cycles, commands = json.loads(done.stdout)
-        expect(self.name, Work(1, cycles, commands), self.pinned)
+        expect(self.name, Results(1, cycles, commands), self.pinned)

@@ -12,7 +12,7 @@ from ndpsim.base.errors import MismatchError
 
 
 @dataclass(frozen=True)
-class Work:
+class Results:
     """The results that a row must have, from every program.
 
     Attributes:
@@ -27,12 +27,12 @@ class Work:
 
 
 @dataclass(frozen=True)
-class Row:
+class BenchRow:
     """One row, measured.
 
     Attributes:
         name: the name of the row.
-        work: the results; `Work` has the units.
+        work: the results; `Results` has the units.
         seconds: the time of the best run.
         ratio_plain: how many times faster than the plain implementation; None where there is none.
         ratio_ramulator: how many times faster than Ramulator 2.1; None where it was not run.
@@ -41,7 +41,7 @@ class Row:
     """
 
     name: str
-    work: Work
+    work: Results
     seconds: float
     ratio_plain: float | None = None
     ratio_ramulator: float | None = None
@@ -81,10 +81,10 @@ class Benchmark(ABC):
 
     name: str
     about: str
-    pinned: Work
+    pinned: Results
 
     @abstractmethod
-    def run(self, repeat: int) -> Row:
+    def run(self, repeat: int) -> BenchRow:
         """Measure `repeat` runs after a first run that is not measured.
 
         Raises:
@@ -100,24 +100,23 @@ class TimedRuns(Benchmark):
     model: str
 
     @abstractmethod
-    def timed(self) -> Row:
+    def timed(self) -> BenchRow:
         """One run."""
 
-    def run(self, repeat: int) -> Row:
-        """See `Benchmark`."""
+    def run(self, repeat: int) -> BenchRow:
         self.timed()
         fastest = min((self.timed() for _ in range(repeat)), key=lambda row: row.seconds)
         expect(self.name, fastest.work, self.pinned)
         return fastest
 
 
-def expect(name: str, got: Work, pinned: Work) -> None:
+def expect(name: str, got: Results, pinned: Results) -> None:
     """Make sure that row `name` has the known results.
 
     Raises:
         MismatchError: it has not; the message names the row and the difference.
     """
-    for field in fields(Work):
+    for field in fields(Results):
         did, known = getattr(got, field.name), getattr(pinned, field.name)
         if did != known:
             raise MismatchError(f"{name}: {field.name} came out as {did}, pinned is {known}")

@@ -14,14 +14,14 @@ from ndpsim.studies.bench.channels import ChannelCall, Outcome, beside_host, rel
 from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.studies.bench.processes import FreshProcess
-from ndpsim.studies.bench.row import Benchmark, Row, Work
+from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
 from ndpsim.studies.bench.traffic import Traffic
 from ndpsim.workload.models import Expert
 
 #: The known results of each row. They are from the plain controller (`dram.engines.ScanController`), and
 #: from `unlike_trimoe` on from the fast one, because the plain one would take minutes.
 _PINNED = {
-    name: Work(*numbers)
+    name: Results(*numbers)
     for name, numbers in json.loads(Path(__file__).with_name("pinned.json").read_bytes()).items()
 }
 _CAPPED = ControllerOptions(row_policy="closed-cap")
@@ -125,7 +125,7 @@ ROWS = {row.name: row for row in _ALL}
 
 def run_rows(
     rows: Sequence[str] = (), repeat: int = 5, progress: Callable[[float], None] | None = None
-) -> list[Row]:
+) -> list[BenchRow]:
     """Measure rows, one after the other.
 
     Args:

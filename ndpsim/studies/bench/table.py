@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from ndpsim.base.units import format_time, significant
-from ndpsim.studies.bench.row import Row
+from ndpsim.studies.bench.row import BenchRow
 from ndpsim.studies.bench.rows import ROWS
 from ndpsim.studies.bench.traffic import RAMULATOR_RUNS
 
@@ -55,7 +55,7 @@ def _ratio(value: float | None) -> str:
     return significant(value, 3)
 
 
-def cells(row: Row) -> list[str]:
+def cells(row: BenchRow) -> list[str]:
     """A row under `COLUMNS`."""
     return [
         row.name,
@@ -81,7 +81,7 @@ def machine() -> dict[str, str | int]:
     return {"cpu": model, "cores": os.cpu_count() or 1, "python": platform.python_version(), **versions}
 
 
-def markdown(rows: Sequence[Row], command: str) -> str:
+def markdown(rows: Sequence[BenchRow], command: str) -> str:
     """A page with the measured rows, the command, the date and the machine."""
     on = machine()
     facts = {

@@ -23,7 +23,7 @@ from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
 from ndpsim.simulate.trace import counters_now
 from ndpsim.studies import ramulator
-from ndpsim.studies.bench.row import Benchmark, Row, Work, expect
+from ndpsim.studies.bench.row import Benchmark, BenchRow, Results, expect
 
 Ints = NDArray[np.int64]
 MakeController = Callable[[Tables, state.Policy], Controller]
@@ -111,7 +111,7 @@ class Traffic(Benchmark):
             address = contiguous(device, self.pinned.requests)
         return Requests.of(address, write if self.writes else np.zeros_like(write))
 
-    def run(self, repeat: int) -> Row:
+    def run(self, repeat: int) -> BenchRow:
         """See `Benchmark`.
 
         Raises:
@@ -129,7 +129,7 @@ class Traffic(Benchmark):
         work = self._work(plain[0].channel, memory.device.standard)
         expect(self.name, work, self.pinned)
         seconds = min(one.seconds for one in fast[1:])
-        return Row(
+        return BenchRow(
             self.name,
             work,
             seconds,
@@ -151,9 +151,9 @@ class Traffic(Benchmark):
         policy = memory.policy
         return [_serve(make(tables, policy), source, standard) for _ in range(1 + repeat)]
 
-    def _work(self, channel: Controller, standard: Standard) -> Work:
+    def _work(self, channel: Controller, standard: Standard) -> Results:
         cycles = max(int(channel.value[state.DATA_END]), int(channel.value[state.CLOCK]) - 1)
-        return Work(int(channel.value[state.SERVED]), cycles, name_commands(channel.issued, standard))
+        return Results(int(channel.value[state.SERVED]), cycles, name_commands(channel.issued, standard))
 
     def _ratio_ramulator(
         self, requests: Requests, memory: Memory, repeat: int, accepted: Mapping[str, int], seconds: float

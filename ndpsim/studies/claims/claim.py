@@ -56,7 +56,7 @@ class Published(_Part):
         return self
 
 
-class Run(_Part):
+class ClaimRun(_Part):
     """A run that gives metrics for `Claim.ours`.
 
     Attributes:
@@ -139,7 +139,7 @@ class Claim(_Part):
     kind: Literal["exact", "simulated", "trend", "not-reproducible"]
     published: Published
     over: dict[str, list[Any]] = {}
-    runs: dict[str, Run] = {}
+    runs: dict[str, ClaimRun] = {}
     ours: str | None = None
     reduce: Literal["mean", "min", "max", "all"] = "mean"
     given_by: Words | None = None

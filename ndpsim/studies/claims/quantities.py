@@ -36,7 +36,6 @@ class Quantity(SweptCommand):
     """A quantity that is computed at once; its result is its configuration."""
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         values = self.measure(given)
         return Resolved(values, digest_of([self.name, values]))
 
@@ -48,7 +47,6 @@ class HardwareValues(Quantity):
     parameters = Table({"hw": HW})
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         hardware = hardware_of(given, self.parameters)
         return flattened(hardware.to_dict())
 
@@ -60,7 +58,6 @@ class ModelValues(Quantity):
     parameters = joined(_MODEL, table({"": (_BITS,)}))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         model = load_model(given.get("model", "deepseek-v2"))
         experts, weights = model.routed_experts * model.moe_layers, model.expert.weights
         expert_bytes = model.expert.weight_bytes(given.get("bits", 16))
@@ -81,7 +78,6 @@ class ProcessorTimes(Quantity):
     parameters = joined(_MODEL, table({"": (HW, _DEVICE, _TOKENS, _BITS)}))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         hardware = hardware_of(given, self.parameters)
         processors, model = load_processors(hardware), load_model(given.get("model", "deepseek-v2"))
         device = processors.cpu if given.get("device", "gpu") == "cpu" else processors.gpu
@@ -96,12 +92,10 @@ class RoutingStatistics(SweptCommand):
     parameters = Table({name: MOE[name] for name in ("model", "routing", *_GENERATED)})
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         config = {**given, "model": asdict(load_model(given.get("model", "deepseek-v2")))}
         return Resolved(config, digest_of([self.name, "reuse", config]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         generated = MOE.arguments(given, *_GENERATED)
         routing = find_routing(given.get("routing"), MOE.value(given, "model"), **generated)
         return flattened(describe_routing(routing).to_dict() | {"reuse": reuse_of(routing.ids)})
@@ -139,12 +133,10 @@ class Residency(SweptCommand):
     parameters = MOE
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         moe = COMMAND.resolve(given)
         return Resolved(moe.config, digest_of([self.name, moe.key]))
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         seen: dict[tuple[int, int], list[bool]] = {}
         experts = 0
 

@@ -13,7 +13,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options import Table
 from ndpsim.config.files import data_folder
 from ndpsim.simulate.results.cache import stored_beside_results
-from ndpsim.studies.claims.claim import Run
+from ndpsim.studies.claims.claim import ClaimRun
 from ndpsim.studies.claims.quantities import QUANTITIES, Quantity
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
@@ -31,11 +31,9 @@ class _AnyCommand(SweptCommand):
     parameters = Table()
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         return _command(given["command"]).resolve(given["given"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         return _command(given["command"]).measure(given["given"])
 
 
@@ -58,7 +56,7 @@ class ResolvedRun:
     """A run with all places of `Claim.over` filled in.
 
     Attributes:
-        command: see `Run`.
+        command: see `ClaimRun`.
         given: the arguments by key, as JSON; runs with equal arguments are equal.
     """
 
@@ -66,13 +64,13 @@ class ResolvedRun:
     given: str
 
 
-def takes(run: Run, key: str) -> bool:
+def takes(run: ClaimRun, key: str) -> bool:
     """Whether the run's command has a key: an option, or a key of the hardware."""
     parameters = _command(run.command).parameters
     return key in parameters or ("." in key and "hw" in parameters)
 
 
-def filled(run: Run, values: Mapping[str, Any]) -> ResolvedRun:
+def filled(run: ClaimRun, values: Mapping[str, Any]) -> ResolvedRun:
     """A run with ``{KEY}`` replaced by values, and a mapping by model replaced by the value for its model.
 
     ``{validation}`` stands for the folder of published figures.

@@ -22,7 +22,7 @@ from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
 from ndpsim.studies.sweeps.file import placed, read_file
 from ndpsim.studies.sweeps.options import StudyOptions
-from ndpsim.studies.sweeps.points import Point, Run, shares
+from ndpsim.studies.sweeps.points import Point, SweepRun, shares
 from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
 
@@ -169,7 +169,7 @@ def _problem(
 
 
 def run_search(problem: Problem, options: StudyOptions, *watching: Callable[..., Any]) -> SearchResult:
-    """Run the search of a problem from `problem_of`; see `optimize`, and for `watching` see `Run`.
+    """Run the search of a problem from `problem_of`; see `optimize`, and for `watching` see `SweepRun`.
 
     Raises:
         InputError: Optuna is not installed, an objective is not a metric, the folder cannot be written, or
@@ -182,7 +182,7 @@ def run_search(problem: Problem, options: StudyOptions, *watching: Callable[...,
     return result
 
 
-class _SearchRun(Run):
+class _SearchRun(SweepRun):
     """A run whose points are chosen by a sampler, batch by batch."""
 
     table = "runs"

@@ -11,13 +11,13 @@ from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError
 from ndpsim.studies.sweeps.executors.cluster import run_on_cluster
 from ndpsim.studies.sweeps.executors.local import chosen_jobs, run_locally
-from ndpsim.studies.sweeps.points import Run
+from ndpsim.studies.sweeps.points import SweepRun
 
 #: Keys besides a sweep's definition in which searches differ.
 _SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
 
 
-def execute(run: Run, name: str, described: Mapping[str, Any]) -> None:
+def execute(run: SweepRun, name: str, described: Mapping[str, Any]) -> None:
     """Run all points, after writing `described` to the file `name` of the run's folder.
 
     Raises:
@@ -36,7 +36,7 @@ def execute(run: Run, name: str, described: Mapping[str, Any]) -> None:
             run.take(run_on_cluster(run.command, run.tasks(), options.cluster))
 
 
-def _check_folder(run: Run, name: str, now: Mapping[str, Any]) -> None:
+def _check_folder(run: SweepRun, name: str, now: Mapping[str, Any]) -> None:
     """Check that the tables in a run's folder, which will be replaced, are of the same run.
 
     The run may have more values now.

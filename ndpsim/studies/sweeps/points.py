@@ -36,7 +36,7 @@ class Progress:
 
 
 def shares(progress: Callable[[float], None] | None) -> Callable[[Progress], object]:
-    """A function for `Run` that calls `progress` with the finished share.
+    """A function for `SweepRun` that calls `progress` with the finished share.
 
     Raises:
         InputError: `progress` cannot be called.
@@ -55,7 +55,7 @@ class Point:
     record: dict[str, Any] | None = None
 
 
-class Run:
+class SweepRun:
     """A run of a sweep; points finish in any order.
 
     Args:

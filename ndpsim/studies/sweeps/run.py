@@ -15,7 +15,7 @@ from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.file import read_definition
 from ndpsim.studies.sweeps.options import StudyOptions
-from ndpsim.studies.sweeps.points import Run, shares
+from ndpsim.studies.sweeps.points import SweepRun, shares
 from ndpsim.studies.sweeps.table import SweepResult
 from ndpsim.studies.sweeps.values import checked
 
@@ -151,7 +151,7 @@ def mapping_of(value: Any, name: str) -> dict[str, Any]:
 
 
 def run_sweep(definition: Definition, options: StudyOptions, *watching: Callable[..., Any]) -> SweepResult:
-    """Run a sweep with a definition from `defined`; see `sweep`, and for `watching` see `Run`.
+    """Run a sweep with a definition from `defined`; see `sweep`, and for `watching` see `SweepRun`.
 
     Raises:
         InputError: the folder cannot be written, or holds another sweep, or the cluster does not exist.
@@ -159,6 +159,6 @@ def run_sweep(definition: Definition, options: StudyOptions, *watching: Callable
     points = definition.points()
     if len(points) > _MOST_POINTS:
         raise InputError(f"{len(points):,} points are more than {_MOST_POINTS:,}", "too-large", key="vary")
-    run = Run(definition, points, options, *watching)
+    run = SweepRun(definition, points, options, *watching)
     execute(run, "sweep.json", asdict(definition))
     return run.result()

@@ -41,7 +41,6 @@ class Dram(SweptCommand):
         return str(given["trace"])
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         trace, memory = self._trace(given), self._memory(given)
         config = {
             "memory": memory.to_dict(),
@@ -55,7 +54,6 @@ class Dram(SweptCommand):
         return self.resolved(config, contents, apart=["trace"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         requests = read_requests(self._trace(given), given.get("format"))
         return scalars_of(run_requests(requests, self._memory(given), given.get("wrap", False), cache=True))
 

@@ -23,7 +23,6 @@ class Gemv(SweptCommand):
     parameters = GEMV
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         check_gemv(given)
         hardware = hardware_of(given, GEMV)
         weights, model = named_weights(expert_of(given), weight_format(given))
@@ -43,7 +42,6 @@ class Gemv(SweptCommand):
         return self.resolved(config, traffic, apart=["model"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         check_gemv(given)
         hardware, expert, bits = hardware_of(given, GEMV), expert_of(given), weight_format(given)
         options = GEMV.arguments(given, "tokens", "release-ns", "layout", *ALONE)

@@ -58,7 +58,6 @@ class Moe(SweptCommand):
     parameters = MOE
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         hardware, asked = hardware_of(given, MOE), MOE.value(given, "policy")
         config = config_of(given, MOE, hardware, choose_policy(asked), *_CHOSEN)
         routing = given.get("routing")
@@ -78,7 +77,6 @@ class Moe(SweptCommand):
         return run_moe(hardware_of(given, MOE), model, policies, observer=observer, **options).runs[0]
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         return scalars_of(self.run(given), *_NOT_MEASURED)
 
 

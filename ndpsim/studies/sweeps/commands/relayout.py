@@ -32,7 +32,6 @@ class Relayout(SweptCommand):
         return [*hardware_sets(given, RELAYOUT), *topology]
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         RELAYOUT.check_needs(given)
         hardware = load_hardware(RELAYOUT.value(given, "hw"), self._sets(given))
         weights, model = named_weights(expert_of(given), weight_format(given))
@@ -48,7 +47,6 @@ class Relayout(SweptCommand):
         return self.resolved(config, apart=["model"])
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         options = RELAYOUT.arguments(given, *MOVED, "other-dimms", "no-host")
         return scalars_of(
             simulate_relayout(

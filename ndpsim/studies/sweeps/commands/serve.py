@@ -30,7 +30,6 @@ class Serve(SweptCommand):
     parameters = SERVE
 
     def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        """See `SweptCommand`."""
         hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
         asked = SERVE.value(given, "policy") or default_policy(model, hardware)
         policy = None if asked is None else choose_policy(asked)
@@ -45,7 +44,6 @@ class Serve(SweptCommand):
         return self.resolved(config, file_digests(recorded, *files), apart=apart)
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """See `SweptCommand`."""
         options = SERVE.arguments(given, *(name for name in SERVE if name not in _CHOSEN))
         result = run_serving(
             hardware_of(given, SERVE),
