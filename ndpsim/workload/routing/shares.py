@@ -71,9 +71,9 @@ def exchanged(shares: Floats, share_of_experts: float, random: np.random.Generat
     return changed
 
 
-def cosine(one: Floats, other: Floats) -> float:
+def cosine(first: Floats, second: Floats) -> float:
     """The cosine of the angle between two vectors."""
-    return float(one @ other / np.sqrt((one @ one) * (other @ other)))
+    return float(first @ second / np.sqrt((first @ first) * (second @ second)))
 
 
 def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
@@ -89,11 +89,11 @@ def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
     order = np.argsort(-shares, kind="stable")
     pairs = np.stack([order, order[::-1]], axis=1)[: len(shares) // 2]
     changed = shares.copy()
-    for one, other in pairs[shuffled(len(pairs), random)]:
+    for popular, rare in pairs[shuffled(len(pairs), random)]:
         if cosine(shares, changed) <= wanted:
             return changed
         before = changed.copy()
-        changed[[one, other]] = shares[[other, one]]
+        changed[[popular, rare]] = shares[[rare, popular]]
         if cosine(shares, changed) < wanted:
             return _between(shares, before, changed, wanted)
     least = cosine(shares, changed)
