@@ -145,10 +145,10 @@ def test_parts_of_a_trace_join_without_a_seam(tmp_path, form, monkeypatch):
 def test_no_commands_make_a_file_of_the_header(tmp_path, form):
     path = tmp_path / "commands"
     write_commands(path, named((1, "ACT", 0, 0, 0, 0, 0)).take(np.arange(0)), form, 0, DEVICE)
-    from ndpsim.dram.traces.command_form import Setting
+    from ndpsim.dram.traces.command_form import Facts
 
     header = command_forms()[form].header
-    assert path.read_text() == ("" if header is None else f"{header(Setting())}\n")
+    assert path.read_text() == ("" if header is None else f"{header(Facts())}\n")
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -105,8 +105,8 @@ def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
     order = np.argsort(start, kind="stable")
     pairs = [np.empty((0, 2), dtype=np.int64)]
     # Within `length` clocks at most `length` commands start their first burst, and as many their second.
-    for apart in range(1, min(4 * length, len(start))):
-        first, second = order[:-apart], order[apart:]
+    for distance in range(1, min(4 * length, len(start))):
+        first, second = order[:-distance], order[distance:]
         close = start[second] - start[first] < length
         if not close.any():
             break
@@ -134,8 +134,8 @@ def _data_bus(case: Case) -> Found:
     start = case.part.clock[columns] + case.kinds.cycles[kind] - 1 + latency + is_second * later_by[kind]
     bus = rank if device.standard.own_data_buses else np.zeros_like(rank)
     # Buses one after the other in time, too far apart for overlaps.
-    apart = int(start.max(initial=0)) + length + 1
-    pairs = _overlaps(start + bus * apart, length)
+    spacing = int(start.max(initial=0)) + length + 1
+    pairs = _overlaps(start + bus * spacing, length)
     earlier, later = pairs.T
     passed = (reads[kind[earlier]] == 1) & (writes[kind[later]] == 1) & (rank[earlier] != rank[later])
     pairs = pairs[~passed]
@@ -143,9 +143,9 @@ def _data_bus(case: Case) -> Found:
     for before, after in pairs[: case.limit].tolist():
         # A burst that starts later does not overlap the earlier one.
         short = int(start[before] + length - start[after])
-        here, there = (f"{start[x]} to {start[x] + length - 1}" for x in (after, before))
+        ours, theirs = (f"{start[x]} to {start[x] + length - 1}" for x in (after, before))
         culprit = case.text(case.origin(columns[before]))
-        detail = f"{too_early(short)}, its data at clocks {here} meet those of {culprit} at {there}"
+        detail = f"{too_early(short)}, its data at clocks {ours} meet those of {culprit} at {theirs}"
         first.append(Breach(case.origin(columns[after]), "data bus", short, detail))
     return Found(len(pairs), first, int(passed.sum()))
 

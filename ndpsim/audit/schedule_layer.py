@@ -261,7 +261,7 @@ def _copy_faults(
     for expert in sorted(copied.keys() - on_gpu):
         yield "copy", f"expert {expert} is copied to the GPU, which does not compute it"
     yield from _most(changes, machine.expert_buffers, "GPU memory", "experts are copied and not computed")
-    under_way = [(job[end], by) for job in copies for end, by in (("start_ns", 1), ("end_ns", -1))]
+    under_way = [(job[end], change) for job in copies for end, change in (("start_ns", 1), ("end_ns", -1))]
     yield from _most(under_way, machine.copy_engines, "copy", "copies are under way at once")
 
 

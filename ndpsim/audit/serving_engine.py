@@ -184,11 +184,11 @@ class EngineCheck:
 
     def _unasked(self, step: StepLine) -> Iterator[Fault]:
         """Only scheduled or admitted requests get blocks, and only requests that leave free blocks."""
-        asked = {*(row.request for row in step.rows), *self._waiting}
+        active = {*(row.request for row in step.rows), *self._waiting}
         left = {*step.finished, *step.preempted}
         for name, found, allowed in (
-            ("allocated", step.allocated, asked),
-            ("cached", step.cached, asked),
+            ("allocated", step.allocated, active),
+            ("cached", step.cached, active),
             ("freed", step.freed, left),
         ):
             for request in found:

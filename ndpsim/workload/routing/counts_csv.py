@@ -40,7 +40,7 @@ def read_csv(path: Path) -> dict[str, Any]:
     rows = [(line, _bare(text)) for line, text in numbered_lines(path)]
     header = rows[0][1]
     counts: Counter[tuple[int, int]] = Counter()
-    for index, (line, text) in enumerate(rows[0 if _NUMBERS.fullmatch(header) else 1 :]):
+    for number, (line, text) in enumerate(rows[0 if _NUMBERS.fullmatch(header) else 1 :]):
         cells = text.split(",")
         if len(cells) != header.count(",") + 1:
             problem = f"has {len(cells)} columns, and the first line has {header.count(',') + 1}"
@@ -49,7 +49,7 @@ def read_csv(path: Path) -> dict[str, Any]:
         if _BY_EXPERT.fullmatch(header):
             counted = {(numbers[0], numbers[1]): numbers[2]}
         else:
-            layer = numbers.pop(0) if _BY_LAYER.fullmatch(header) else index
+            layer = numbers.pop(0) if _BY_LAYER.fullmatch(header) else number
             counted = {(layer, expert): count for expert, count in enumerate(numbers)}
         if counted.keys() & counts.keys():
             layer, expert = min(counted.keys() & counts.keys())

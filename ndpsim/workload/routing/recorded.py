@@ -148,10 +148,10 @@ def assembled(passes: Sequence[Pass], file: Path, experts: int | None = None) ->
         raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", "conflict", file=file)
     k = width.pop()
 
-    def arrays(of: str, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    def arrays(name: str, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """The choices or scores of steps, and of the prefill."""
         steps, parts = (
-            [np.array([getattr(pass_, of)[layer] for layer in layers], dtype) for pass_ in phase]
+            [np.array([getattr(pass_, name)[layer] for layer in layers], dtype) for pass_ in phase]
             for phase in (decode, prefill)
         )
         stacked = np.array(steps, dtype).reshape(len(decode), len(layers), batch, k)
