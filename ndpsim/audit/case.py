@@ -76,7 +76,7 @@ def command_table(standard: Standard) -> CommandTable:
 class Breach(NamedTuple):
     """A violation, without the description of its command."""
 
-    index: int  # of the command in the trace of the case
+    number: int  # of the command in the trace of the case
     rule: str
     shortfall: int
     detail: str
@@ -178,8 +178,8 @@ def _words(case: Case, index: int) -> str:
 
 def violation(case: Case, finding: Breach) -> Violation:
     """`finding` in full."""
-    index, clock = int(case.index[finding.index]), int(case.trace.clock[finding.index])
-    command = _words(case, finding.index)
+    index, clock = int(case.index[finding.number]), int(case.trace.clock[finding.number])
+    command = _words(case, finding.number)
     message = f"line {index + 2}: {command} at clock {clock}: {finding.rule}: {finding.detail}"
     return Violation(index, clock, finding.rule, command, finding.shortfall, message)
 

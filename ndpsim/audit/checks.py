@@ -293,7 +293,7 @@ def _completed(case: Case) -> Found:
             short, half = int(late[index]), case.text(case.origin(before[index]))
             detail = f"{counted(short, 'clock')} too late, {half} waits {within} at most"
             first.append(Breach(case.origin(after[index]), "second half", short, detail))
-    first.sort(key=lambda finding: finding.index)
+    first.sort(key=lambda finding: finding.number)
     return Found(len(first), first[: case.limit])
 
 

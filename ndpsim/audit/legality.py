@@ -232,7 +232,7 @@ def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: in
             since = f"the last was {case.text(case.origin(index[-1]))}" if len(index) else "there was none"
             detail = f"{_behind(name, behind, interval, postponed)}; {since}"
             late.append(Breach(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))
-    findings = sorted(late + early, key=lambda finding: finding.index)
+    findings = sorted(late + early, key=lambda finding: finding.number)
     return Found(len(findings), findings[: case.limit])
 
 
@@ -301,7 +301,7 @@ def _examine(case: Case, options: _Options) -> Report:
     if options.managed is not None:
         results.append(unmanaged(case, options.managed))
     first = sorted(
-        (finding for found in results for finding in found.first), key=lambda finding: finding.index
+        (finding for found in results for finding in found.first), key=lambda finding: finding.number
     )
     violations = tuple(violation(case, finding) for finding in first[: options.limit])
     count, tolerated = (sum(getattr(found, name) for found in results) for name in ("count", "tolerated"))
