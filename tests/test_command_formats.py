@@ -298,7 +298,7 @@ def test_a_new_form_is_a_new_file(tmp_path, new_format):
 @pytest.mark.parametrize("form", FORMS)
 def test_every_command_has_a_name_or_is_refused(form):
     module = importlib.import_module(f"ndpsim.dram.traces.command_formats.{form}")
-    assert form in ("ndpsim", "ramulator2") or set(module._NAME_OF) <= set(command_names())
+    assert form in ("ndpsim", "ramulator2") or set(module._NAMES) <= set(command_names())
     missing = set(NUMBER) - set(getattr(module, "_NAME_OF", NUMBER))
     lacks = {"drampower": {"PREsb", "REFsb", *_RFM}, "drampower5": _RFM, "dramsim3": _RFM}
     assert missing == lacks.get(form, set())
