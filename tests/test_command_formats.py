@@ -299,7 +299,7 @@ def test_a_new_form_is_a_new_file(tmp_path, new_format):
 def test_every_command_has_a_name_or_is_refused(form):
     module = importlib.import_module(f"ndpsim.dram.traces.command_formats.{form}")
     assert form in ("ndpsim", "ramulator2") or set(module._NAMES) <= set(command_names())
-    missing = set(NUMBER) - set(getattr(module, "_NAME_OF", NUMBER))
+    missing = set(NUMBER) - set(getattr(module, "_NAMES", NUMBER))
     lacks = {"drampower": {"PREsb", "REFsb", *_RFM}, "drampower5": _RFM, "dramsim3": _RFM}
     assert missing == lacks.get(form, set())
 
