@@ -145,10 +145,10 @@ def test_parts_of_a_trace_join_without_a_seam(tmp_path, form, monkeypatch):
 def test_no_commands_make_a_file_of_the_header(tmp_path, form):
     path = tmp_path / "commands"
     write_commands(path, named((1, "ACT", 0, 0, 0, 0, 0)).take(np.arange(0)), form, 0, DEVICE)
-    from ndpsim.dram.traces.command_form import Setting
+    from ndpsim.dram.traces.command_form import Facts
 
     header = command_forms()[form].header
-    assert path.read_text() == ("" if header is None else f"{header(Setting())}\n")
+    assert path.read_text() == ("" if header is None else f"{header(Facts())}\n")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -298,8 +298,8 @@ def test_a_new_form_is_a_new_file(tmp_path, new_format):
 @pytest.mark.parametrize("form", FORMS)
 def test_every_command_has_a_name_or_is_refused(form):
     module = importlib.import_module(f"ndpsim.dram.traces.command_formats.{form}")
-    assert form in ("ndpsim", "ramulator2") or set(module._NAME_OF) <= set(command_names())
-    missing = set(NUMBER) - set(getattr(module, "_NAME_OF", NUMBER))
+    assert form in ("ndpsim", "ramulator2") or set(module._NAMES) <= set(command_names())
+    missing = set(NUMBER) - set(getattr(module, "_NAMES", NUMBER))
     lacks = {"drampower": {"PREsb", "REFsb", *_RFM}, "drampower5": _RFM, "dramsim3": _RFM}
     assert missing == lacks.get(form, set())
 

@@ -23,7 +23,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.config import Hardware, json_schema, load_hardware
 from ndpsim.config.importers import Imported, import_hardware
 from ndpsim.config.importers.formats import dramsim3
-from ndpsim.config.importers.ramulator import Bits
+from ndpsim.config.importers.ramulator import AddressBits
 from ndpsim.dram.spec import resolve, standards
 
 Sections = dict[str, dict[str, object]]
@@ -688,7 +688,7 @@ def test_channels_lie_where_ramulator_2_1_has_them(write: Write, impl: str, low:
 
 
 def test_xor_stops_where_the_column_ends() -> None:
-    bits = Bits({"column": 3, "rank": 1, "bank": 3, "row": 5})
+    bits = AddressBits({"column": 3, "rank": 1, "bank": 3, "row": 5})
     assert bits.xor(["rank", "bank", "row"]) == {"rank": ["column:0"], "bank": ["column:1-2"]}
 
 

@@ -463,7 +463,7 @@ def test_attention_that_is_not_described_or_of_another_kind_is_none(
         return
     (key,) = changes
     line = path.read_text(encoding="utf-8").split(f'"{key}"')[0].count("\n") + 1
-    assert m.attention_problem == f"{path}:{line}: {key}: is of an attention that is not modelled"
+    assert m.attention_problem == f"{path}:{line}: {key}: describes attention that is not modelled"
     with refused("missing model"):
         ndpsim.load_processors().dense_time(m, 1, 1)
 

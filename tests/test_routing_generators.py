@@ -213,12 +213,12 @@ def test_a_cosine_below_the_least_possible_is_refused():
 
 def shares_of(spec: str, model: str = "deepseek-v2", seed: int = 1) -> np.ndarray:
     """The popularity that a generator asks for, [layer, expert]."""
-    from ndpsim.workload.routing.spec import Shape
+    from ndpsim.workload.routing.spec import RoutingShape
 
     shape, parsed = load_model(model), parse_spec(spec)
     layers = tuple(layer for layer in range(shape.layers) if layer not in shape.dense_layers)
     randoms = [source(seed + layer) for layer in layers]
-    of = Shape(shape.routed_experts, shape.experts_per_token, layers)
+    of = RoutingShape(shape.routed_experts, shape.experts_per_token, layers)
     return parsed.generator.shares(of, parsed.name, parsed.settings, frozenset(parsed.given), randoms)
 
 

@@ -22,7 +22,7 @@ def flags(values: Iterable[int]) -> NDArray[np.int64]:
     return np.array(list(values), dtype=np.int64)
 
 
-class Kinds(NamedTuple):
+class CommandTable(NamedTuple):
     """The commands of a standard by number."""
 
     names: tuple[str, ...]
@@ -45,38 +45,38 @@ class Kinds(NamedTuple):
 
 
 @cached_by_identity(16)
-def kinds_of(standard: Standard) -> Kinds:
+def command_table(standard: Standard) -> CommandTable:
     """The properties of commands that the checks need."""
     commands = standard.by_number
     effects = {
-        name: flags(getattr(one, name) for one in commands)
+        name: flags(getattr(command, name) for command in commands)
         for name in ("opens", "closes", "reads", "writes", "refreshes", "manages")
     }
     for first in commands:
         if first.completed_by:
             effects["opens"][standard.names.index(first.name)] = 2
             effects["opens"][standard.names.index(first.completed_by)] = 3
-    scope = flags(standard.scope_of(one) for one in commands)
-    buses = list(dict.fromkeys(one.bus for one in commands))
+    scope = flags(standard.scope_of(command) for command in commands)
+    buses = list(dict.fromkeys(command.bus for command in commands))
     to_column = effects["reads"] | effects["writes"]
     to_row = (effects["opens"] > 0) | (to_column == 1)
-    of_group = (scope == ONE_BANK) | (scope == BANK_PAIR)
-    addressed = (scope >= 0, of_group, scope != WHOLE_RANK, to_row, to_column == 1)
-    return Kinds(
+    to_bankgroup = (scope == ONE_BANK) | (scope == BANK_PAIR)
+    addressed = (scope >= 0, to_bankgroup, scope != WHOLE_RANK, to_row, to_column == 1)
+    return CommandTable(
         names=standard.names,
         **effects,
         scope=scope,
-        cycles=flags(one.cycles for one in commands),
-        on_any_tick=flags(one.on_any_tick for one in commands),
-        bus=flags(buses.index(one.bus) for one in commands),
+        cycles=flags(command.cycles for command in commands),
+        on_any_tick=flags(command.on_any_tick for command in commands),
+        bus=flags(buses.index(command.bus) for command in commands),
         addressed=np.stack(addressed, axis=1),
     )
 
 
-class Finding(NamedTuple):
+class Breach(NamedTuple):
     """A violation, without the description of its command."""
 
-    place: int  # of the command in the trace of the case
+    number: int  # of the command in the trace of the case
     rule: str
     shortfall: int
     detail: str
@@ -87,7 +87,7 @@ class Found:
     """The findings of one check: their number, the first ones in trace order, and tolerated ones."""
 
     count: int
-    first: list[Finding]
+    first: list[Breach]
     tolerated: int = 0
 
 
@@ -98,27 +98,27 @@ class Case:
     trace: CommandTrace
     device: Device
     limit: int
-    index: NDArray[np.int64]  # of each command in the trace as a whole, of which this may be a lane
+    index: NDArray[np.int64]  # of each command in the whole trace; the case may be one lane of it
     lane: int | None
-    kinds: Kinds
+    kinds: CommandTable
     usable: NDArray[np.int64]  # the commands whose bank (or rank) exists
     part: CommandTrace  # those commands
 
-    def at(self, place: int) -> str:
-        """An earlier command in words: what, when, on which line."""
-        return f"{_name(self.trace, place)} at clock {self.trace.clock[place]} (line {self.index[place] + 2})"
+    def text(self, index: int) -> str:
+        """An earlier command as text: its name, clock and line."""
+        return f"{_name(self.trace, index)} at clock {self.trace.clock[index]} (line {self.index[index] + 2})"
 
-    def origin(self, place: int) -> int:
-        """The place in the trace of the usable command at `place`."""
-        return int(self.usable[place])
+    def origin(self, index: int) -> int:
+        """The index in the trace of usable command `index`."""
+        return int(self.usable[index])
 
     def rank_name(self, rank: int) -> str:
         """The user's name for this rank."""
         return f"rank {rank}" if self.lane is None else f"lane {self.lane}"
 
 
-def _name(trace: CommandTrace, place: int) -> str:
-    kind = int(trace.command[place])
+def _name(trace: CommandTrace, index: int) -> str:
+    kind = int(trace.command[index])
     return trace.names[kind] if 0 <= kind < len(trace.names) else f"command number {kind}"
 
 
@@ -128,11 +128,11 @@ def counted(number: int, what: str) -> str:
 
 
 def too_early(shortfall: int) -> str:
-    """By how many clocks a command is too early, in words."""
+    """The clocks by which a command is too early, in words."""
     return f"{counted(shortfall, 'clock')} too early"
 
 
-def wrong_coordinates(trace: CommandTrace, device: Device, kinds: Kinds) -> NDArray[np.bool_]:
+def wrong_coordinates(trace: CommandTrace, device: Device, kinds: CommandTable) -> NDArray[np.bool_]:
     """By coordinate and command: whether the coordinate is out of range or should be -1."""
     sizes = (device.ranks, device.bankgroups, device.banks_per_group, device.rows, device.bursts_per_row)
     values = trace.columns()[2:]
@@ -147,9 +147,9 @@ def case_of(
 ) -> Case:
     """The case of `trace` on `device`, with at most `limit` violations of each sort described.
 
-    `index`: the place of each command in the whole trace. `lane`: the user's number for its rank 0.
+    `index`: the index of each command in the whole trace. `lane`: the user's number for its rank 0.
     """
-    kinds = kinds_of(device.standard)
+    kinds = command_table(device.standard)
     trace = _renumbered(trace, device.standard)
     known = (trace.command >= 0) & (trace.command < len(kinds.names))
     usable = np.flatnonzero(known & ~wrong_coordinates(trace, device, kinds)[:3].any(axis=0))
@@ -164,22 +164,22 @@ def _renumbered(trace: CommandTrace, standard: Standard) -> CommandTrace:
     return replace(trace, command=command, names=names)
 
 
-def _words(case: Case, place: int) -> str:
-    words = [_name(case.trace, place)]
-    kind = int(case.trace.command[place])
+def _words(case: Case, index: int) -> str:
+    words = [_name(case.trace, index)]
+    kind = int(case.trace.command[index])
     addressed = case.kinds.addressed[kind] if 0 <= kind < len(case.kinds.names) else np.zeros(5, np.bool_)
     if 0 <= kind < len(case.trace.names):
         for coordinate, name in enumerate(COORDINATES):
-            value = int(getattr(case.trace, name)[place])
+            value = int(getattr(case.trace, name)[index])
             if addressed[coordinate] or value != -1:
                 words.append(case.rank_name(value) if name == "rank" else f"{name} {value}")
     return " ".join(words)
 
 
-def violation(case: Case, finding: Finding) -> Violation:
+def violation(case: Case, finding: Breach) -> Violation:
     """`finding` in full."""
-    index, clock = int(case.index[finding.place]), int(case.trace.clock[finding.place])
-    command = _words(case, finding.place)
+    index, clock = int(case.index[finding.number]), int(case.trace.clock[finding.number])
+    command = _words(case, finding.number)
     message = f"line {index + 2}: {command} at clock {clock}: {finding.rule}: {finding.detail}"
     return Violation(index, clock, finding.rule, command, finding.shortfall, message)
 

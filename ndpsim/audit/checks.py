@@ -7,16 +7,16 @@ from numpy.typing import NDArray
 
 from ndpsim.audit.case import (
     COORDINATES,
+    Breach,
     Case,
-    Finding,
+    CommandTable,
     Found,
-    Kinds,
     counted,
     flags,
     too_early,
     wrong_coordinates,
 )
-from ndpsim.audit.kernels import Rules, find_early, find_row_faults
+from ndpsim.audit.kernels import RuleSet, find_early, find_row_faults
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.dram.spec import Device, Rule
 from ndpsim.dram.spec.checking import check_rule
@@ -26,16 +26,16 @@ from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, READ, SAME_BANKS, WHO
 
 
 def _unknown_commands(case: Case) -> Found:
-    """Numbers that are no command's, and commands that the standard does not have."""
+    """Numbers without a command, and commands that the standard does not have."""
     standard, trace = case.device.standard, case.trace
     count = len(standard.names)
-    places = np.flatnonzero((trace.command < 0) | (trace.command >= count))
+    found = np.flatnonzero((trace.command < 0) | (trace.command >= count))
     first = []
-    for place in places[: case.limit].tolist():
-        named = 0 <= trace.command[place] < len(trace.names)
+    for index in found[: case.limit].tolist():
+        named = 0 <= trace.command[index] < len(trace.names)
         detail = f"{standard.name} has no such command" if named else f"numbers go from 0 to {count - 1}"
-        first.append(Finding(place, "command", 0, detail))
-    return Found(len(places), first)
+        first.append(Breach(index, "command", 0, detail))
+    return Found(len(found), first)
 
 
 def _coordinates(case: Case) -> Found:
@@ -50,7 +50,7 @@ def _coordinates(case: Case) -> Found:
             detail = f"{name} {value} is not within 0 to {sizes[coordinate] - 1}"
         else:
             detail = f"{name} is {value}, but {case.kinds.names[kind]} addresses none (-1)"
-        first.append(Finding(index, "coordinates", 0, detail))
+        first.append(Breach(index, "coordinates", 0, detail))
     return Found(len(found), first)
 
 
@@ -77,14 +77,14 @@ def _command_bus(case: Case) -> Found:
     for i in found[: case.limit].tolist():
         short = int(start[i] - clock[i])
         if i == 0:
-            first.append(Finding(i, "clock order", short, "clocks count from 0"))
+            first.append(Breach(i, "clock order", short, "clocks count from 0"))
         elif clock[i] <= clock[i - 1] and (clock[i] < clock[i - 1] or holder[i] == i - 1):
             detail = f"clocks must increase, the line before is at clock {clock[i - 1]}"
-            first.append(Finding(i, "clock order", short, detail))
+            first.append(Breach(i, "clock order", short, detail))
         else:
             before = int(holder[i])
-            held = f"{case.at(before)} holds the command bus for {start[i] - clock[before]} clocks"
-            first.append(Finding(i, "command bus", short, f"{too_early(short)}, {held}"))
+            held = f"{case.text(before)} holds the command bus for {start[i] - clock[before]} clocks"
+            first.append(Breach(i, "command bus", short, f"{too_early(short)}, {held}"))
     return Found(len(found), first)
 
 
@@ -92,21 +92,21 @@ def _ticks(case: Case) -> Found:
     """A command comes at the first tick of a clock, unless it may come at any."""
     ticks, clock = case.device.standard.ticks_per_clock, case.part.clock
     late = (clock - 1) % ticks
-    places = np.flatnonzero((late > 0) & (case.kinds.on_any_tick[case.part.command] == 0))
+    found = np.flatnonzero((late > 0) & (case.kinds.on_any_tick[case.part.command] == 0))
     first = []
-    for place in places[: case.limit].tolist():
-        detail = f"{counted(int(late[place]), 'tick')} into a clock of {ticks}"
-        first.append(Finding(case.origin(place), "clock edge", 0, detail))
-    return Found(len(places), first)
+    for index in found[: case.limit].tolist():
+        detail = f"{counted(int(late[index]), 'tick')} into a clock of {ticks}"
+        first.append(Breach(case.origin(index), "clock edge", 0, detail))
+    return Found(len(found), first)
 
 
 def _overlaps(start: NDArray[np.int64], length: int) -> NDArray[np.int64]:
-    """The pairs of bursts that overlap, as rows (earlier, later) in the order of the trace, by the later."""
+    """The pairs of bursts that overlap, as rows (earlier, later) in the order of the later burst."""
     order = np.argsort(start, kind="stable")
     pairs = [np.empty((0, 2), dtype=np.int64)]
-    # Commands at `length` clocks start the first bursts within such a time, others the second.
-    for apart in range(1, min(4 * length, len(start))):
-        first, second = order[:-apart], order[apart:]
+    # Within `length` clocks at most `length` commands start their first burst, and as many their second.
+    for distance in range(1, min(4 * length, len(start))):
+        first, second = order[:-distance], order[distance:]
         close = start[second] - start[first] < length
         if not close.any():
             break
@@ -124,18 +124,18 @@ def _data_bus(case: Case) -> Found:
     """
     device, length = case.device, case.device.burst_clocks
     reads, writes = case.kinds.reads, case.kinds.writes
-    places = np.flatnonzero(case.kinds.columns[case.part.command])
+    columns = np.flatnonzero(case.kinds.columns[case.part.command])
     # Some commands have a second burst, and those of others may come between the two.
-    later_by = flags(device.clocks(one.second_burst) for one in device.standard.by_number)
-    places = np.repeat(places, 1 + (later_by[case.part.command[places]] > 0))
-    is_second = np.diff(places, prepend=-1) == 0
-    kind, rank = case.part.command[places], case.part.rank[places]
+    later_by = flags(device.clocks(command.second_burst) for command in device.standard.by_number)
+    columns = np.repeat(columns, 1 + (later_by[case.part.command[columns]] > 0))
+    is_second = np.diff(columns, prepend=-1) == 0
+    kind, rank = case.part.command[columns], case.part.rank[columns]
     latency = np.where(reads[kind] == 1, device.read_latency, device.write_latency)
-    start = case.part.clock[places] + case.kinds.cycles[kind] - 1 + latency + is_second * later_by[kind]
+    start = case.part.clock[columns] + case.kinds.cycles[kind] - 1 + latency + is_second * later_by[kind]
     bus = rank if device.standard.own_data_buses else np.zeros_like(rank)
     # Buses one after the other in time, too far apart for overlaps.
-    apart = int(start.max(initial=0)) + length + 1
-    pairs = _overlaps(start + bus * apart, length)
+    spacing = int(start.max(initial=0)) + length + 1
+    pairs = _overlaps(start + bus * spacing, length)
     earlier, later = pairs.T
     passed = (reads[kind[earlier]] == 1) & (writes[kind[later]] == 1) & (rank[earlier] != rank[later])
     pairs = pairs[~passed]
@@ -143,10 +143,10 @@ def _data_bus(case: Case) -> Found:
     for before, after in pairs[: case.limit].tolist():
         # A burst that starts later does not overlap the earlier one.
         short = int(start[before] + length - start[after])
-        here, there = (f"{start[x]} to {start[x] + length - 1}" for x in (after, before))
-        culprit = case.at(case.origin(places[before]))
-        detail = f"{too_early(short)}, its data at clocks {here} meet those of {culprit} at {there}"
-        first.append(Finding(case.origin(places[after]), "data bus", short, detail))
+        ours, theirs = (f"{start[x]} to {start[x] + length - 1}" for x in (after, before))
+        culprit = case.text(case.origin(columns[before]))
+        detail = f"{too_early(short)}, its data at clocks {ours} meet those of {culprit} at {theirs}"
+        first.append(Breach(case.origin(columns[after]), "data bus", short, detail))
     return Found(len(pairs), first, int(passed.sum()))
 
 
@@ -166,17 +166,17 @@ def _rules_of(device: Device) -> tuple[Rule, ...]:
 
 
 @cached_by_identity(16)
-def _rules(device: Device, kinds: Kinds) -> Rules:
+def _rules(device: Device, kinds: CommandTable) -> RuleSet:
     rules, level_of = _rules_of(device), device.standard.level_of
     for rule in rules:
         check_rule(device.standard, rule)
     binding = [[k for k, rule in enumerate(rules) if name in rule.next] for name in kinds.names]
     previous = [[kinds.names.index(name) for name in rule.previous] for rule in rules]
-    return Rules(
-        first=_starts([len(one) for one in binding]),
-        binding=flags(k for one in binding for k in one),
-        previous_first=_starts([len(one) for one in previous]),
-        previous=flags(p for one in previous for p in one),
+    return RuleSet(
+        first=_starts([len(numbers) for numbers in binding]),
+        binding=flags(k for numbers in binding for k in numbers),
+        previous_first=_starts([len(numbers) for numbers in previous]),
+        previous=flags(p for numbers in previous for p in numbers),
         level=flags(level_of(rule.level) for rule in rules),
         window=flags(rule.window for rule in rules),
         siblings=flags(rule.siblings for rule in rules),
@@ -188,8 +188,8 @@ def _rules(device: Device, kinds: Kinds) -> Rules:
     )
 
 
-def _apart(device: Device, kinds: Kinds) -> NDArray[np.int64]:
-    """By command, the numbers of banks between those of a rank that it addresses, 0: one bank, or all."""
+def _apart(device: Device, kinds: CommandTable) -> NDArray[np.int64]:
+    """By command, the distance between the banks of a rank that it addresses; 0: one bank, or all."""
     return np.select(
         [kinds.scope == SAME_BANKS, kinds.scope == BANK_PAIR],
         [device.banks_per_group, device.banks_per_rank // 2],
@@ -197,9 +197,9 @@ def _apart(device: Device, kinds: Kinds) -> NDArray[np.int64]:
 
 
 def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """By level the node of each usable command, -1 for none, and the first node; the number of nodes.
+    """The node of each usable command by level (-1: none), and the first node of each level.
 
-    The bank of a command to several banks is the first of them.
+    The second array ends with the number of nodes. A command to several banks has the first of them.
     """
     device, part = case.device, case.part
     sizes = [1, device.ranks, device.ranks * device.bankgroups, device.banks, device.ranks * device.stacks]
@@ -207,16 +207,16 @@ def _nodes(case: Case) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     group = part.rank * device.bankgroups + part.bankgroup
     stack = group // (device.bankgroups // device.stacks)
     scope, first_of_rank = case.kinds.scope[part.command], part.rank * device.banks_per_rank
-    of_one = scope == ONE_BANK
-    bank = part.bank + np.where(of_one | (scope == BANK_PAIR), part.bankgroup * device.banks_per_group, 0)
+    one_bank = scope == ONE_BANK
+    bank = part.bank + np.where(one_bank | (scope == BANK_PAIR), part.bankgroup * device.banks_per_group, 0)
     bank = np.where(scope == BANK_PAIR, bank % (device.banks_per_rank // 2), bank)
     node = np.stack(
         (
             np.zeros_like(part.rank),
             base[1] + part.rank,
-            np.where(of_one, base[2] + group, -1),
+            np.where(one_bank, base[2] + group, -1),
             np.where(part.bank >= 0, base[3] + first_of_rank + bank, -1),
-            np.where(of_one, base[4] + stack, -1),
+            np.where(one_bank, base[4] + stack, -1),
         )
     )
     return node, base
@@ -228,11 +228,11 @@ def _timing(case: Case) -> Found:
     last, before, rows = _unset(base[-1], len(case.kinds.names)), _unset(*node.shape), _unset(case.limit, 4)
     count = find_early(case.part.clock, case.part.command, node, base, rules, last, before, rows)
     first = []
-    for place, rule, earlier, short in rows[:count].tolist():
-        allowed = case.part.clock[place] + short
+    for index, rule, earlier, short in rows[:count].tolist():
+        allowed = case.part.clock[index] + short
         name = _rules_of(case.device)[rule].name
-        detail = f"{too_early(short)}, {case.at(case.origin(earlier))} allows it from clock {allowed}"
-        first.append(Finding(case.origin(place), name, short, detail))
+        detail = f"{too_early(short)}, {case.text(case.origin(earlier))} allows it from clock {allowed}"
+        first.append(Breach(case.origin(index), name, short, detail))
     return Found(int(count), first)
 
 
@@ -240,11 +240,11 @@ def _timing(case: Case) -> Found:
 
 
 def addressed_banks(case: Case) -> tuple[NDArray[np.int64], ...]:
-    """The first bank of each usable command; by kind, how many banks it reaches, and which of them."""
+    """The first bank of each usable command; by kind, the range of its banks and their distance."""
     device, part, kinds = case.device, case.part, case.kinds
     within = np.maximum(part.bankgroup, 0) * device.banks_per_group + np.maximum(part.bank, 0)
-    of_pair = kinds.scope[part.command] == BANK_PAIR
-    within = np.where(of_pair, within % (device.banks_per_rank // 2), within)
+    is_pair = kinds.scope[part.command] == BANK_PAIR
+    within = np.where(is_pair, within % (device.banks_per_rank // 2), within)
     bank = part.rank * device.banks_per_rank + within
     reach = np.where(kinds.scope == ONE_BANK, 1, device.banks_per_rank)
     return bank, reach, np.maximum(_apart(device, kinds), 1)
@@ -258,18 +258,18 @@ def _row_state(case: Case) -> Found:
     touched, rows = _unset(device.banks), _unset(case.limit, 3)
     count = find_row_faults(part.command, bank, part.row, *effects, touched, rows)
     first = []
-    for place, at, by in rows[:count].tolist():
-        group, number = divmod(at % device.banks_per_rank, device.banks_per_group)
+    for index, bank_number, last in rows[:count].tolist():
+        group, number = divmod(bank_number % device.banks_per_rank, device.banks_per_group)
         name = f"bankgroup {group} bank {number}"
-        if by < 0:
+        if last < 0:
             detail = f"{name} was never opened"
-        elif kinds.opens[part.command[by]] == 2:
-            detail = f"{name} has half of {case.at(case.origin(by))}, for row {part.row[by]}"
-        elif kinds.opens[part.command[by]]:
-            detail = f"{name} has row {part.row[by]} open since {case.at(case.origin(by))}"
+        elif kinds.opens[part.command[last]] == 2:
+            detail = f"{name} has half of {case.text(case.origin(last))}, for row {part.row[last]}"
+        elif kinds.opens[part.command[last]]:
+            detail = f"{name} has row {part.row[last]} open since {case.text(case.origin(last))}"
         else:
-            detail = f"{name} was closed by {case.at(case.origin(by))}"
-        first.append(Finding(case.origin(place), "row state", 0, detail))
+            detail = f"{name} was closed by {case.text(case.origin(last))}"
+        first.append(Breach(case.origin(index), "row state", 0, detail))
     return Found(int(count), first)
 
 
@@ -283,47 +283,48 @@ def _completed(case: Case) -> Found:
         within = case.device.clocks(command.complete_within)
         second = standard.names.index(command.completed_by)
         node = (part.rank * case.device.bankgroups + part.bankgroup) * case.device.banks_per_group + part.bank
-        places = np.flatnonzero(np.isin(part.command, (number, second)))
-        places = places[np.argsort(node[places], kind="stable")]
-        before, after = places[:-1], places[1:]
+        indices = np.flatnonzero(np.isin(part.command, (number, second)))
+        indices = indices[np.argsort(node[indices], kind="stable")]
+        before, after = indices[:-1], indices[1:]
         pairs = (part.command[before] == number) & (part.command[after] == second)
         pairs &= node[before] == node[after]
         late = part.clock[after] - part.clock[before] - within
-        for place in np.flatnonzero(pairs & (late > 0)).tolist():
-            short, half = int(late[place]), case.at(case.origin(before[place]))
+        for index in np.flatnonzero(pairs & (late > 0)).tolist():
+            short, half = int(late[index]), case.text(case.origin(before[index]))
             detail = f"{counted(short, 'clock')} too late, {half} waits {within} at most"
-            first.append(Finding(case.origin(after[place]), "second half", short, detail))
-    first.sort(key=lambda finding: finding.place)
+            first.append(Breach(case.origin(after[index]), "second half", short, detail))
+    first.sort(key=lambda finding: finding.number)
     return Found(len(first), first[: case.limit])
 
 
 def _prepared(case: Case) -> Found:
-    """Accesses without a preparing command, if the trace has any: an always-running clock needs none."""
+    """Accesses without a preparing command, if the trace has such commands; a clock that runs needs none."""
     standard, device, part = case.device.standard, case.device, case.part
     commands = standard.by_number
-    preparing = [standard.names.index(one.prepared_by) if one.prepared_by else -1 for one in commands]
+    number_of = {name: number for number, name in enumerate(standard.names)}
+    preparing = [number_of.get(command.prepared_by, -1) for command in commands]
     if not np.isin(part.command, [number for number in preparing if number >= 0]).any():
         return Found(0, [])
     moves = part.command[case.kinds.columns[part.command] == 1]
-    keeps = flags(device.clocks(one.keeps_prepared) for one in commands)
-    at_rank = np.array([one.prepared_at == standard.levels[1] for one in commands])
-    places = np.flatnonzero(case.kinds.columns[part.command] == 1)
-    node = np.where(at_rank[moves], part.rank[places], 0)
-    until = part.clock[places] + keeps[moves]
-    prepared = np.zeros(len(places), dtype=np.bool_)
-    for one in np.unique(node):
-        of_node = np.flatnonzero(node == one)
-        latest = np.maximum.accumulate(until[of_node])[:-1]
-        prepared[of_node[1:]] = part.clock[places][of_node[1:]] < latest
-    before = np.maximum(places - 1, 0)
+    keeps = flags(device.clocks(command.keeps_prepared) for command in commands)
+    at_rank = np.array([command.prepared_at == standard.levels[1] for command in commands])
+    columns = np.flatnonzero(case.kinds.columns[part.command] == 1)
+    node = np.where(at_rank[moves], part.rank[columns], 0)
+    until = part.clock[columns] + keeps[moves]
+    prepared = np.zeros(len(columns), dtype=np.bool_)
+    for number in np.unique(node):
+        on_node = np.flatnonzero(node == number)
+        latest = np.maximum.accumulate(until[on_node])[:-1]
+        prepared[on_node[1:]] = part.clock[columns][on_node[1:]] < latest
+    before = np.maximum(columns - 1, 0)
     announced = part.command[before] == np.array(preparing)[moves]
-    announced &= (part.rank[before] == part.rank[places]) & (part.bank[before] == part.bank[places])
-    bare = places[~prepared & ~(announced & (part.bankgroup[before] == part.bankgroup[places]))]
+    announced &= (part.rank[before] == part.rank[columns]) & (part.bank[before] == part.bank[columns])
+    bare = columns[~prepared & ~(announced & (part.bankgroup[before] == part.bankgroup[columns]))]
     first = [
-        Finding(
-            case.origin(place), "preparation", 0, f"{commands[part.command[place]].prepared_by} is missing"
+        Breach(
+            case.origin(index), "preparation", 0, f"{commands[part.command[index]].prepared_by} is missing"
         )
-        for place in bare[: case.limit].tolist()
+        for index in bare[: case.limit].tolist()
     ]
     return Found(len(bare), first)
 
@@ -338,15 +339,15 @@ def _started(case: Case) -> Found:
     effect[standard.names.index(standard.by_number[READ].stopped_by)] = -1
     late = []
     for rank in np.unique(part.rank):
-        places = np.flatnonzero(part.rank == rank)
-        changes = effect[part.command[places]]
-        # The place of the last command that started or stopped the clock; before all of them it is stopped.
-        last = np.maximum.accumulate(np.where(changes != 0, np.arange(len(places)), -1))
+        in_rank = np.flatnonzero(part.rank == rank)
+        changes = effect[part.command[in_rank]]
+        # The last command that started or stopped the clock; before the first one the clock is stopped.
+        last = np.maximum.accumulate(np.where(changes != 0, np.arange(len(in_rank)), -1))
         runs = (last >= 0) & (changes[np.maximum(last, 0)] == 1)
-        late += places[~runs & (case.kinds.reads[part.command[places]] == 1)].tolist()
+        late += in_rank[~runs & (case.kinds.reads[part.command[in_rank]] == 1)].tolist()
     late.sort()
     detail = f"{starts} is missing"
-    first = [Finding(case.origin(place), "read clock", 0, detail) for place in late[: case.limit]]
+    first = [Breach(case.origin(index), "read clock", 0, detail) for index in late[: case.limit]]
     return Found(len(late), first)
 
 

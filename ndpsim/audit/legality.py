@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.case import (
+    Breach,
     Case,
-    Finding,
     Found,
     case_of,
     counted,
@@ -54,10 +54,10 @@ class CommandBuses(NamedTuple):
 
     def lanes_by_bus(self, lanes: int) -> Iterator[range]:
         """The lanes of each sub-channel of each DIMM, of this many lanes."""
-        of_dimm = self.ranks * self.subchannels
-        for first in range(0, lanes, of_dimm):
+        dimm_lanes = self.ranks * self.subchannels
+        for first in range(0, lanes, dimm_lanes):
             for subchannel in range(first, first + self.subchannels):
-                yield range(subchannel, min(first + of_dimm, lanes), self.subchannels)
+                yield range(subchannel, min(first + dimm_lanes, lanes), self.subchannels)
 
 
 def _said(trace: CommandTrace, index: int) -> str:
@@ -74,16 +74,16 @@ def _violation(trace: CommandTrace, index: int, rule: str, shortfall: int, detai
 
 def _in_turn(trace: CommandTrace, device: Device, lanes: range, limit: int) -> tuple[int, list[Violation]]:
     """Commands of lanes with one bus that overlap on it."""
-    places = np.flatnonzero(np.isin(trace.rank, lanes))
-    places = places[np.argsort(trace.clock[places], kind="stable")]
+    order = np.flatnonzero(np.isin(trace.rank, lanes))
+    order = order[np.argsort(trace.clock[order], kind="stable")]
     cycles = np.array([*(command.cycles for command in device.standard.by_number), 1])
-    clock = trace.clock[places]
-    held = cycles[trace.numbered(device.standard.names)[places]]
+    clock = trace.clock[order]
+    held = cycles[trace.numbered(device.standard.names)[order]]
     short = (clock + held)[:-1] - clock[1:]
     found = np.flatnonzero(short > 0)
     violations = []
     for n in found[:limit].tolist():
-        before, index = int(places[n]), int(places[n + 1])
+        before, index = int(order[n]), int(order[n + 1])
         detail = (
             f"{short[n]} clocks too early, {_said(trace, before)} at clock {clock[n]} (line {before + 2}) "
             f"holds the bus of its sub-channel for {held[n]}"
@@ -106,11 +106,11 @@ def _in_lock_step(
         longer = own if len(own) > both else first
         count += len(differ) + len(longer) - both
         for n in differ[:limit]:
-            there = f"{_said(trace, int(first[n]))} at clock {trace.clock[first[n]]} (line {first[n] + 2})"
-            detail = f"not what the ranks of the sub-channel obey together, {there}"
+            theirs = f"{_said(trace, int(first[n]))} at clock {trace.clock[first[n]]} (line {first[n] + 2})"
+            detail = f"differs from the command of the bus's first lane, {theirs}"
             violations.append(_violation(trace, int(own[n]), "broadcast command bus", 0, detail))
         for index in longer[both:][:limit].tolist():
-            detail = f"lanes {lanes[0]} and {lane} have not equally many commands"
+            detail = f"lanes {lanes[0]} and {lane} have different numbers of commands"
             violations.append(_violation(trace, index, "broadcast command bus", 0, detail))
     return count, violations
 
@@ -121,15 +121,15 @@ _FIND = {"shared": _in_turn, "broadcast": _in_lock_step}
 def bus_violations(
     trace: CommandTrace, device: Device, lanes: int, buses: CommandBuses, limit: int
 ) -> tuple[int, list[Violation]]:
-    """Violations of the buses that lanes share; lanes are counted in the trace's rank column.
+    """Violations of the buses that lanes share; the trace's rank column has the lanes.
 
-    Returns how many commands break a rule, and the first of them on each bus, `limit` at most.
+    Returns the number of violations, and the first of them on each bus, at most `limit`.
     """
     if buses.kind not in _FIND:
         return 0, []
     count, violations = 0, list[Violation]()
-    for of_bus in buses.lanes_by_bus(lanes):
-        found, first = _FIND[buses.kind](trace, device, of_bus, limit)
+    for bus_lanes in buses.lanes_by_bus(lanes):
+        found, first = _FIND[buses.kind](trace, device, bus_lanes, limit)
         count += found
         violations += first
     return count, violations
@@ -142,12 +142,12 @@ class _Owner(NamedTuple):
     """A rank or a bank that is owed refreshes."""
 
     name: str
-    places: NDArray[np.int64]  # its refreshes
+    refreshes: NDArray[np.int64]  # their indices
     interval: int  # clocks in which it is owed one
 
 
 def _covered(case: Case) -> NDArray[np.int64]:
-    """By command, the clocks for which a refresh serves a bank; 0: it is none.
+    """By command, the clocks for which a refresh serves a bank; 0: the command is no refresh.
 
     A refresh of single banks or pairs serves for tREFI, in which all of them have their turn.
     """
@@ -155,9 +155,9 @@ def _covered(case: Case) -> NDArray[np.int64]:
     alone = np.isin(scope, (ONE_BANK, BANK_PAIR))
     return flags(
         0
-        if not (one.refreshes and one.interval)
-        else device.clocks("nREFI" if alone[number] else one.interval)
-        for number, one in enumerate(device.standard.by_number)
+        if not (command.refreshes and command.interval)
+        else device.clocks("nREFI" if alone[number] else command.interval)
+        for number, command in enumerate(device.standard.by_number)
     )
 
 
@@ -169,28 +169,28 @@ def _owed(case: Case, refresh: str, covered: NDArray[np.int64]) -> Iterator[_Own
     """
     part, device, kinds = case.part, case.device, case.kinds
     refreshes, scope = covered[part.command] > 0, kinds.scope[part.command]
-    one_by_one = bool(((covered > 0) & np.isin(kinds.scope, (ONE_BANK, BANK_PAIR))).any())
-    groups = range(device.bankgroups) if one_by_one else [-1]
+    single_banks = bool(((covered > 0) & np.isin(kinds.scope, (ONE_BANK, BANK_PAIR))).any())
+    groups = range(device.bankgroups) if single_banks else [-1]
     number = part.bankgroup * device.banks_per_group + part.bank
     pair = np.where(scope == BANK_PAIR, number % (device.banks_per_rank // 2), -1)
     whole = scope == WHOLE_RANK
     for rank in range(device.ranks):
-        of_rank = refreshes & (part.rank == rank)
-        of_banks = of_rank & ~whole
-        if refresh in ("all-bank", "elastic", "staggered") and not of_banks.any():
-            yield _Owner(case.rank_name(rank), np.flatnonzero(of_rank), device.clocks("nREFI"))
+        in_rank = refreshes & (part.rank == rank)
+        in_banks = in_rank & ~whole
+        if refresh in ("all-bank", "elastic", "staggered") and not in_banks.any():
+            yield _Owner(case.rank_name(rank), np.flatnonzero(in_rank), device.clocks("nREFI"))
             continue
         in_fine_steps = covered[(kinds.scope == SAME_BANKS) & (covered > 0)]
         interval = (
-            device.clocks("nREFI") if one_by_one else int(in_fine_steps.min(initial=device.clocks("nREFI")))
+            device.clocks("nREFI") if single_banks else int(in_fine_steps.min(initial=device.clocks("nREFI")))
         )
         for group in groups:
-            of_group = (scope != BANK_PAIR) & ((part.bankgroup == group) | (scope != ONE_BANK))
+            in_group = (scope != BANK_PAIR) & ((part.bankgroup == group) | (scope != ONE_BANK))
             for bank in range(device.banks_per_group):
-                of_pair = pair == (group * device.banks_per_group + bank) % max(device.banks_per_rank // 2, 1)
-                places = np.flatnonzero(of_rank & (whole | of_pair | (of_group & (part.bank == bank))))
-                where = f"bankgroup {group} bank {bank}" if one_by_one else f"bank {bank}"
-                yield _Owner(f"{case.rank_name(rank)} {where}", places, interval)
+                in_pair = pair == (group * device.banks_per_group + bank) % max(device.banks_per_rank // 2, 1)
+                refreshed = np.flatnonzero(in_rank & (whole | in_pair | (in_group & (part.bank == bank))))
+                where = f"bankgroup {group} bank {bank}" if single_banks else f"bank {bank}"
+                yield _Owner(f"{case.rank_name(rank)} {where}", refreshed, interval)
 
 
 def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: int, start: int) -> Found:
@@ -204,10 +204,10 @@ def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: in
     """
     part, end = case.part, int(case.trace.clock[-1])
     covered, longest = _covered(case), case.device.clocks("nREFI")
-    late: list[Finding] = []
-    early: list[Finding] = []
-    for name, places, interval in _owed(case, refresh, covered):
-        clock, serves = part.clock[places], covered[part.command[places]]
+    late: list[Breach] = []
+    early: list[Breach] = []
+    for name, index, interval in _owed(case, refresh, covered):
+        clock, serves = part.clock[index], covered[part.command[index]]
         before = max(start - 1, 0) // interval * interval
         served = before + np.cumsum(serves) - serves
         deadline, postponed = served + serves + max_postponed * longest, max_postponed * longest // interval
@@ -218,21 +218,21 @@ def refresh_debt(case: Case, refresh: str, max_postponed: int, max_pulled_in: in
             )
             owed = _behind(name, behind, interval, postponed)
             detail = f"{counted(short, 'clock')} too late, {owed}"
-            late.append(Finding(case.origin(places[n]), "refresh debt", short, detail))
+            late.append(Breach(case.origin(index[n]), "refresh debt", short, detail))
         allowed, pulled_in = served + serves - max_pulled_in * longest, max_pulled_in * longest // interval
         for n in np.flatnonzero(clock < allowed).tolist():
             short = int(allowed[n] - clock[n])
             ahead = f"more than {pulled_in} intervals of {interval} clocks ahead"
             detail = f"{too_early(short)}, {name} is {ahead}"
-            early.append(Finding(case.origin(places[n]), "refresh ahead", short, detail))
+            early.append(Breach(case.origin(index[n]), "refresh ahead", short, detail))
         done = before + int(serves.sum())
         owed_from = done + interval + max_postponed * longest
         if end >= owed_from:
             behind = end // interval - done // interval
-            since = f"the last was {case.at(case.origin(places[-1]))}" if len(places) else "there was none"
+            since = f"the last was {case.text(case.origin(index[-1]))}" if len(index) else "there was none"
             detail = f"{_behind(name, behind, interval, postponed)}; {since}"
-            late.append(Finding(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))
-    findings = sorted(late + early, key=lambda finding: finding.place)
+            late.append(Breach(len(case.trace) - 1, "refresh debt", end + 1 - owed_from, detail))
+    findings = sorted(late + early, key=lambda finding: finding.number)
     return Found(len(findings), findings[: case.limit])
 
 
@@ -301,7 +301,7 @@ def _examine(case: Case, options: _Options) -> Report:
     if options.managed is not None:
         results.append(unmanaged(case, options.managed))
     first = sorted(
-        (finding for found in results for finding in found.first), key=lambda finding: finding.place
+        (finding for found in results for finding in found.first), key=lambda finding: finding.number
     )
     violations = tuple(violation(case, finding) for finding in first[: options.limit])
     count, tolerated = (sum(getattr(found, name) for found in results) for name in ("count", "tolerated"))
@@ -386,17 +386,17 @@ def check_lanes(
     count, tolerated = len(stray), 0
     violations = [no_such_lane(trace, int(index), lanes) for index in stray[: options.limit]]
     for lane in np.unique(lane_of[(lane_of >= 0) & (lane_of < lanes)]).tolist():
-        places = np.flatnonzero(lane_of == lane)
-        columns = trace.columns()[:, places]
-        columns[2] = rank[places]
+        indices = np.flatnonzero(lane_of == lane)
+        columns = trace.columns()[:, indices]
+        columns[2] = rank[indices]
         report = _examine(
-            case_of(CommandTrace.of(columns, trace.names), device, options.limit, places, lane), options
+            case_of(CommandTrace.of(columns, trace.names), device, options.limit, indices, lane), options
         )
         count += report.count
         tolerated += report.tolerated_overlaps
         violations += report.violations
-    of_buses, shared = bus_violations(trace, device, lanes, buses, options.limit)
-    count += of_buses
+    shared_count, shared = bus_violations(trace, device, lanes, buses, options.limit)
+    count += shared_count
     violations += shared
-    first = sorted(violations, key=lambda one: one.index)[: options.limit]
+    first = sorted(violations, key=lambda found: found.index)[: options.limit]
     return Report(len(trace), count, tuple(first), tolerated)

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from ndpsim.audit.report import Outcome
+from ndpsim.audit.report import CheckOutcome
 from ndpsim.audit.schedule_rules import Fault
 from ndpsim.base.arguments import path_of
 from ndpsim.base.errors import InputError
@@ -35,7 +35,7 @@ class Finding:
     message: str
 
 
-class LogReport(Outcome):
+class LogReport(CheckOutcome):
     """The outcome of a check of a log."""
 
     passed = "consistent"
@@ -48,7 +48,7 @@ class LogReport(Outcome):
 
 
 class Findings:
-    """All broken rules: how many, and the first of them.
+    """The number of broken rules, and the first of them.
 
     Args:
         limit: findings to keep.
@@ -68,7 +68,7 @@ class Findings:
 
 
 def begins_with(path: str | PathLike[str], begin: bytes) -> bool:
-    """Whether there is such a file, plain or gzip, that can be read and begins like this."""
+    """Whether `path` is a readable file, plain or gzip, that begins with `begin`."""
     try:
         if not Path(path).is_file():
             return False
@@ -107,10 +107,10 @@ def _no_number(name: str) -> float:
 
 @contextmanager
 def understood(file: Path, line: int, command: str) -> Iterator[None]:
-    """While the block runs, a line that a log of `command` cannot have is an `InputError` at its place.
+    """Turn the errors of a block that reads a line into an `InputError` at this line.
 
     Raises:
-        InputError: it is not.
+        InputError: the line is no line of a log of `command`.
     """
     try:
         yield
@@ -128,7 +128,7 @@ class Judge(Protocol):
     """Reads a log, line after line."""
 
     def line(self, number: int, content: dict[str, Any]) -> None:
-        """The next line, of this number."""
+        """Read the next line; `number`: its number."""
 
     def end(self) -> None:
         """Called after the last line of the log."""

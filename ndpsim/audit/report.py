@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 from ndpsim.base.reported import Reported, quantities, quantity, said, with_unit
 
-_SHOWN = 16  # of what was found, in the repr of a report
+_SHOWN = 16  # findings in the repr of a report
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Violation:
     message: str
 
 
-class Outcome(Reported):
+class CheckOutcome(Reported):
     """The result of a check; its counts are the fields that have descriptions.
 
     Attributes:
@@ -73,13 +73,13 @@ class Outcome(Reported):
     def _rows(self) -> list[tuple[str, str]]:
         kind, found = type(self), self.found[:_SHOWN]
         rows = [(name, with_unit(name, getattr(self, name), kind)) for name in quantities(kind)]
-        rows += [(one.rule, one.message) for one in found]
+        rows += [(finding.rule, finding.message) for finding in found]
         more = self.count - len(found)
         return [*rows, ("...", f"{more} more")] if more else rows
 
 
 @dataclass(frozen=True, repr=False)
-class Report(Outcome):
+class Report(CheckOutcome):
     """The outcome of a check.
 
     Attributes:

@@ -17,8 +17,8 @@ from typing import Any
 
 from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, judge_log
 from ndpsim.audit.schedule_layer import layer_findings
-from ndpsim.audit.schedule_moves import Places
-from ndpsim.audit.schedule_rules import Fault, Figures, Machine, estimate_faults, unknown_keys
+from ndpsim.audit.schedule_moves import ExpertLocations
+from ndpsim.audit.schedule_rules import Fault, Figures, Header, estimate_faults, unknown_keys
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import quantity
 
@@ -105,14 +105,14 @@ class _Judge:
         if "log" in content:
             self.end()
             if content["log"] != _VERSION:
-                problem = f"{content['log']!r} is another form than {_VERSION}, which is read here"
+                problem = f"{content['log']!r} is not {_VERSION}, the only form that is read"
                 raise InputError(problem, "form", key="log")
-            self._run = _Run(Machine.of(content), Places(content))
+            self._run = _Run(Header.of(content), ExpertLocations(content))
             self.runs += 1
             self._findings.add(number, "", unknown_keys(content, _RUN_KEYS, "the run"))
-            self._findings.add(number, "", self._run.places.capacity_faults())
+            self._findings.add(number, "", self._run.locations.capacity_faults())
         elif self._run is None:
-            raise InputError("there is no line before it that says what is run", "form")
+            raise InputError("no line before it describes the run", "form")
         else:
             where = f"step {content['step']}, layer {content['layer']}: "
             if content["phase"] == "prefill":
@@ -132,8 +132,8 @@ class _Judge:
 class _Run:
     """The state of a run so far."""
 
-    def __init__(self, machine: Machine, places: Places) -> None:
-        self.machine, self.places = machine, places
+    def __init__(self, machine: Header, locations: ExpertLocations) -> None:
+        self.machine, self.locations = machine, locations
         self._phase = "prefill" if machine.prompt_tokens else "decode"
         self._step = self._row = 0
         self._begun = False
@@ -145,14 +145,14 @@ class _Run:
             yield from unknown_keys(job, _JOB_KEYS, "a job")
         for migration in line["migrations"]:
             yield from unknown_keys(migration, _MIGRATION_KEYS, "a migration")
-        first = self._row == 0 and self._begun
-        self._begun = True
+        first, self._begun = self._row == 0 and self._begun, True
         yield from self._order_faults(line)
         yield from self._figures.faults(line, first)
         yield from estimate_faults(self.machine, line)
-        yield from self.places.before(line)
-        yield from layer_findings(self.machine, line, self.places.arrivals(line), self.places.replicas(line))
-        yield from self.places.after(line)
+        locations = self.locations
+        yield from locations.before(line)
+        yield from layer_findings(self.machine, line, locations.arrivals(line), locations.replicas(line))
+        yield from locations.after(line)
 
     def _order_faults(self, line: dict[str, Any]) -> Iterator[Fault]:
         found = line["phase"], line["step"], line["layer"]

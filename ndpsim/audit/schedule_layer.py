@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, is_later, microseconds
+from ndpsim.audit.schedule_rules import Fault, Header, close, dimms_of, fits, is_later, microseconds
 
 # ---- The kinds of jobs in a log: engine, expert and share of the expert
 
@@ -55,8 +55,8 @@ def is_resident(line: Mapping[str, Any], expert: int) -> bool:
 
 def location_of(line: Mapping[str, Any], expert: int) -> str | None:
     """The DRAM layout of an expert, None: the log has none."""
-    place = line["placement"].get(str(expert))
-    return None if place is None else str(place["lies"])
+    location = line["placement"].get(str(expert))
+    return None if location is None else str(location["lies"])
 
 
 # ---- Layers
@@ -66,7 +66,7 @@ _ALONE = 1e-3  # relative rounding of the time of a job alone
 
 
 def layer_findings(
-    machine: Machine, line: Mapping[str, Any], arrivals: Mapping[int, float], replicas: Mapping[int, int]
+    machine: Header, line: Mapping[str, Any], arrivals: Mapping[int, float], replicas: Mapping[int, int]
 ) -> Iterator[Fault]:
     """All faults of a layer's pairs and jobs.
 
@@ -94,7 +94,7 @@ def layer_findings(
 # ---- the engine of each expert ----
 
 
-def _load_faults(machine: Machine, line: Mapping[str, Any]) -> Iterator[Fault]:
+def _load_faults(machine: Header, line: Mapping[str, Any]) -> Iterator[Fault]:
     loads, tokens = line["loads"], line["tokens"]
     expected = machine.prompt_tokens if line["phase"] == "prefill" else machine.batch
     if tokens != expected:
@@ -110,23 +110,23 @@ def _load_faults(machine: Machine, line: Mapping[str, Any]) -> Iterator[Fault]:
 
 def _share_faults(line: Mapping[str, Any]) -> Iterator[Fault]:
     """Every pair is computed once: the shares of an expert add up to 1, or to 0 without tokens."""
-    together: dict[int, float] = defaultdict(float)
+    assigned: dict[int, float] = defaultdict(float)
     for engine in line["assign"]:
         if engine not in ENGINES:
             yield "assign", f"there is no engine {engine!r}"
     for expert, share in assigned_shares(line):
         if not 0 < share <= 1 + SHARE:
             yield "assign", f"expert {expert} has a share of {share}"
-        together[expert] += share
+        assigned[expert] += share
     for expert, load in enumerate(line["loads"]):
-        share = together.pop(expert, 0.0)
+        share = assigned.pop(expert, 0.0)
         if abs(share - (load > 0)) > SHARE:
             yield "pairs", f"expert {expert} with {load} tokens is assigned {share:g} times"
-    for expert in together:
+    for expert in assigned:
         yield "pairs", f"expert {expert}, which does not exist, is assigned"
 
 
-def _name_faults(machine: Machine, jobs: Iterable[Job]) -> Iterator[Fault]:
+def _name_faults(machine: Header, jobs: Iterable[Job]) -> Iterator[Fault]:
     for job in jobs:
         resource = job["resource"]
         if resource not in ("gpu", "cpu", *PCIE) and not (
@@ -153,7 +153,7 @@ def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator
             yield "pairs", f"{abs(left):g} of expert {expert} on {engine} is {done}"
 
 
-def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+def _order_faults(machine: Header, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """Each engine computes its experts in the order of the assignment, and each DIMM the experts on it.
 
     A GPU with the order of arrival has two such orders: copied experts, and residents.
@@ -161,17 +161,17 @@ def _order_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
     started: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
     for job in computed(jobs):
         resource = job["resource"]
-        apart = machine.gpu_order == "arrived" and resource == "gpu" and is_resident(line, job["expert"])
-        started[resource, apart].append((job["start_ns"], job["expert"]))
-    for (resource, _), of_it in started.items():
-        experts = [expert for _, expert in sorted(of_it)]
+        in_memory = machine.gpu_order == "arrived" and resource == "gpu" and is_resident(line, job["expert"])
+        started[resource, in_memory].append((job["start_ns"], job["expert"]))
+    for (resource, _), computed_experts in started.items():
+        experts = [expert for _, expert in sorted(computed_experts)]
         order = [expert for expert, _ in line["assign"].get(resource.partition(" ")[0], ())]
         due = [expert for expert in order if expert in experts]
         if experts != due and sorted(experts) == sorted(due):
             yield "order of experts", f"{resource} computes {experts}, which were assigned as {due}"
 
 
-def _place_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+def _place_faults(machine: Header, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """NDP units compute the experts on their DIMM, each shard on its own."""
     shares: dict[int, dict[int, float]] = defaultdict(lambda: defaultdict(float))
     for job in computed(jobs):
@@ -215,18 +215,18 @@ def _inside_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fau
 
 def _exclusive_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
     """The GPU, the CPU and each NDP unit compute one job at a time."""
-    of_resource: dict[str, list[Job]] = defaultdict(list)
+    jobs_by_resource: dict[str, list[Job]] = defaultdict(list)
     for job in jobs:
         if job["resource"] not in PCIE:
-            of_resource[job["resource"]].append(job)
-    for of_it in of_resource.values():
-        of_it.sort(key=lambda job: (job["start_ns"], job["end_ns"]))
-        for one, other in itertools.pairwise(of_it):
-            if is_later(one["end_ns"], other["start_ns"]):
+            jobs_by_resource[job["resource"]].append(job)
+    for resource_jobs in jobs_by_resource.values():
+        resource_jobs.sort(key=lambda job: (job["start_ns"], job["end_ns"]))
+        for earlier, later in itertools.pairwise(resource_jobs):
+            if is_later(earlier["end_ns"], later["start_ns"]):
                 yield (
                     "exclusive",
-                    f"{name_of(other)} begins at {microseconds(other['start_ns'])}, and {name_of(one)} "
-                    f"ends at {microseconds(one['end_ns'])}",
+                    f"{name_of(later)} begins at {microseconds(later['start_ns'])}, and {name_of(earlier)} "
+                    f"ends at {microseconds(earlier['end_ns'])}",
                 )
 
 
@@ -240,36 +240,36 @@ def _alone_faults(jobs: Iterable[Job]) -> Iterator[Fault]:
 
 
 def _copy_faults(
-    machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
+    machine: Header, line: Mapping[str, Any], jobs: Sequence[Job], arrivals: Mapping[int, float]
 ) -> Iterator[Fault]:
     """The GPU computes only experts in its memory: resident, arrived, or copied before."""
     copies = [job for job in jobs if job["kind"] == "copy"]
     copied = {job["expert"]: job for job in copies}
-    held: list[tuple[float, int]] = []
+    changes: list[tuple[float, int]] = []
     for job in computed(jobs):
         if job["resource"] != "gpu":
             continue
         expert = job["expert"]
         if expert in copied:
-            held += [(copied[expert]["end_ns"], 1), (job["end_ns"], -1)]
+            changes += [(copied[expert]["end_ns"], 1), (job["end_ns"], -1)]
         resident = is_resident(line, expert)
-        there = copied[expert]["end_ns"] if expert in copied else arrivals.get(expert)
-        if not resident and (there is None or is_later(there, job["start_ns"])):
-            when = "is never copied there" if there is None else f"arrives at {microseconds(there)}"
+        arrival = copied[expert]["end_ns"] if expert in copied else arrivals.get(expert)
+        if not resident and (arrival is None or is_later(arrival, job["start_ns"])):
+            when = "is never copied there" if arrival is None else f"arrives at {microseconds(arrival)}"
             yield "copy", f"{name_of(job)} begins at {microseconds(job['start_ns'])}, and the expert {when}"
     on_gpu = {job["expert"] for job in computed(jobs) if job["resource"] == "gpu"}
     for expert in sorted(copied.keys() - on_gpu):
         yield "copy", f"expert {expert} is copied to the GPU, which does not compute it"
-    yield from _most(held, machine.expert_buffers, "GPU memory", "experts are copied and not computed")
-    under_way = [(job[end], by) for job in copies for end, by in (("start_ns", 1), ("end_ns", -1))]
+    yield from _most(changes, machine.expert_buffers, "GPU memory", "experts are copied and not computed")
+    under_way = [(job[end], change) for job in copies for end, change in (("start_ns", 1), ("end_ns", -1))]
     yield from _most(under_way, machine.copy_engines, "copy", "copies are under way at once")
 
 
 def _most(changes: Iterable[tuple[float, int]], limit: int, rule: str, what: str) -> Iterator[Fault]:
     """A fault if a count goes above a limit at any time; times that differ by rounding are equal."""
     count = highest = 0
-    for _, by in sorted((round(time, 2), by) for time, by in changes):
-        count += by
+    for _, change in sorted((round(time, 2), change) for time, change in changes):
+        count += change
         highest = max(highest, count)
     if highest > limit:
         yield rule, f"{highest} {what}, of at most {limit}"
@@ -287,14 +287,14 @@ def _host_faults(jobs: Sequence[Job]) -> Iterator[Fault]:
     if sent is not None:
         for job in beside:
             if is_later(sent, job["start_ns"]):
-                at = microseconds(job["start_ns"])
-                yield "activations", f"{name_of(job)} begins at {at}, and they arrive at {microseconds(sent)}"
+                when, arrived = microseconds(job["start_ns"]), microseconds(sent)
+                yield "activations", f"{name_of(job)} begins at {when}, and they arrive at {arrived}"
     back = min((job["start_ns"] for job in jobs if job["kind"] == "results"), default=None)
     if back is not None:
         for job in beside:
             if is_later(job["end_ns"], back):
-                at = microseconds(job["end_ns"])
-                yield "activations", f"{name_of(job)} ends at {at}, and results leave at {microseconds(back)}"
+                when, left = microseconds(job["end_ns"]), microseconds(back)
+                yield "activations", f"{name_of(job)} ends at {when}, and results leave at {left}"
 
 
 # ---- the critical path ----
@@ -310,35 +310,35 @@ def _path_faults(
     """
     path, end = line["critical_path"], line["end_ns"]
     awaited = any(close(arrival, end) for arrival in arrivals.values())
-    if any(not 0 <= place < len(jobs) for place in path) or not (path or awaited):
+    if any(not 0 <= index < len(jobs) for index in path) or not (path or awaited):
         yield "critical path", f"it has {len(path)} jobs, and some that the layer does not have"
         return
-    at = line["start_ns"]
+    now = line["start_ns"]
     times: dict[str, float] = defaultdict(float)
-    for place in path:
-        job = jobs[place]
+    for index in path:
+        job = jobs[index]
         times[engine_of(job)] += job["end_ns"] - max(job["start_ns"], line["start_ns"])
-        times["pcie-down"] += max(0.0, job["start_ns"] - at)  # until an expert arrives
+        times["pcie-down"] += max(0.0, job["start_ns"] - now)  # until an expert arrives
         arrival = arrivals.get(job["expert"])
-        if not close(job["start_ns"], at) and (arrival is None or not close(job["start_ns"], arrival)):
+        if not close(job["start_ns"], now) and (arrival is None or not close(job["start_ns"], arrival)):
             began = microseconds(job["start_ns"])
-            yield "critical path", f"{name_of(job)} begins at {began}, and not at {microseconds(at)}"
-        at = job["end_ns"]
+            yield "critical path", f"{name_of(job)} begins at {began}, and not at {microseconds(now)}"
+        now = job["end_ns"]
     if awaited:
-        times["pcie-down"] += max(0.0, end - at)
+        times["pcie-down"] += max(0.0, end - now)
     named = times.get(line["bottleneck"], 0.0)
     if not close(named, max(times.values())):
         longest = max(times, key=times.__getitem__)
         words = f"{line['bottleneck']} has {microseconds(named)} of the critical path"
         yield "bottleneck", f"{words}, and {longest} {microseconds(times[longest])}"
-    if not close(at, end) and not awaited:
-        yield "critical path", f"it ends at {microseconds(at)}, the layer at {microseconds(line['end_ns'])}"
+    if not close(now, end) and not awaited:
+        yield "critical path", f"it ends at {microseconds(now)}, the layer at {microseconds(end)}"
 
 
 # ---- Rules for the bytes that a layer's jobs move, and for their rates
 
 
-def vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
+def vector_faults(machine: Header, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """The bytes of activations and results are those of the tokens with an expert outside the GPU, each once.
 
     The log does not contain the number of these tokens. Its minimum is the load of the busiest of these
@@ -348,9 +348,9 @@ def vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
     loads = line["loads"]
     experts = {expert for engine, parts in line["assign"].items() if engine != "gpu" for expert, _ in parts}
     beside = [loads[expert] for expert in experts if 0 <= expert < len(loads)]
-    together = sum(beside)
-    least = max(max(beside, default=0), -(-together // machine.experts_per_token))
-    most = min(together, line["tokens"])
+    total = sum(beside)
+    least = max(max(beside, default=0), -(-total // machine.experts_per_token))
+    most = min(total, line["tokens"])
     sizes = {job["kind"]: job["bytes"] for job in jobs if job["kind"] in ("activations", "results")}
     for kind, size in sizes.items():
         tokens, rest = divmod(size, machine.token_bytes)
@@ -362,7 +362,7 @@ def vector_faults(machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job]
 
 
 def byte_faults(
-    machine: Machine, line: Mapping[str, Any], jobs: Iterable[Job], replicas: Mapping[int, int]
+    machine: Header, line: Mapping[str, Any], jobs: Iterable[Job], replicas: Mapping[int, int]
 ) -> Iterator[Fault]:
     """Copies, GPU and CPU read the bytes of the expert's share, or its replica; NDP units read no fewer."""
     for job in jobs:
@@ -383,7 +383,7 @@ def byte_faults(
             yield "bytes", f"{name_of(job)} reads {job['bytes']} bytes of {due:.0f}"
 
 
-def rate_faults(machine: Machine, line: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Fault]:
+def rate_faults(machine: Header, line: Mapping[str, Any], jobs: Sequence[Job]) -> Iterator[Fault]:
     """No transfer is faster than its link, and all transfers on a link together are not faster either."""
     carried: dict[str, list[tuple[float, float, float]]] = defaultdict(list)  # start, end, bytes
     for job in jobs:
@@ -417,14 +417,14 @@ def _is_too_fast(transfers: Sequence[tuple[float, float, float]], gbps: float) -
     """Whether the transfers after any start, or before any end, move more than the link can in that time."""
     last = max(end for _, end, _ in transfers)
     first = min(start for start, _, _ in transfers)
-    together = 0.0
+    moved = 0.0
     for start, _, size in sorted(transfers, reverse=True):
-        together += size
-        if not fits(together, gbps, last - start):
+        moved += size
+        if not fits(moved, gbps, last - start):
             return True
-    together = 0.0
-    for _, end, size in sorted(transfers, key=lambda one: one[1]):
-        together += size
-        if not fits(together, gbps, end - first):
+    moved = 0.0
+    for _, end, size in sorted(transfers, key=lambda transfer: transfer[1]):
+        moved += size
+        if not fits(moved, gbps, end - first):
             return True
     return False

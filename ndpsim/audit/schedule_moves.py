@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ndpsim.audit.schedule_rules import Fault, Machine, close, dimms_of, fits, is_later, microseconds
+from ndpsim.audit.schedule_rules import Fault, Header, close, dimms_of, fits, is_later, microseconds
 
 _TO_GPU = ("prefetch", "fetch")
 _AT_ONCE = ("keep", "evict")
@@ -17,11 +17,11 @@ _REMEMBERED = 1000  # number of transfers to compare a new migration with
 Migration = Mapping[str, Any]
 
 
-class Places:
+class ExpertLocations:
     """The current location of every expert of a run, and the experts in the GPU's memory."""
 
     def __init__(self, first: Mapping[str, Any]) -> None:
-        self._machine = Machine.of(first)
+        self._machine = Header.of(first)
         self._ports, self._dimm_bytes = first["link_ports"], first["dimm_bytes"]
         self._gpu_experts = first["gpu_experts"]
         self._locations: dict[tuple[int, int], str] = {}
@@ -31,7 +31,7 @@ class Places:
         rows = zip(placement["dimm"], placement["shards"], placement["resident"], strict=True)
         for layer, (dimms, shards, resident) in zip(self._machine.layers, rows, strict=True):
             for expert, (dimm, count) in enumerate(zip(dimms, shards, strict=True)):
-                self._locations[layer, expert] = _place_of(dimm, count)
+                self._locations[layer, expert] = _location_name(dimm, count)
             self._resident |= {(layer, expert) for expert in resident}
         self._used = [0.0] * self._machine.dimms  # bytes of experts on each DIMM
         for location in self._locations.values():
@@ -61,7 +61,7 @@ class Places:
         """Checks a line's migrations, applies those that ended before the layer was routed, and compares."""
         for migration in line["migrations"]:
             yield from self._faults_of(migration, line)
-        in_order = sorted(line["migrations"], key=lambda one: one["end_ns"])
+        in_order = sorted(line["migrations"], key=lambda migration: migration["end_ns"])
         self._later = []
         for migration in in_order:
             if is_later(migration["end_ns"], line["start_ns"]) or self._is_beside(migration, line):
@@ -69,16 +69,16 @@ class Places:
             else:
                 yield from self._moved(migration)
         layer = line["layer"]
-        for name, shown in line["placement"].items():
-            where = layer, int(name)
-            if shown["lies"] != self._locations.get(where):
-                yield "placement", f"expert {name} is {shown['lies']}, and was {self._locations.get(where)}"
-            if shown["gpu"] != (where in self._resident):
-                words = ("is", "was not") if shown["gpu"] else ("is not", "was")
+        for name, placed in line["placement"].items():
+            key = layer, int(name)
+            if placed["lies"] != self._locations.get(key):
+                yield "placement", f"expert {name} is {placed['lies']}, and was {self._locations.get(key)}"
+            if placed["gpu"] != (key in self._resident):
+                words = ("is", "was not") if placed["gpu"] else ("is not", "was")
                 yield "placement", f"expert {name} {words[0]} in the GPU's memory, and {words[1]}"
         for expert, load in enumerate(line["loads"]):
             if load and str(expert) not in line["placement"]:
-                yield "placement", f"expert {expert} has {load} tokens and no place"
+                yield "placement", f"expert {expert} has {load} tokens and no location"
 
     def _is_beside(self, migration: Migration, line: Mapping[str, Any]) -> bool:
         """Whether an instant migration was decided at this layer's gate, and not at another layer's end."""
@@ -88,21 +88,18 @@ class Places:
 
     def arrivals(self, line: Mapping[str, Any]) -> dict[int, float]:
         """Times at which experts of this layer arrive in the GPU's memory while the layer runs."""
-        return {
-            one["expert"]: one["end_ns"]
-            for one in self._later
-            if one["kind"] in _TO_GPU and one["layer"] == line["layer"]
-        }
+        return {migration["expert"]: migration["end_ns"] for migration in self._coming(line)}
+
+    def _coming(self, line: Mapping[str, Any]) -> Iterator[Migration]:
+        """The copies of this layer's experts that arrive while the layer runs."""
+        to_gpu = (migration for migration in self._later if migration["kind"] in _TO_GPU)
+        return (migration for migration in to_gpu if migration["layer"] == line["layer"])
 
     def replicas(self, line: Mapping[str, Any]) -> dict[int, int]:
         """Bytes of the replicas of this layer's experts that are in the GPU's memory."""
-        there = {expert: size for (layer, expert), size in self._replica.items() if layer == line["layer"]}
-        coming = {
-            one["expert"]: one["bytes"]
-            for one in self._later
-            if one["kind"] in _TO_GPU and one["layer"] == line["layer"] and self._is_replica(one)
-        }
-        return there | coming
+        held = {expert: size for (layer, expert), size in self._replica.items() if layer == line["layer"]}
+        coming = filter(self._is_replica, self._coming(line))
+        return held | {migration["expert"]: migration["bytes"] for migration in coming}
 
     def _is_replica(self, migration: Migration) -> bool:
         return bool(migration["bytes"] != self._machine.expert_bytes)
@@ -124,7 +121,7 @@ class Places:
 
     def _pcie_faults(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         """Migrations to the GPU and copies of layers beside them fit over PCIe together."""
-        ended = [_times_of(one) for one in line["migrations"] if one["kind"] in _TO_GPU]
+        ended = [_times_of(migration) for migration in line["migrations"] if migration["kind"] in _TO_GPU]
         self._down += [_times_of(job) for job in line["jobs"] if job["resource"] == "pcie-down"] + ended
         for start, end, _ in ended:
             sent = sum(size for first, last, size in self._down if start <= first and last <= end)
@@ -134,33 +131,33 @@ class Places:
         del self._down[:-_REMEMBERED]
 
     def _moved(self, migration: Migration) -> Iterator[Fault]:
-        where = migration["layer"], migration["expert"]
+        key = migration["layer"], migration["expert"]
         kind = migration["kind"]
-        begins = "gpu" if kind == "evict" else self._locations.get(where)
+        begins = "gpu" if kind == "evict" else self._locations.get(key)
         if migration["from"] != begins:
             yield "migration", f"{_name(migration)} from {migration['from']}, and the expert is {begins}"
-        if kind == "evict" and where not in self._resident:
+        if kind == "evict" and key not in self._resident:
             yield "migration", f"{_name(migration)}: the expert is not in the GPU's memory"
-        if kind == "keep" and where not in self._copied:
+        if kind == "keep" and key not in self._copied:
             yield "migration", f"{_name(migration)}: the layer before has not copied the expert in full"
         if kind in (*_TO_GPU, "keep"):
-            if where in self._resident:
+            if key in self._resident:
                 yield "migration", f"{_name(migration)}: the expert is in the GPU's memory already"
-            self._resident.add(where)
+            self._resident.add(key)
             if kind != "keep" and self._is_replica(migration):
-                self._replica[where] = migration["bytes"]
+                self._replica[key] = migration["bytes"]
             if len(self._resident) > self._gpu_experts:
                 problem = f"{_name(migration)} makes {len(self._resident)} experts resident"
                 yield "GPU memory", f"{problem}, and {self._gpu_experts} fit"
         elif kind == "evict":
-            due = self._replica.pop(where, self._machine.expert_bytes)
+            due = self._replica.pop(key, self._machine.expert_bytes)
             if migration["bytes"] != due:
                 yield "bytes", f"{_name(migration)} gives up {migration['bytes']} bytes, and not {due}"
-            self._resident.discard(where)
-        elif kind in _KINDS and where in self._locations:
-            self._occupy(self._locations[where], -1)
-            self._locations[where] = migration["to"]
-            self._occupy(self._locations[where], 1)
+            self._resident.discard(key)
+        elif kind in _KINDS and key in self._locations:
+            self._occupy(self._locations[key], -1)
+            self._locations[key] = migration["to"]
+            self._occupy(self._locations[key], 1)
             yield from self.capacity_faults()
 
     # ---- single migrations ----
@@ -177,10 +174,10 @@ class Places:
         decided, start, end = (migration[key] for key in ("decided_ns", "start_ns", "end_ns"))
         layers = itertools.chain([(line["start_ns"],)], reversed(self._layers))
         if not any(close(decided, moment) for moments in layers for moment in moments):
-            at = microseconds(decided)
-            yield "migration", f"{name} is decided at {at}, when no layer is routed and none ends"
-        of_layer = migration["layer"] == line["layer"] and self._is_beside(migration, line)
-        if of_layer and any(migration["expert"] == expert for expert, _ in line["assign"]["gpu"]):
+            when = microseconds(decided)
+            yield "migration", f"{name} is decided at {when}, when no layer is routed and none ends"
+        at_gate = migration["layer"] == line["layer"] and self._is_beside(migration, line)
+        if at_gate and any(migration["expert"] == expert for expert, _ in line["assign"]["gpu"]):
             yield "migration", f"{name} while the GPU computes the expert"
         if is_later(decided, start) or is_later(start, end):
             times = ", ".join(microseconds(time) for time in (decided, start, end))
@@ -249,15 +246,15 @@ class Places:
             )
 
 
-def _times_of(one: Mapping[str, Any]) -> tuple[float, float, int]:
-    return one["start_ns"], one["end_ns"], one["bytes"]
+def _times_of(transfer: Mapping[str, Any]) -> tuple[float, float, int]:
+    return transfer["start_ns"], transfer["end_ns"], transfer["bytes"]
 
 
 def _name(migration: Migration) -> str:
     return f"{migration['kind']} of expert {migration['expert']} of layer {migration['layer']}"
 
 
-def _place_of(dimm: int, shards: int) -> str:
+def _location_name(dimm: int, shards: int) -> str:
     if dimm < 0:
         return "striped"
     return f"localized {dimm}" if shards == 1 else f"sharded:{shards} {dimm}"

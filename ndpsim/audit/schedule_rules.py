@@ -15,14 +15,14 @@ _SHARDED = re.compile(r"sharded:([0-9]{1,6}) ([0-9]{1,6})")
 _LOCALIZED = re.compile(r"localized ([0-9]{1,6})")
 
 
-def close(one: float, other: float) -> bool:
+def close(first: float, second: float) -> bool:
     """Whether two times are the same except for rounding."""
-    return abs(one - other) <= _SLACK_NS + _RELATIVE * max(abs(one), abs(other))
+    return abs(first - second) <= _SLACK_NS + _RELATIVE * max(abs(first), abs(second))
 
 
-def is_later(one: float, other: float) -> bool:
+def is_later(time: float, reference: float) -> bool:
     """Whether a time is after another by more than rounding."""
-    return one > other and not close(one, other)
+    return time > reference and not close(time, reference)
 
 
 def fits(size: float, gbps: float, time_ns: float) -> bool:
@@ -45,7 +45,7 @@ def dimms_of(location: str) -> range | None:
     """The DIMMs that hold an expert; None: it is striped over all.
 
     Raises:
-        ValueError: this is no place.
+        ValueError: this is no location.
     """
     if location == "striped":
         return None
@@ -54,12 +54,12 @@ def dimms_of(location: str) -> range | None:
         return range(int(localized[1]), int(localized[1]) + 1)
     if sharded:
         return range(int(sharded[2]), int(sharded[2]) + int(sharded[1]))
-    raise ValueError(f"'{location[:40]}' is no place of an expert")
+    raise ValueError(f"'{location[:40]}' is no location of an expert")
 
 
 @dataclass(frozen=True)
-class Machine:
-    """The machine in the first line of a run; see `ndpsim/inference/layers/log.py`."""
+class Header:
+    """The first line of a run: its machine, model and policy; see `ndpsim/inference/layers/log.py`."""
 
     policy: str
     experts: int
@@ -80,13 +80,13 @@ class Machine:
     gpu_order: str
 
     @classmethod
-    def of(cls, line: Mapping[str, Any]) -> Machine:
-        """The machine that the first line of a run describes."""
-        machine = cls(**{name: line[name] for name in cls.__dataclass_fields__})
-        counts = (machine.experts, machine.experts_per_token, machine.expert_bytes, machine.channels)
-        if not machine.layers or min(counts) < 1:
+    def of(cls, line: Mapping[str, Any]) -> Header:
+        """The header in the first line of a run."""
+        header = cls(**{name: line[name] for name in cls.__dataclass_fields__})
+        counts = (header.experts, header.experts_per_token, header.expert_bytes, header.channels)
+        if not header.layers or min(counts) < 1:
             raise ValueError("a run without layers, experts or channels")
-        return machine
+        return header
 
     @property
     def stored_bytes(self) -> int:
@@ -121,7 +121,7 @@ Line = Mapping[str, Any]
 _GAP = 0.01  # relative error of a bound
 
 
-def estimate_faults(machine: Machine, line: Line) -> Iterator[Fault]:
+def estimate_faults(machine: Header, line: Line) -> Iterator[Fault]:
     """The estimate of an engine without experts is 0; with experts it is no less than links and DIMMs allow.
 
     An expert counts with all its bytes, because a policy's profile has no replicas.

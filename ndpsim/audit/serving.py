@@ -19,14 +19,14 @@ from typing import Any
 from ndpsim.audit.log_lines import Finding, Findings, LogReport, begins_with, judge_log
 from ndpsim.audit.schedule_rules import Fault, close, is_later, unknown_keys
 from ndpsim.audit.serving_blocks import Served
-from ndpsim.audit.serving_engine import Engine, Together
-from ndpsim.audit.serving_schedulers import Limits
+from ndpsim.audit.serving_engine import EngineCheck, LockstepCheck
+from ndpsim.audit.serving_schedulers import LogLimits
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import quantity
 
 _VERSION = 1
 _BEGIN = b'{"serving_log":'
-_LIMITS = set(Limits.__dataclass_fields__)
+_LIMITS = set(LogLimits.__dataclass_fields__)
 _OPTIONAL = {
     "async_scheduling",
     "lockstep",
@@ -94,15 +94,15 @@ class _Judge:
 
     def __init__(self, header: Mapping[str, Any], findings: Findings) -> None:
         if header["serving_log"] != _VERSION:
-            problem = f"{header['serving_log']!r} is another form than {_VERSION}, which is read here"
+            problem = f"{header['serving_log']!r} is not {_VERSION}, the only form that is read"
             raise InputError(problem, "form", key="serving_log")
         named = {name for name in _LIMITS if name in header or name not in _OPTIONAL}
-        limits = Limits(**{name: header[name] for name in named})
+        limits = LogLimits(**{name: header[name] for name in named})
         if min(limits.engines, limits.block_tokens, limits.blocks, limits.max_batch, limits.max_tokens) < 1:
             raise ValueError("an engine without blocks or places")
         self._requests: dict[int, Served] = {}
-        self._engines = [Engine(limits, self._requests) for _ in range(limits.engines)]
-        self._together = Together(limits.engines) if limits.lockstep else None
+        self._engines = [EngineCheck(limits, self._requests) for _ in range(limits.engines)]
+        self._together = LockstepCheck(limits.engines) if limits.lockstep else None
         self._closed_loop = limits.closed_loop
         self._ends_ns: list[float] = []
         self._latest_ns = 0.0
@@ -121,8 +121,8 @@ class _Judge:
 
     def end(self) -> None:
         """The log has ended."""
-        for at, engine in enumerate(self._engines):
-            self._findings.add(self._number, f"engine {at}: ", engine.end())
+        for number, engine in enumerate(self._engines):
+            self._findings.add(self._number, f"engine {number}: ", engine.end())
         if self._together is not None:
             self._findings.add(self._number, "the last step: ", self._together.end())
 
@@ -156,11 +156,11 @@ class _Judge:
         """In a closed loop a request arrives when another ends."""
         if self._closed_loop is None or request.number < self._closed_loop:
             return
-        place = request.number - self._closed_loop
-        if place >= len(self._ends_ns):
+        ending = request.number - self._closed_loop
+        if ending >= len(self._ends_ns):
             yield "closed-loop", f"{self._closed_loop} requests are there already"
-        elif not close(self._ends_ns[place], request.arrival_ns):
-            due = self._ends_ns[place]
+        elif not close(self._ends_ns[ending], request.arrival_ns):
+            due = self._ends_ns[ending]
             yield "closed-loop", f"arrives at {request.arrival_ns} ns, and the one before it ends at {due} ns"
 
     def _step(self, line: Mapping[str, Any]) -> Iterator[Fault]:

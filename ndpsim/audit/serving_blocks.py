@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault
 
-#: Content of a full block: for a prompt the hash in the log, otherwise the request and the block's place.
+#: Content of a full block: for a prompt the hash in the log, otherwise the request and the block's index.
 Content = tuple[int, int]
 
 
@@ -58,12 +58,17 @@ class Served:
         """Whether all of its output tokens are computed, or in the current step."""
         return self.produced >= self.output_tokens
 
-    def content(self, place: int) -> Content:
-        """Content of its whole block at this place."""
-        return (-1, self.hashes[place]) if place < len(self.hashes) else (self.number, place)
+    def content(self, index: int) -> Content:
+        """Content of its full block with this index."""
+        return (-1, self.hashes[index]) if index < len(self.hashes) else (self.number, index)
 
 
-class Blocks:
+def numbers_of(requests: Iterable[Served]) -> list[int]:
+    """The numbers of requests, for a message."""
+    return [request.number for request in requests]
+
+
+class BlockPool:
     """The blocks of one engine.
 
     Args:
@@ -112,7 +117,7 @@ class Blocks:
                 self._fresh.add(block)
 
     def needed(self, tokens: int) -> int:
-        """Blocks of so many tokens."""
+        """The number of blocks for this many tokens."""
         return -(-tokens // self.tokens)
 
     def own(self, request: Served) -> int:
@@ -122,7 +127,7 @@ class Blocks:
     def findable(self, request: Served) -> int:
         """Blocks in the cache with the first tokens of a request, without the block of the last token."""
         most = (request.tokens - 1) // self.tokens if self.reuse else 0
-        return next((at for at in range(most) if request.content(at) not in self._holders), most)
+        return next((index for index in range(most) if request.content(index) not in self._holders), most)
 
     def reused(self, request: Served, blocks: Sequence[int]) -> Iterator[Fault]:
         """A request begins with blocks that were computed before."""
@@ -131,9 +136,9 @@ class Blocks:
             yield "prefix", f"{who} reuses blocks, and there is no prefix cache"
         if blocks and len(blocks) * self.tokens >= request.tokens:
             yield "last-token", f"{who} reuses all of its {request.tokens} tokens; the last one is computed"
-        for place, block in enumerate(blocks):
-            if self._content.get(block) != request.content(place):
-                yield "prefix", f"{who} reuses block {block} as its block {place}, which has other tokens"
+        for index, block in enumerate(blocks):
+            if self._content.get(block) != request.content(index):
+                yield "prefix", f"{who} reuses block {block} as its block {index}, which has other tokens"
         for block in blocks:
             yield from self._use(request, block)
 
@@ -158,8 +163,8 @@ class Blocks:
         """From now on the full blocks among the first tokens of a request can be reused."""
         if not self.reuse:
             return
-        for place in range(min(tokens // self.tokens, len(request.blocks))):
-            block, content = request.blocks[place], request.content(place)
+        for index in range(min(tokens // self.tokens, len(request.blocks))):
+            block, content = request.blocks[index], request.content(index)
             if self._content.get(block) != content:
                 self._forget(block)
                 self._content[block] = content
@@ -198,7 +203,7 @@ class Blocks:
 # ---- GPU memory that KV cache blocks share with experts, according to a log of `ndpsim serve`
 
 
-class RoomUse(NamedTuple):
+class RoomLine(NamedTuple):
     """The shared memory when a step is formed, or when the engine tries to form one.
 
     Attributes:
@@ -215,7 +220,7 @@ class RoomUse(NamedTuple):
     dropped: Sequence[int]
 
 
-class Room:
+class RoomCheck:
     """The room of an engine.
 
     Args:
@@ -226,7 +231,7 @@ class Room:
         self._room, self._block, self._expert = room, block, expert
         self._most = room // expert
 
-    def begin(self, use: RoomUse, blocks: Blocks) -> Iterator[Fault]:
+    def begin(self, use: RoomLine, blocks: BlockPool) -> Iterator[Fault]:
         """Before a step is formed: check the number of experts, and drop free blocks that do not fit."""
         if use.residents > self._most:
             yield "experts", f"has {use.residents} experts in the GPU's memory, and room for {self._most}"
@@ -239,7 +244,7 @@ class Room:
         blocks.room = self._blocks_beside(use.residents - use.evicted, blocks.count)
         blocks.most = self._blocks_beside(use.fixed, blocks.count)
 
-    def end(self, use: RoomUse, blocks: Blocks, preempts: bool) -> Iterator[Fault]:
+    def end(self, use: RoomLine, blocks: BlockPool, preempts: bool) -> Iterator[Fault]:
         """After a step is formed: everything fits in the GPU's memory until the next step is formed."""
         left = use.residents - use.evicted
         yield from self._faults(blocks.occupied, left)

@@ -6,8 +6,8 @@ from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault, close, is_later
-from ndpsim.audit.serving_blocks import Blocks, Room, RoomUse, Served
-from ndpsim.audit.serving_schedulers import Before, BlocksOf, Limits, Row, Step, rules_of
+from ndpsim.audit.serving_blocks import BlockPool, RoomCheck, RoomLine, Served, numbers_of
+from ndpsim.audit.serving_schedulers import BlocksOf, EngineState, LogLimits, Scheduled, StepLine, rules_of
 
 
 class _Ending(NamedTuple):
@@ -17,22 +17,22 @@ class _Ending(NamedTuple):
     freed: BlocksOf
 
 
-class Engine:
+class EngineCheck:
     """State of an engine so far."""
 
-    def __init__(self, limits: Limits, requests: Mapping[int, Served]) -> None:
+    def __init__(self, limits: LogLimits, requests: Mapping[int, Served]) -> None:
         self.limits, self._requests = limits, requests
         self._rules = rules_of(limits.scheduler)
         shared = limits.room_bytes is not None
-        self._blocks = Blocks(limits.blocks, limits.block_tokens, limits.prefix_cache, shared)
+        self._blocks = BlockPool(limits.blocks, limits.block_tokens, limits.prefix_cache, shared)
         self._room = (
             None
             if limits.room_bytes is None
-            else Room(limits.room_bytes, limits.block_bytes, limits.expert_bytes)
+            else RoomCheck(limits.room_bytes, limits.block_bytes, limits.expert_bytes)
         )
         self._waiting: list[Served] = []
         self._running: list[Served] = []
-        self._before = Before(limits, self._blocks, self._waiting, self._running)
+        self._before = EngineState(limits, self._blocks, self._waiting, self._running)
         self._inbox: list[Served] = []  # arrived, but not yet in a step
         self._ending: _Ending | None = None  # of the previous step, if the next one may be formed ahead
         self._start_ns = self._end_ns = self._formed_ns = 0.0
@@ -74,8 +74,7 @@ class Engine:
         yield from self._ends(step.rooms[-1:], bool(step.preempted))
         for row in step.rows:
             yield from self._row_faults(row)
-        wanted = [one.number for one in self._waiting]
-        if line["waiting"] != wanted:
+        if line["waiting"] != (wanted := numbers_of(self._waiting)):
             yield "queue", f"{line['waiting']} wait, and by arrival and preemption {wanted} should"
         self._ending = _Ending((yield from self._finished(step)), step.freed) if step.rows else None
         if ending is not None and ahead:
@@ -88,25 +87,26 @@ class Engine:
         """The log has ended."""
         if self._ending is not None:
             yield from self._end(self._ending)
-        for one in (*self._running, *self._waiting, *self._inbox):
-            yield "unfinished", f"request {one.number} has {one.produced} of {one.output_tokens} tokens"
+        for request in (*self._running, *self._waiting, *self._inbox):
+            tokens = f"{request.produced} of {request.output_tokens} tokens"
+            yield "unfinished", f"request {request.number} has {tokens}"
 
-    def _nothing_ahead(self, step: Step, tried: Sequence[RoomUse]) -> Iterator[Fault]:
+    def _nothing_ahead(self, step: StepLine, tried: Sequence[RoomLine]) -> Iterator[Fault]:
         """No step could be formed when the previous step began, except that requests were preempted."""
-        empty = Step((), tuple(step.left), (), {}, {}, step.left, {}, {})
+        empty = StepLine((), tuple(step.left), (), {}, {}, step.left, {}, {})
         yield from self._begins(tried)
         yield from self._rules.before(self._before, empty)
         yield from self._preemptions(empty)
         yield from self._rules.after(self._before, empty)
         yield from self._ends(tried, bool(step.left))
 
-    def _tries(self, rooms: Sequence[RoomUse]) -> Iterator[Fault]:
+    def _tries(self, rooms: Sequence[RoomLine]) -> Iterator[Fault]:
         """Check attempts to form a step that found nothing to compute."""
         for use in rooms:
             yield from self._begins([use])
             yield from self._ends([use], preempts=False)
 
-    def _begins(self, rooms: Sequence[RoomUse]) -> Iterator[Fault]:
+    def _begins(self, rooms: Sequence[RoomLine]) -> Iterator[Fault]:
         """Check shared room before a step is formed."""
         if self._room is not None and not rooms:
             yield "memory", "does not say what the GPU's memory has"
@@ -116,7 +116,7 @@ class Engine:
             else:
                 yield from self._room.begin(use, self._blocks)
 
-    def _ends(self, rooms: Sequence[RoomUse], preempts: bool) -> Iterator[Fault]:
+    def _ends(self, rooms: Sequence[RoomLine], preempts: bool) -> Iterator[Fault]:
         """Check shared room after a step is formed."""
         for use in rooms:
             if self._room is not None:
@@ -127,25 +127,26 @@ class Engine:
         while self._inbox and not is_later(self._inbox[0].arrival_ns, time_ns):
             self._waiting.append(self._inbox.pop(0))
 
-    def _read(self, line: Mapping[str, Any]) -> Step:
-        def of(name: str) -> dict[Served, tuple[int, ...]]:
+    def _read(self, line: Mapping[str, Any]) -> StepLine:
+        def blocks(name: str) -> dict[Served, tuple[int, ...]]:
             return {
-                self._requests[int(one)]: tuple(blocks)
-                for one, blocks in (line.get(name, {}) if name == "left" else line[name]).items()
+                self._requests[int(number)]: tuple(taken)
+                for number, taken in (line.get(name, {}) if name == "left" else line[name]).items()
             }
 
-        def those(name: str) -> tuple[Served, ...]:
-            return tuple(self._requests[one] for one in line[name])
+        def requests(name: str) -> tuple[Served, ...]:
+            return tuple(self._requests[number] for number in line[name])
 
-        rows = tuple(Row(self._requests[one], *rest) for one, *rest in line["scheduled"])
+        rows = tuple(Scheduled(self._requests[number], *rest) for number, *rest in line["scheduled"])
 
         def counts(name: str) -> dict[Served, int]:
-            return {self._requests[int(one)]: count for one, count in line.get(name, {}).items()}
+            return {self._requests[int(number)]: count for number, count in line.get(name, {}).items()}
 
-        blocks = of("allocated"), of("cached"), of("freed")
+        lists = blocks("allocated"), blocks("cached"), blocks("freed")
         moved = counts("to_host"), counts("to_gpu")
-        rooms = [RoomUse(*one) for one in line.get("rooms", ())]
-        return Step(rows, those("preempted"), those("finished"), *blocks, *moved, of("left"), rooms)
+        rooms = [RoomLine(*numbers) for numbers in line.get("rooms", ())]
+        out = requests("preempted"), requests("finished")
+        return StepLine(rows, *out, *lists, *moved, blocks("left"), rooms)
 
     def _time_faults(self, line: Mapping[str, Any]) -> Iterator[Fault]:
         if line["step"] <= self._last_step:
@@ -161,14 +162,14 @@ class Engine:
         self._start_ns, self._end_ns, self._last_step = line["start_ns"], line["end_ns"], line["step"]
         self._formed_ns = formed_ns
 
-    def _batch_faults(self, line: Mapping[str, Any], step: Step) -> Iterator[Fault]:
+    def _batch_faults(self, line: Mapping[str, Any], step: StepLine) -> Iterator[Fault]:
         tokens, limits = sum(row.tokens for row in step.rows), self.limits
         if not step.rows and not limits.lockstep:
             yield "empty", "computes nothing"
         if tokens > limits.max_tokens:
             yield "budget", f"computes {tokens} tokens, and at most {limits.max_tokens} are allowed"
         numbers = [row.request.number for row in step.rows]
-        for number in sorted({one for one in numbers if numbers.count(one) > 1}):
+        for number in sorted({number for number in numbers if numbers.count(number) > 1}):
             yield "twice", f"request {number} is in it twice"
         for request, *_ in step.rows:
             if request.engine != line["engine"]:
@@ -181,20 +182,20 @@ class Engine:
             if request.is_over:
                 yield "finish", f"request {request.number} is in it, and has ended"
 
-    def _unasked(self, step: Step) -> Iterator[Fault]:
+    def _unasked(self, step: StepLine) -> Iterator[Fault]:
         """Only scheduled or admitted requests get blocks, and only requests that leave free blocks."""
-        asked = {*(row.request for row in step.rows), *self._waiting}
+        active = {*(row.request for row in step.rows), *self._waiting}
         left = {*step.finished, *step.preempted}
         for name, found, allowed in (
-            ("allocated", step.allocated, asked),
-            ("cached", step.cached, asked),
+            ("allocated", step.allocated, active),
+            ("cached", step.cached, active),
             ("freed", step.freed, left),
         ):
             for request in found:
                 if request not in allowed:
                     yield "unasked", f"{name} names request {request.number}, which has no part in it"
 
-    def _preemptions(self, step: Step) -> Iterator[Fault]:
+    def _preemptions(self, step: StepLine) -> Iterator[Fault]:
         for request in step.preempted:
             if request not in self._running:
                 yield "preemption", f"request {request.number} is preempted, and is {request.state}"
@@ -210,27 +211,27 @@ class Engine:
 
     def _fits_host(self, request: Served) -> bool:
         """Whether the host's memory has room for the blocks of a request."""
-        limits, there = self.limits, [one.on_host for one in self._waiting if one.on_host]
-        blocks, states = sum(there) + len(request.blocks), len(there) + 1
+        limits, on_host = self.limits, [waiting.on_host for waiting in self._waiting if waiting.on_host]
+        blocks, states = sum(on_host) + len(request.blocks), len(on_host) + 1
         size = blocks * limits.block_bytes + states * limits.state_bytes
         return limits.host_bytes is None or size <= limits.host_bytes
 
-    def _moves(self, step: Step) -> Iterator[Fault]:
+    def _moves(self, step: StepLine) -> Iterator[Fault]:
         """All blocks of a preempted request move to the host's memory together, and come back together."""
-        back = [one for one in step.taken if one.on_host]
+        back = [request for request in step.taken if request.on_host]
         for name, moved, due in (
-            ("to_host", step.to_host, [one for one in step.preempted if one.on_host]),
+            ("to_host", step.to_host, [request for request in step.preempted if request.on_host]),
             ("to_gpu", step.to_gpu, back),
         ):
-            wanted = {one: one.on_host for one in due}
+            wanted = {request: request.on_host for request in due}
             if moved != wanted:
-                said, should = ({one.number: count for one, count in of.items()} for of in (moved, wanted))
+                said, should = ({key.number: count for key, count in c.items()} for c in (moved, wanted))
                 yield "swap", f"{name} has blocks by request {said}, and should have {should}"
         for request in back:
             if step.cached.get(request):
                 yield "swap", f"request {request.number} comes back from the host, and reuses blocks"
 
-    def _blocks_taken(self, step: Step) -> Iterator[Fault]:
+    def _blocks_taken(self, step: StepLine) -> Iterator[Fault]:
         """Requests are admitted after the tokens that the cache has; then they get blocks."""
         tokens = {row.request: row.tokens for row in step.rows}
         for request in step.touched:
@@ -256,7 +257,7 @@ class Engine:
         if len(self._running) > self.limits.max_batch:
             yield "batch", f"{len(self._running)} requests run, and at most {self.limits.max_batch} may"
 
-    def _row_faults(self, row: Row) -> Iterator[Fault]:
+    def _row_faults(self, row: Scheduled) -> Iterator[Fault]:
         """Faults in the number of a request's computed tokens, and in the blocks for them."""
         request, who = row.request, f"request {row.request.number}"
         if row.before != request.computed:
@@ -275,9 +276,9 @@ class Engine:
             yield "output", f"{who} has {row.produced} output tokens after it, and should have {due}"
         request.produced = due
 
-    def _finished(self, step: Step) -> Generator[Fault, None, list[Served]]:
+    def _finished(self, step: StepLine) -> Generator[Fault, None, list[Served]]:
         """The requests that end with a step because they have all of their tokens; and faults."""
-        due = [one for one in self._scheduled(step) if one.produced >= one.output_tokens]
+        due = [request for request in self._scheduled(step) if request.produced >= request.output_tokens]
         for request in due:
             if request not in step.finished:
                 yield "finish", f"request {request.number} has all of its tokens, and goes on"
@@ -296,12 +297,13 @@ class Engine:
                 if request in group:
                     group.remove(request)
 
-    def _scheduled(self, step: Step) -> Sequence[Served]:
+    def _scheduled(self, step: StepLine) -> Sequence[Served]:
         """Requests of a step that run."""
-        return [one for one in dict.fromkeys(row.request for row in step.rows) if one.state == "running"]
+        requests = dict.fromkeys(row.request for row in step.rows)
+        return [request for request in requests if request.state == "running"]
 
 
-class Together:
+class LockstepCheck:
     """Steps of engines in lockstep: each step has all engines, also those without requests."""
 
     def __init__(self, engines: int) -> None:

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.audit.schedule_rules import Fault
-from ndpsim.audit.serving_blocks import Blocks, RoomUse, Served
+from ndpsim.audit.serving_blocks import BlockPool, RoomLine, Served, numbers_of
 
 BlocksOf = Mapping[Served, Sequence[int]]
 
 
 @dataclass(frozen=True)
-class Limits:
+class LogLimits:
     """The limits in the first line of a log; see docs/serving.md."""
 
     scheduler: str
@@ -37,7 +37,7 @@ class Limits:
     host_bytes: int | None = None
 
 
-class Row(NamedTuple):
+class Scheduled(NamedTuple):
     """A request in a step.
 
     Attributes:
@@ -53,10 +53,10 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Step:
+class StepLine:
     """A step, from its line (docs/serving.md); mappings are in the order of the actions."""
 
-    rows: Sequence[Row]
+    rows: Sequence[Scheduled]
     preempted: Sequence[Served]
     finished: Sequence[Served]
     allocated: BlocksOf
@@ -65,7 +65,7 @@ class Step:
     to_host: Mapping[Served, int]
     to_gpu: Mapping[Served, int]
     left: BlocksOf = field(default_factory=dict)
-    rooms: Sequence[RoomUse] = ()
+    rooms: Sequence[RoomLine] = ()
 
     @property
     def touched(self) -> list[Served]:
@@ -75,23 +75,23 @@ class Step:
     @property
     def taken(self) -> list[Served]:
         """The requests among them that waited until now."""
-        return [one for one in self.touched if one.state == "waiting"]
+        return [request for request in self.touched if request.state == "waiting"]
 
 
 @dataclass(frozen=True)
-class Before:
-    """The state of an engine before a step, see `ndpsim.audit.serving_engine.Engine`."""
+class EngineState:
+    """The state of an engine before a step, see `ndpsim.audit.serving_engine.EngineCheck`."""
 
-    limits: Limits
-    blocks: Blocks
+    limits: LogLimits
+    blocks: BlockPool
     waiting: Sequence[Served]
     running: Sequence[Served]
 
 
-class Rules:
+class SchedulerRules:
     """Rules of an unknown scheduler: everything is allowed."""
 
-    def most_blocks(self, engine: Before, request: Served, tokens: int) -> int:
+    def most_blocks(self, engine: EngineState, request: Served, tokens: int) -> int:
         """Maximum number of blocks of a request with this number of tokens in the cache."""
         return engine.blocks.needed(max(tokens, request.whole))
 
@@ -99,47 +99,47 @@ class Rules:
         """Tokens of a request that others can reuse after the step has computed this number of tokens."""
         return tokens
 
-    def before(self, engine: Before, step: Step) -> Iterator[Fault]:
+    def before(self, engine: EngineState, step: StepLine) -> Iterator[Fault]:
         """Faults of preemptions, before they take effect."""
         return iter(())
 
-    def after(self, engine: Before, step: Step) -> Iterator[Fault]:
+    def after(self, engine: EngineState, step: StepLine) -> Iterator[Fault]:
         """Faults of the scheduled requests, after preempted ones have left."""
         return iter(())
 
 
-class Vllm(Rules):
+class VllmRules(SchedulerRules):
     """Continuous batching: running requests first, then waiting ones while there is room."""
 
-    def most_blocks(self, engine: Before, request: Served, tokens: int) -> int:
-        """See `Rules`."""
+    def most_blocks(self, engine: EngineState, request: Served, tokens: int) -> int:
+
         return engine.blocks.needed(tokens)
 
-    def before(self, engine: Before, step: Step) -> Iterator[Fault]:
+    def before(self, engine: EngineState, step: StepLine) -> Iterator[Fault]:
         """The last running requests are preempted, and only if blocks are lacking."""
         victims = list(step.preempted)
         if not victims:
             return
         last_ones = list(engine.running[::-1][: len(victims)])
         if victims != last_ones:
-            order = [one.number for one in last_ones]
-            yield "preemption", f"preempts {[one.number for one in victims]}; the last running are {order}"
+            order = numbers_of(last_ones)
+            yield "preemption", f"preempts {numbers_of(victims)}; the last running are {order}"
             return
         blocks, last = engine.blocks, victims[-1]
         free = blocks.free + sum(map(blocks.own, victims[:-1]))
-        given = sum(map(len, step.allocated.values()))
+        allocated = sum(map(len, step.allocated.values()))
         budget = engine.limits.max_tokens - sum(row.tokens for row in step.rows)
         own = blocks.needed(last.computed + min(last.missing, budget)) - len(last.blocks)
-        if given + (0 if last.is_over else max(own, 0)) <= free:
-            yield "preemption", f"preempts request {last.number}, and {free} blocks are free for {given}"
+        if allocated + (0 if last.is_over else max(own, 0)) <= free:
+            yield "preemption", f"preempts request {last.number}, and {free} blocks are free for {allocated}"
 
-    def after(self, engine: Before, step: Step) -> Iterator[Fault]:
+    def after(self, engine: EngineState, step: StepLine) -> Iterator[Fault]:
         """Faults in the scheduled requests, their order and their tokens."""
         yield from first_come_faults(engine, step)
-        running = [one for one in engine.running if not one.is_over]
+        running = [request for request in engine.running if not request.is_over]
         old = [row.request for row in step.rows if row.request.state == "running"]
         if [row.request for row in step.rows[: len(old)]] != running[: len(old)]:
-            order = [one.number for one in running]
+            order = numbers_of(running)
             yield "running-first", f"has not the running requests first, in their order {order}"
         budget = engine.limits.max_tokens
         for request, _, tokens, _ in step.rows:
@@ -157,7 +157,7 @@ class Vllm(Rules):
         elif not step.preempted:
             yield from self._idle(engine, step, budget)
 
-    def _idle(self, engine: Before, step: Step, budget: int) -> Iterator[Fault]:
+    def _idle(self, engine: EngineState, step: StepLine, budget: int) -> Iterator[Fault]:
         """A fault if a request waits although there is a place, tokens and blocks for it."""
         taken, blocks = len(step.taken), engine.blocks
         if taken >= len(engine.waiting) or len(engine.running) + taken >= engine.limits.max_batch:
@@ -165,24 +165,24 @@ class Vllm(Rules):
         request = engine.waiting[taken]
         if step.cached or (blocks.findable(request) and not request.on_host):
             return  # the log does not tell which of the reused blocks were free
-        given = sum(map(len, step.allocated.values()))
-        if blocks.needed(request.computed + min(request.missing, budget)) <= blocks.free - given:
+        allocated = sum(map(len, step.allocated.values()))
+        if blocks.needed(request.computed + min(request.missing, budget)) <= blocks.free - allocated:
             yield "idle", f"request {request.number} waits, and there is room for it"
 
 
-class Static(Rules):
+class StaticRules(SchedulerRules):
     """Static batches: no request is admitted while others run, and none is preempted."""
 
     def filled(self, request: Served, tokens: int) -> int:
-        """See `Rules`: a block can be reused once it is reserved: requests that reuse it come later."""
+        # A block can be reused as soon as it is reserved: requests that reuse it come later.
         return request.whole
 
-    def before(self, engine: Before, step: Step) -> Iterator[Fault]:
+    def before(self, engine: EngineState, step: StepLine) -> Iterator[Fault]:
         """Nothing is preempted."""
         if step.preempted:
             yield "preemption", f"preempts request {step.preempted[0].number}, and a batch runs to its end"
 
-    def after(self, engine: Before, step: Step) -> Iterator[Fault]:
+    def after(self, engine: EngineState, step: StepLine) -> Iterator[Fault]:
         """A new batch begins when the last one has ended, and prompts come before decodes."""
         yield from first_come_faults(engine, step)
         if step.taken and engine.running:
@@ -193,17 +193,17 @@ class Static(Rules):
             yield "running-first", "computes prompts and decodes together"
 
 
-def first_come_faults(engine: Before, step: Step) -> Iterator[Fault]:
+def first_come_faults(engine: EngineState, step: StepLine) -> Iterator[Fault]:
     """First come, first served: waiting requests are admitted in their order."""
     taken = step.taken
     if taken != list(engine.waiting[: len(taken)]):
-        due = [one.number for one in engine.waiting[: len(taken)]]
-        yield "first-come", f"takes in {[one.number for one in taken]}, and {due} are the first that wait"
+        due = numbers_of(engine.waiting[: len(taken)])
+        yield "first-come", f"takes in {numbers_of(taken)}, and {due} are the first that wait"
 
 
-_BY_NAME: dict[str, Rules] = {"vllm": Vllm(), "static": Static()}
+_BY_NAME: dict[str, SchedulerRules] = {"vllm": VllmRules(), "static": StaticRules()}
 
 
-def rules_of(scheduler: str) -> Rules:
-    """The rules of a scheduler, or `Rules` if it is not known here."""
-    return _BY_NAME.get(scheduler, Rules())
+def rules_of(scheduler: str) -> SchedulerRules:
+    """The rules of a scheduler, or `SchedulerRules` if it is not known here."""
+    return _BY_NAME.get(scheduler, SchedulerRules())

@@ -15,7 +15,7 @@ from ndpsim.cli.options import JSON, answer, hardware_of, naming, timing_overrid
 
 if TYPE_CHECKING:
     from ndpsim.audit import CommandBuses, Report
-    from ndpsim.audit.report import Outcome
+    from ndpsim.audit.report import CheckOutcome
     from ndpsim.config import Hardware
     from ndpsim.dram.spec import Device
     from ndpsim.dram.traces import CommandTrace
@@ -201,7 +201,7 @@ def _refuse_other_standard(file: str, commands: CommandTrace, device: Device) ->
         raise InputError(f"{problem} {' or '.join(fitting)}: {option}", "conflict", file=file)
 
 
-def _print_outcome(file: str, outcome: Outcome, more: str = "") -> None:
+def _print_outcome(file: str, outcome: CheckOutcome, more: str = "") -> None:
     """Print the findings in a file, and the verdict followed by `more`."""
     from ndpsim.report.printing import print_text
 

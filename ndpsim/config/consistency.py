@@ -16,7 +16,7 @@ from ndpsim.dram.spec import row_times
 _log = logging.getLogger("ndpsim")
 
 #: The sections from which the channels' peak is computed.
-_OF_CHANNELS = ("host", "dram", "dimm")
+_CHANNEL_SECTIONS = ("host", "dram", "dimm")
 
 
 def check_system(system: System, draft: Draft) -> None:
@@ -53,7 +53,7 @@ def check_cpu(hardware: Hardware, changed: Iterable[KeyPath]) -> None:
     if host.cpu_sockets_most is not None and host.cpu_sockets > host.cpu_sockets_most:
         problem = f"{host.cpu_sockets} is more than the {host.cpu_sockets_most} of host.cpu_sockets_most"
         raise _error(hardware, problem, "host.cpu_sockets", "range")
-    if host.cpu_read_gbps is not None and not any(key[0] in _OF_CHANNELS for key in changed):
+    if host.cpu_read_gbps is not None and not any(key[0] in _CHANNEL_SECTIONS for key in changed):
         peak_gbps = hardware.host_memory.host_gbps
         if host.cpu_read_gbps > peak_gbps:
             problem = f"{host.cpu_read_gbps:g} is more than the memory channels carry, {peak_gbps:g}"
@@ -72,7 +72,7 @@ def _check_mapping(system: System, draft: Draft) -> None:
     if mapper == "custom" and mapping is None:
         raise draft.error("custom needs a mapping; give dram.mapping", "dram.mapper", "missing")
     if mapper != "custom" and mapping is not None:
-        problem = f"is for mapper: custom, not {mapper} (dram.mapping=null takes it away)"
+        problem = f"is for mapper: custom, not {mapper} (dram.mapping=null removes it)"
         raise draft.error(problem, "dram.mapping", "conflict")
 
 
@@ -165,19 +165,19 @@ def _check_link(system: System, draft: Draft) -> None:
         )
         raise draft.error(problem, "link.link_gbps", "range")
     if system.link.topology == "groups" and system.link.group_dimms > system.dimm.count:
-        problem = f"{system.link.group_dimms} is more than the {system.dimm.count} DIMMs there are"
+        problem = f"{system.link.group_dimms} is more than the {system.dimm.count} of dimm.count"
         raise draft.error(problem, "link.group_dimms", "range")
 
 
 def _check_multipliers(system: System, draft: Draft) -> None:
     if system.ndp is None:
         return
-    there = [key for key in MULTIPLIERS if getattr(system.ndp, key) is not None]
-    if not there:
-        problem = f"has nothing that multiplies; give one of {' and '.join(MULTIPLIERS)}"
+    units = [key for key in MULTIPLIERS if getattr(system.ndp, key) is not None]
+    if not units:
+        problem = f"has no multiplier unit; give one of {' and '.join(MULTIPLIERS)}"
         raise draft.error(problem, "ndp", "missing")
-    if len(there) > 1:
-        problem = f"has both {there[0]} and {there[1]}; ndp.{there[0]}=null takes one away"
+    if len(units) > 1:
+        problem = f"has both {units[0]} and {units[1]}; ndp.{units[0]}=null removes one"
         raise draft.error(problem, "ndp", "conflict")
     found = system.ndp.multiplier[1].problem(behind_cxl=system.cxl is not None)
     if found is not None:

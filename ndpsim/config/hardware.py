@@ -75,7 +75,7 @@ class Hardware(Shown):
                 key = f"dram.overrides.{error.key}"
             # A timing that the standard leaves open has no place in the file: name the organisation.
             sizes = [self.origins.get(f"dram.organisation.{name}") for name in SIZES]
-            changed = [one for one in sizes if one is not None and one.kind != "default"]
+            changed = [size for size in sizes if size is not None and size.kind != "default"]
             origin = self.origins.get(key) or [*changed, self.origins["dram.org"]][0]
             raise origin.error(error.problem, key, error.code) from None
 
@@ -136,9 +136,9 @@ class Hardware(Shown):
             for key, origin in self.origins.items()
             if key.startswith("host.memory.")
         }
-        one = Hardware(plain, origins, self.file, {})
+        hardware = Hardware(plain, origins, self.file, {})
         try:
-            bits = one.lane_device().standard.channel_bits
+            bits = hardware.lane_device().standard.channel_bits
         except InputError as error:
             key = (error.key or "").replace("dram.", "host.memory.")
             raise error.at(error.file, error.line, key) from None
@@ -210,8 +210,8 @@ class Hardware(Shown):
     def unit_gflops(self) -> dict[str, float | None]:
         """Peak of each unit that multiplies, at its native precision, by name; None if there is none."""
         ndp = self.system.ndp
-        there = {name: None if ndp is None else getattr(ndp, name) for name in MULTIPLIERS}
-        return {name: None if unit is None else unit.peak_gflops for name, unit in there.items()}
+        units = {name: None if ndp is None else getattr(ndp, name) for name in MULTIPLIERS}
+        return {name: None if unit is None else unit.peak_gflops for name, unit in units.items()}
 
     def _times_lane(self, lanes: int) -> float:
         return float(lanes * exact(self.lane_peak_gbps))
@@ -296,9 +296,9 @@ class Hardware(Shown):
                 rows.append(Row(f"derived.{name}_peak", gflops, "GFLOPS", MULTIPLIERS[name].peak_formula))
         if self.system.ndp is not None:
             published = self.system.ndp.published.area_mm2
-            of_all = "not published" if published is None else f"published of all: {published:g} mm2"
+            stated = "not published" if published is None else f"published of all: {published:g} mm2"
             area = "of all units, None where one is not published"
-            rows.append(Row("derived.ndp_area", self.ndp_area_mm2, "mm2", f"{area}; {of_all}"))
+            rows.append(Row("derived.ndp_area", self.ndp_area_mm2, "mm2", f"{area}; {stated}"))
         return rows
 
     @property
@@ -307,8 +307,8 @@ class Hardware(Shown):
         return self.system.host.memory is None
 
     def _host_origin(self) -> str:
-        of_lanes = "dimm.subchannels x lane peak"
-        return of_lanes if self.system.cxl is None else f"{of_lanes}, at most cxl.gbps"
+        origin = "dimm.subchannels x lane peak"
+        return origin if self.system.cxl is None else f"{origin}, at most cxl.gbps"
 
     def _host_memory_origin(self) -> str:
         if self.system.host.memory is None:

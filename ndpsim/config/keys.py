@@ -99,7 +99,7 @@ def allowed(field: FieldInfo) -> str:
     if get_origin(part.annotation) is Literal:
         return f"one of {', '.join(map(str, get_args(part.annotation)))}"
     names = ("gt", "ge", "le")
-    items = [item for one in _parts(field) for item in one.metadata]
+    items = [item for inner in _parts(field) for item in inner.metadata]
     limits = {name: getattr(item, name) for item in items for name in names if hasattr(item, name)}
     if part.annotation is str:
         return "a text of reasonable length, not empty"

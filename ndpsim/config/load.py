@@ -62,12 +62,12 @@ def load_hardware(
         if sets:
             raise InputError("give changes when loading the hardware, not afterwards", "conflict", key="sets")
         return hw
-    asked = _asked(hw)
-    key = asked, sets, command, os.getcwd()
+    name = _asked(hw)
+    key = name, sets, command, os.getcwd()
     known = _loaded.find(key)
     if known is not None:
         return known
-    hardware, files = _load(_find(asked), sets, command)
+    hardware, files = _load(_find(name), sets, command)
     # With the folder: a bundled file has precedence over a file here with the same name.
     return _loaded.store(key, [*files, data_folder("hwconfigs")], hardware)
 
@@ -147,9 +147,9 @@ def _drop_overrides(draft: Draft) -> Mapping[str, Any]:
 
 
 @functools.cache
-def _report_dropped(file: str, of: str, timing: str, clocks: str) -> None:
+def _report_dropped(file: str, old_timing: str, timing: str, clocks: str) -> None:
     """Print the notice once, for any number of points of a sweep."""
-    _log.warning("%s: overrides of %s are dropped at %s: %s", file, of, timing, clocks)
+    _log.warning("%s: overrides of %s are dropped at %s: %s", file, old_timing, timing, clocks)
 
 
 def _find(name: str) -> Path:

@@ -63,20 +63,20 @@ class Missing:
 def missing_values(draft: Draft, command: str | None = None) -> list[Missing]:
     """All values that `draft` lacks for `command`; None: the values that every file needs."""
     # A CXL link replaces PCIe.
-    needed = [one for one in SECTIONS[command or "dram"] if one != "pcie" or draft.at(("cxl",)) is None]
+    needed = [name for name in SECTIONS[command or "dram"] if name != "pcie" or draft.at(("cxl",)) is None]
     filled = draft.values | {name: {} for name in ("dram", *needed) if draft.at((name,)) is None}
-    by = command or "every command"
+    needed_by = command or "every command"
+    paths: list[tuple[KeyPath, str]] = []
     try:
         System.model_validate(filled)
-        found = []
     except ValidationError as error:
-        found = [each["loc"] for each in error.errors(include_url=False) if each["type"] == "missing"]
-    paths = [(tuple(map(str, loc)), by) for loc in found]
+        missing = [problem for problem in error.errors(include_url=False) if problem["type"] == "missing"]
+        paths = [(tuple(map(str, problem["loc"])), needed_by) for problem in missing]
     if command == "moe":
         paths += _for_moe(draft)
     if command in ("gemv", "relayout"):
-        paths += _unit(draft, by)
-    return [_missing(path, by) for path, by in dict.fromkeys(paths)]
+        paths += _unit(draft, needed_by)
+    return [_missing(path, needed_by) for path, needed_by in dict.fromkeys(paths)]
 
 
 def _for_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
@@ -88,19 +88,19 @@ def _for_moe(draft: Draft) -> Iterator[tuple[KeyPath, str]]:
     yield from _unit(draft, "policies with experts on DIMMs")
 
 
-def _unit(draft: Draft, by: str) -> Iterator[tuple[KeyPath, str]]:
+def _unit(draft: Draft, needed_by: str) -> Iterator[tuple[KeyPath, str]]:
     """Missing keys of a machine without an NDP unit, unless its memory is behind CXL."""
     if draft.at(("ndp",)) is None:
-        yield from ((("ndp", key), by) for key in ("gemv", "activation"))
+        yield from ((("ndp", key), needed_by) for key in ("gemv", "activation"))
 
 
-def _missing(path: KeyPath, by: str) -> Missing:
+def _missing(path: KeyPath, needed_by: str) -> Missing:
     field, section = field_at(path), path[0]
     look_up = _LOOK_UP.get(section, "docs/configuration.md")
     if section in PART_SECTIONS and len(path) == 2:
         look_up += f"; or {section}.part has it (ndpsim list parts)"
     words = "" if field is None else allowed(field)
-    return Missing(dotted(path), unit_of(path), words, _example(path), look_up, by)
+    return Missing(dotted(path), unit_of(path), words, _example(path), look_up, needed_by)
 
 
 def _example(path: KeyPath) -> str:
@@ -126,19 +126,19 @@ def refuse_missing(draft: Draft, command: str | None) -> None:
     Raises:
         InputError: it lacks values; the message names all of them.
     """
-    lacking = [one for one in missing_values(draft, command) if one.needed_by in (command, "every command")]
+    lacking = [gap for gap in missing_values(draft, command) if gap.needed_by in (command, "every command")]
     if not lacking:
         return
     first, *others = lacking
     problem = f"is missing; give {first.allowed}{_words(first)}"
     if others:
-        problem += f"; also missing: {', '.join(one.key + _words(one) for one in others)}"
-    look_up = dict.fromkeys(one.look_up for one in lacking)
+        problem += f"; also missing: {', '.join(gap.key + _words(gap) for gap in others)}"
+    look_up = dict.fromkeys(gap.look_up for gap in lacking)
     raise draft.error(f"{problem}. Look in: {'; '.join(look_up)}", first.key, "missing")
 
 
-def _words(one: Missing) -> str:
+def _words(missing: Missing) -> str:
     """Unit and example: `` in TB/s (rtx-4090: 1.008)``."""
-    value, _, source = one.example.partition(" (")
-    unit = f" in {one.unit}" if one.unit else ""
+    value, _, source = missing.example.partition(" (")
+    unit = f" in {missing.unit}" if missing.unit else ""
     return unit + (f" ({source.partition(': ')[0]}: {value})" if value else "")

@@ -56,12 +56,12 @@ def plain_of(node: Node) -> Any:
 
 def line_of(root: Node, path: tuple[Any, ...]) -> int:
     """The line of the node at a path of keys and numbers, or of the last part of the path that exists."""
-    here = root
+    node = root
     for part in path:
-        children = here.value if isinstance(here.value, dict | list) else {}
+        children = node.value if isinstance(node.value, dict | list) else {}
         if part in (range(len(children)) if isinstance(children, list) else children):
-            here = children[part]
-    return here.line
+            node = children[part]
+    return node.line
 
 
 @dataclass
@@ -220,9 +220,9 @@ class _Builder:
     def begin_key(self, level: _Open, name: str, line: int) -> None:
         if not name or len(name) > MAX_KEY or not name.isprintable():
             raise self.error(f"{name[:MAX_KEY]!r} is not a key: 1 to {MAX_KEY} printable characters", line)
-        before = level.children.get(name) if isinstance(level.children, dict) else None
-        if before is not None:
-            raise self.error(f"is given twice, first in line {before.line}", line, name, code="twice")
+        earlier = level.children.get(name) if isinstance(level.children, dict) else None
+        if earlier is not None:
+            raise self.error(f"is given twice, first in line {earlier.line}", line, name, code="twice")
         level.key, level.key_line = name, line
 
     def add_alias(self, anchor: str, line: int) -> None:

@@ -77,15 +77,15 @@ class Draft:
 
     def at(self, path: KeyPath) -> Any:
         """The value at `path`; None if there is none."""
-        here: Any = self.values
+        value: Any = self.values
         for key in path:
-            here = here.get(key) if isinstance(here, dict) else None
-        return here
+            value = value.get(key) if isinstance(value, dict) else None
+        return value
 
     def has(self, path: KeyPath) -> bool:
         """Whether `path` has a value, which may be null."""
-        above = self.at(path[:-1])
-        return isinstance(above, dict) and path[-1] in above
+        parent = self.at(path[:-1])
+        return isinstance(parent, dict) and path[-1] in parent
 
     def remove(self, path: KeyPath) -> None:
         """Remove the value of `path`, if it has one."""
@@ -94,7 +94,7 @@ class Draft:
         self._forget_origins(path)
 
     def _forget_origins(self, path: KeyPath) -> None:
-        self.origins = {at: one for at, one in self.origins.items() if at[: len(path)] != path}
+        self.origins = {key: origin for key, origin in self.origins.items() if key[: len(path)] != path}
 
     def origin(self, path: KeyPath) -> Origin:
         """The origin of `path`, or of the nearest section around it with an origin."""
@@ -108,14 +108,14 @@ class Draft:
 
     def replace(self, path: KeyPath, value: Any, origins: dict[KeyPath, Origin]) -> None:
         """Put `value`, whose parts have `origins`, at `path`. Do nothing if a part above is not a mapping."""
-        here = self.values
+        section = self.values
         for key in path[:-1]:
-            if here.get(key) is None:
-                here[key] = {}
-            here = here[key]
-            if not isinstance(here, dict):
+            if section.get(key) is None:
+                section[key] = {}
+            section = section[key]
+            if not isinstance(section, dict):
                 return
-        here[path[-1]] = value
+        section[path[-1]] = value
         self._forget_origins(path)
         self.origins.update(origins)
 
@@ -167,15 +167,15 @@ def _read(node: Node, file: str, path: KeyPath) -> tuple[Any, dict[KeyPath, Orig
     return values, origins
 
 
-def _annotated(parts: dict[str, Node], place: Origin, path: KeyPath) -> tuple[Any, Origin]:
+def _annotated(parts: dict[str, Node], origin: Origin, path: KeyPath) -> tuple[Any, Origin]:
     """The value and origin of a leaf written with its source or assumption."""
     for problem in _annotation_problems(parts):
-        raise place.error(problem, dotted(path), "form")
+        raise origin.error(problem, dotted(path), "form")
     kind: Kind = "source" if "source" in parts else "assumption"
     text = " ".join(str(parts[kind].value).split())
     value = parts["value"].value
     plain = [entry.value for entry in value] if isinstance(value, list) else value
-    return plain, Origin(place.file, place.line, text, kind)
+    return plain, Origin(origin.file, origin.line, text, kind)
 
 
 def _is_leaf(node: Node) -> bool:
@@ -191,10 +191,10 @@ def _annotation_problems(parts: dict[str, Node]) -> Iterator[str]:
         yield "has no value; write {value: ..., source: ...} or {value: ..., assumption: ...}"
     elif not _is_leaf(parts["value"]):
         yield "an annotated value is a number, a word or a list of them; annotate the values one by one"
-    given = [name for name in ("source", "assumption") if name in parts]
-    if len(given) != 1:
-        yield f"has {'both' if given else 'neither'} of source and assumption; give exactly one"
-    for name in given:
+    stated = [name for name in ("source", "assumption") if name in parts]
+    if len(stated) != 1:
+        yield f"has {'both' if stated else 'neither'} of source and assumption; give exactly one"
+    for name in stated:
         text = parts[name].value
         if not isinstance(text, str) or not text.strip():
             yield f"{name} must be a sentence, not {shown(text)}"

@@ -28,8 +28,8 @@ _SECTIONS: dict[KeyPath, str] = {tuple(name.split(".")): kind for name, kind in 
 #: The keys that name a part.
 PART_KEYS = {(*section, "part") for section in _SECTIONS}
 _HOME = {"cpus": ("host",), "memories": ("dram",), "gpus": ("gpu",), "links": ("pcie",)}
-# Keys that a part does not give: a CPU's peak, and what is fitted to a processor or measured with it.
-_OF_PROCESSOR: dict[KeyPath, tuple[KeyPath, ...]] = {
+# Keys that parts do not give: a CPU's peak, and values that are fitted to a processor or measured with it.
+_PROCESSOR_KEYS: dict[KeyPath, tuple[KeyPath, ...]] = {
     ("gpu",): (*(("gpu", name) for name in (*GPU_FITTED, "expert_times")), ("host", "measured_power")),
     ("host",): tuple(
         ("host", name)
@@ -126,7 +126,7 @@ def _read(path: Path, kind: str, section: KeyPath) -> Part:
     """
     draft = draft_of(parse(read_text(path), str(path)), str(path), section)
     about = {key: draft.values.pop(key, None) for key in _ABOUT}
-    places = {key: draft.origins.pop((*section, key), None) for key in _ABOUT}
+    origins = {key: draft.origins.pop((*section, key), None) for key in _ABOUT}
     known = _keys_of(section)
     for key in draft.values:
         if key not in known:
@@ -134,13 +134,13 @@ def _read(path: Path, kind: str, section: KeyPath) -> Part:
             raise draft.origin((*section, key)).error(problem, key, "unknown-key")
     for key in ("name", "title"):
         if not isinstance(about[key], str) or not about[key]:
-            place = places[key] or Origin(str(path), None, "", "stated")
+            origin = origins[key] or Origin(str(path), None, "", "stated")
             problem = "is missing" if about[key] is None else f"{shown(about[key])} is no text"
-            raise place.error(problem, key, code="missing")
+            raise origin.error(problem, key, code="missing")
     also = about["also"] if about["also"] is not None else []
     if not isinstance(also, list) or not all(isinstance(name, str) for name in also):
-        place = places["also"] or Origin(str(path), None, "", "stated")
-        raise place.error(f"{shown(also)} is not a list of names", "also", code="type")
+        origin = origins["also"] or Origin(str(path), None, "", "stated")
+        raise origin.error(f"{shown(also)} is not a list of names", "also", code="type")
     return Part(kind, about["name"], about["title"], tuple(also), path, section, draft)
 
 
@@ -220,13 +220,13 @@ def replace_parts(
         part = _named(draft, section, Path())
         if part is None:
             continue
-        values: dict[KeyPath, Any] = {(*section, *path): of for path, of in _leaves(part.draft.values)}
+        values: dict[KeyPath, Any] = {(*section, *path): value for path, value in _leaves(part.draft.values)}
         if section not in own or own[section].name != part.name:
-            values = dict.fromkeys(_OF_PROCESSOR.get(section, ())) | values
+            values = dict.fromkeys(_PROCESSOR_KEYS.get(section, ())) | values
         replaced = [
             f"{dotted(path)} {shown(draft.at(path))}"
-            for path, of_part in values.items()
-            if draft.has(path) and draft.at(path) != of_part
+            for path, new in values.items()
+            if draft.has(path) and draft.at(path) != new
         ]
         for path in values:
             draft.remove(path)
@@ -238,9 +238,9 @@ def replace_parts(
 
 
 @functools.cache
-def _report_replaced(file: str, by: str, what: str) -> None:
+def _report_replaced(file: str, part: str, replaced: str) -> None:
     """Print the notice once, for any number of points of a sweep."""
-    _log.warning("%s: %s takes the place of %s", file, by, what)
+    _log.warning("%s: %s takes the place of %s", file, part, replaced)
 
 
 def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
@@ -278,7 +278,7 @@ def _fill(draft: Draft, path: KeyPath, part: Part) -> None:
         for key in value:
             _fill(draft, (*path, key), part)
     elif not draft.has(path):
-        draft.replace(path, value, {at: origins[at] for at in origins if at[: len(path)] == path})
+        draft.replace(path, value, {key: origins[key] for key in origins if key[: len(path)] == path})
 
 
 def _take_away(draft: Draft, section: KeyPath, part: Part) -> None:

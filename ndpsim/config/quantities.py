@@ -53,7 +53,7 @@ def _order(parts: list[str]) -> list[str]:
     for part in parts:
         field = _word(part, _PART, "FIELD or FIELD:BITS")
         if field in complete:
-            raise ValueError(f"'{part}' comes after '{field}', which takes all the field has left")
+            raise ValueError(f"'{part}' comes after '{field}', which takes all remaining bits")
         used.add(field)
         if part == field:
             complete.append(field)
@@ -71,7 +71,7 @@ def _xor(xor: dict[str, list[str]]) -> dict[str, list[str]]:
         if high and int(high) < int(low):
             raise ValueError(f"'{source}' ends before it begins")
         if field in targets:
-            raise ValueError(f"'{source}' is of a field that is XORed itself: addresses could coincide")
+            raise ValueError(f"'{source}' is a bit of a target: addresses could coincide")
     return xor
 
 
@@ -149,7 +149,7 @@ Share = Annotated[float, Field(gt=0, le=1)]
 Microseconds = Annotated[float, Field(ge=0, le=1e6), unit("us")]
 Tables = Annotated[
     list[Name] | None,
-    BeforeValidator(lambda given: [given] if isinstance(given, str) else given, Name | list[Name] | None),
+    BeforeValidator(lambda value: [value] if isinstance(value, str) else value, Name | list[Name] | None),
 ]
 # Excluded from dumps: hardware with equal values is equal, whichever file they come from.
 PartName = Annotated[

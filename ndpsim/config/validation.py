@@ -20,8 +20,8 @@ def validated(draft: Draft, command: str | None) -> System:
         system = System.model_validate(draft.values)
         problems = []
     except ValidationError as error:
-        # With a misspelt key its right name is missing, too: report the spelling.
-        problems = [each for each in error.errors(include_url=False) if each["type"] != "missing"]
+        # A misspelt key makes the right key missing; the error names the misspelt one.
+        problems = [problem for problem in error.errors(include_url=False) if problem["type"] != "missing"]
     if problems:
         raise _input_error(draft, problems[0])
     refuse_missing(draft, command)

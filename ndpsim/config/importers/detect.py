@@ -13,7 +13,7 @@ from ndpsim.config.importers.configuration import Configuration, ConfigurationFo
 from ndpsim.config.importers.sheet import Imported, Sheet
 from ndpsim.config.nodes import read_text
 
-_TREES = (".yaml", ".yml", ".json")  # what cannot be read as such is named with its line
+_TREES = (".yaml", ".yml", ".json")  # if the text is no tree, the error names its line
 _EXPORT = "python -m ramulator export"
 
 
@@ -53,12 +53,12 @@ def _format_of(file: Configuration) -> ConfigurationFormat:
     Raises:
         InputError: there is none.
     """
-    for one in configuration_formats().values():
-        if one.recognises(file):
-            return one
+    for format_ in configuration_formats().values():
+        if format_.recognises(file):
+            return format_
     keys = file.root.value if file.path.suffix.lower() in _TREES else file.keys
     if isinstance(keys, dict) and "dram" in keys:
         problem = "is a hardware file already, or nearly"
         raise InputError(problem, "form", file=file.path, line=keys["dram"].line)
-    known = "; ".join(f"{name} ({one.meaning})" for name, one in configuration_formats().items())
-    raise InputError(f"is of no format of configurations that is recognised: {known}", "form", file=file.path)
+    known = "; ".join(f"{name} ({format_.meaning})" for name, format_ in configuration_formats().items())
+    raise InputError(f"has no known format of configurations: {known}", "form", file=file.path)

@@ -89,15 +89,15 @@ class Ini:
         if not section:
             raise InputError("comes before the first [section]", "form", file=self.file, line=number, key=key)
         entry = Entry(value, Place(self.file, number, f"[{section}] {key}"))
-        before = self.entries.setdefault((section.lower(), key.lower()), entry)
-        if before is not entry:
-            raise entry.place.error(f"is given twice, first in line {before.place.line}", code="twice")
+        earlier = self.entries.setdefault((section.lower(), key.lower()), entry)
+        if earlier is not entry:
+            raise entry.place.error(f"is given twice, first in line {earlier.place.line}", code="twice")
 
     def __getitem__(self, name: tuple[str, str]) -> Entry:
-        """The key of a section, which has a default if the file may lack it."""
+        """The entry of a section and a key, or its default if the file lacks it."""
         section, key = name
-        found = self.entries.get((section.lower(), key.lower()))
-        if found is not None:
-            return found
+        entry = self.entries.get((section.lower(), key.lower()))
+        if entry is not None:
+            return entry
         default = str(self._defaults[section][key])
         return Entry(default, Place(self.file, None, f"[{section}] {key}"), given=False)

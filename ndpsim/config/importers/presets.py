@@ -44,7 +44,7 @@ def check_width(standard: Standard, bits: int | None, place: Place) -> None:
 
 
 def match_organisation(standard: Standard, sizes: Sizes) -> str:
-    """The organisation with exactly these `SIZES`, and other given fields.
+    """The organisation whose fields have exactly these `sizes`.
 
     Raises:
         InputError: there is none; the message names the sizes in which the most similar one differs.
@@ -83,7 +83,7 @@ def departures(standard: Standard, org: str, timing: str) -> dict[str, int]:
 
 
 def match_speed(standard: Standard, org: str, rate: int, clocks: Mapping[str, Clocks]) -> str:
-    """The speed preset of `rate` with the fewest differences from `clocks`, of equal ones Ramulator's."""
+    """The speed preset of `rate` with the fewest differences from `clocks`; among equals, Ramulator's."""
     theirs = standard.under("reference").speeds
 
     def distance(timing: str) -> tuple[int, bool]:
@@ -110,7 +110,7 @@ def put_dram(
         if preset.get(name) != wanted.value:
             sheet.put(f"dram.overrides.{name}", wanted.value, wanted.place, wanted.said)
     # A file with tRP or tRAS alone: the preset's tRC may be too short for it.
-    found = {**preset, **{name: wanted.value for name, wanted in clocks.items()}}
-    apart, of = found["nRAS"] + found["nRP"], clocks.get("nRP") or clocks.get("nRAS")
-    if "nRC" not in clocks and of is not None and found["nRC"] < apart - 1:
-        sheet.put("dram.overrides.nRC", apart, of.place, ", nRAS + nRP")
+    timings = {**preset, **{name: wanted.value for name, wanted in clocks.items()}}
+    row_cycle, stated = timings["nRAS"] + timings["nRP"], clocks.get("nRP") or clocks.get("nRAS")
+    if "nRC" not in clocks and stated is not None and timings["nRC"] < row_cycle - 1:
+        sheet.put("dram.overrides.nRC", row_cycle, stated.place, ", nRAS + nRP")

@@ -29,7 +29,7 @@ _XORED = {"MOP4CLXOR": ("channel", "rank", "stack", "bankgroup", "bank", "row")}
 
 
 @dataclass(frozen=True)
-class Parts:
+class PartNames:
     """Names of the parts of a controller."""
 
     scheduler: str
@@ -81,7 +81,7 @@ def put_channels(sheet: Sheet, channels: tuple[int, Place] | None, ranks: tuple[
         sheet.put("host.channels", channels[0], channels[1], f" = {channels[0]}")
 
 
-def put_controller(sheet: Sheet, controller: Tree, parts: Parts, standard: Standard) -> None:
+def put_controller(sheet: Sheet, controller: Tree, parts: PartNames, standard: Standard) -> None:
     """Put scheduler, row policy, refresh and queues on the sheet; note settings that ndpsim does not have."""
     scheduler = controller.part(parts.scheduler)
     impl = scheduler.word("impl")
@@ -91,11 +91,11 @@ def put_controller(sheet: Sheet, controller: Tree, parts: Parts, standard: Stand
         problem = one_of(impl, _SCHEDULERS, "scheduler")
         sheet.note(scheduler.place("impl"), f"left out: {problem}; FRFCFS is taken")
     _put_row_policy(sheet, controller.part(parts.row_policy), parts.uncapped)
-    of_banks = any(
-        one.refreshes and one.interval and standard.scope_of(one) in (ONE_BANK, BANK_PAIR)
-        for one in standard.commands
+    by_bank = any(
+        command.refreshes and command.interval and standard.scope_of(command) in (ONE_BANK, BANK_PAIR)
+        for command in standard.commands
     )
-    known = {**_REFRESHES, **(_BANK_REFRESHES if of_banks else {})}
+    known = {**_REFRESHES, **(_BANK_REFRESHES if by_bank else {})}
     _put_refresh(sheet, controller.part(parts.refresh), known)
     for key, ours in (("read_buffer_size", "read_buffer"), ("write_buffer_size", "write_buffer")):
         slots = controller.whole(key)
@@ -158,13 +158,13 @@ def _note_plugin(sheet: Sheet, plugin: Tree) -> None:
 
 
 @dataclass(frozen=True)
-class Bits:
+class AddressBits:
     """The number of address bits of each field."""
 
-    of: Mapping[str, int]
+    widths: Mapping[str, int]
 
     @classmethod
-    def count(cls, standard: Standard, organisation: Organisation, channels: int, ranks: int) -> Bits:
+    def count(cls, standard: Standard, organisation: Organisation, channels: int, ranks: int) -> AddressBits:
         """The bits for channels with this number of ranks of these devices."""
         sizes = {
             "channel": channels,
@@ -181,36 +181,36 @@ class Bits:
 
     def xor(self, fields: Sequence[str]) -> dict[str, list[str]]:
         """XORs of `fields` with bits of the column; each field uses the next bits of the column."""
-        xor, low, end = {}, 0, self.of["column"]
+        xor, low, end = {}, 0, self.widths["column"]
         for field in fields:
-            high = min(low + self.of[field], end)
+            high = min(low + self.widths[field], end)
             if high > low:
                 xor[field] = [f"column:{low}" if high == low + 1 else f"column:{low}-{high - 1}"]
-            low += self.of[field]
+            low += self.widths[field]
         return xor
 
-    def with_channel(self, order: Sequence[str], at: int) -> list[str]:
-        """`order` with the channel at bit `at`, splitting the field at that bit."""
+    def with_channel(self, order: Sequence[str], bit: int) -> list[str]:
+        """`order` with the channel from `bit` on; the field with this bit is split."""
         done: list[str] = []
-        left = dict(self.of)
+        left = dict(self.widths)
         parts = [part for part in order if part.partition(":")[0] in left]
         while parts:
             field, _, wanted = parts[0].partition(":")
             width = min(int(wanted or left[field]), left[field])
-            if at < width:
+            if bit < width:
                 break
             done.append(parts.pop(0))
             left[field] -= width
-            at -= width
-        if at:
+            bit -= width
+        if bit:
             field, _, wanted = parts[0].partition(":")
-            done.append(f"{field}:{at}")
-            parts[0] = f"{field}:{int(wanted) - at}" if wanted else field
+            done.append(f"{field}:{bit}")
+            parts[0] = f"{field}:{int(wanted) - bit}" if wanted else field
         return [*done, "channel", *parts]
 
 
 def put_mapper(
-    sheet: Sheet, mapper: Tree, bits: Bits, channel_at: Mapping[str, int], channel_xored: bool
+    sheet: Sheet, mapper: Tree, bits: AddressBits, channel_at: Mapping[str, int], channel_xored: bool
 ) -> None:
     """Put the address mapping on the sheet: its name with one channel, else its fields.
 
@@ -225,14 +225,14 @@ def put_mapper(
         if impl is not None:
             sheet.note(place, f"left out: {one_of(impl, _ORDERS, 'address mapping')}; RoBaRaCoCh is taken")
         return
-    if not bits.of["channel"]:
+    if not bits.widths["channel"]:
         sheet.put("dram.mapper", impl, place)
         return
     sheet.put("dram.mapper", "custom", place)
     order = bits.with_channel(_ORDERS[impl], channel_at[impl])
     sheet.put("dram.mapping.order", order, place, f" = {impl}, with the channel where Ramulator has it")
-    xored = [f for f in _XORED.get(impl, ()) if f in bits.of and (channel_xored or f != "channel")]
-    for field, sources in bits.xor(xored).items():
+    names = [name for name in _XORED.get(impl, ()) if channel_xored or name != "channel"]
+    for field, sources in bits.xor([name for name in names if name in bits.widths]).items():
         sheet.put(f"dram.mapping.xor.{field}", sources, place, f" = {impl}")
 
 

@@ -10,15 +10,8 @@ from typing import Any
 
 from ndpsim.base.units import exact
 from ndpsim.config.importers.sheet import Place
-from ndpsim.config.nodes import Node
+from ndpsim.config.nodes import Node, plain_of
 from ndpsim.config.origins import shown
-
-
-def plain(node: Node) -> Any:
-    """The values under `node`, without their lines."""
-    if isinstance(node.value, dict):
-        return {key: plain(child) for key, child in node.value.items()}
-    return [plain(child) for child in node.value] if isinstance(node.value, list) else node.value
 
 
 @dataclass
@@ -80,7 +73,7 @@ class Tree:
     def value(self, key: str) -> Any:
         """The value at `key`; None if it is missing."""
         self._read.add(key)
-        return plain(self._children[key]) if key in self._children else None
+        return plain_of(self._children[key]) if key in self._children else None
 
     def word(self, key: str) -> str | None:
         """A word, None where it is missing."""

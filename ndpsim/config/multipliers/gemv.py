@@ -24,7 +24,6 @@ class Gemv(Multiplier):
 
     @property
     def peak_gflops(self) -> float:
-        """See `Multiplier.peak_gflops`."""
         products = Fraction(self.multipliers * self.values_per_multiplier, self.bit_serial_cycles)
         return float(2 * products * exact(self.clock_mhz) / 1000)
 

@@ -33,11 +33,9 @@ class Systolic(Multiplier):
 
     @property
     def peak_gflops(self) -> float:
-        """See `Multiplier.peak_gflops`."""
         return float(2 * self.arrays * self.rows * self.columns * exact(self.clock_mhz) / 1000)
 
     def problem(self, behind_cxl: bool) -> tuple[str, str] | None:
-        """See `Multiplier.problem`."""
         if not behind_cxl:
             return "cxl", "is missing: systolic arrays need a device behind a CXL link"
         if self.load_rows > self.rows:

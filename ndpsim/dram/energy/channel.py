@@ -72,14 +72,14 @@ class Counts(NamedTuple):
 
 def counts_of(issued: NDArray[np.int64], standard: Standard, rank_clocks: int, open_clocks: int) -> Counts:
     """The counts of commands issued, int64[command]."""
-    of, refreshes = issued.tolist(), dict.fromkeys((ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR), 0)
-    for count, command in zip(of, standard.by_number, strict=True):
+    counts, refreshes = issued.tolist(), dict.fromkeys((ONE_BANK, SAME_BANKS, WHOLE_RANK, BANK_PAIR), 0)
+    for count, command in zip(counts, standard.by_number, strict=True):
         if command.refreshes or command.manages:  # RFM costs what a refresh of the same banks does
             refreshes[standard.scope_of(command)] += count
     return Counts(
-        activates=of[ACTIVATE],
-        reads=of[READ] + of[READ_AP],
-        writes=of[WRITE] + of[WRITE_AP],
+        activates=counts[ACTIVATE],
+        reads=counts[READ] + counts[READ_AP],
+        writes=counts[WRITE] + counts[WRITE_AP],
         refreshes=refreshes[WHOLE_RANK],
         same_bank_refreshes=refreshes[SAME_BANKS],
         rank_clocks=rank_clocks,
@@ -118,7 +118,7 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
     clock_ns = float(device.clock_ps / 1000)
     burst_ns = device.standard.prefetch * 1000 / device.timings["rate"]
 
-    standby_banks, burst_banks = chip.standby_banks or banks, chip.burst_banks or banks
+    standby_banks, bursting = chip.standby_banks or banks, chip.burst_banks or banks
 
     # In W, of all chips; W x ns = nJ.
     def watts(drawn: Callable[[Supply], float]) -> float:
@@ -128,43 +128,43 @@ def channel_energy(device: Device, chip: Currents) -> ChannelEnergy:
         return (supply.IDD3N - supply.IDD2N) / standby_banks
 
     def burst(loop: str) -> float:
-        return watts(lambda of: _above(getattr(of, loop), of.IDD2N + burst_banks * bank(of))) * burst_ns
+        return watts(lambda supply: _above(supply, loop, supply.IDD2N + bursting * bank(supply))) * burst_ns
 
     def refresh(loop: str, period_ns: float | None) -> float | None:
         if getattr(chip, loop) is None or period_ns is None:
             return None
-        return watts(lambda of: _above(getattr(of, loop), of.IDD2N)) * period_ns
+        return watts(lambda supply: _above(supply, loop, supply.IDD2N)) * period_ns
 
-    activated = watts(lambda of: of.IDD0 - of.IDD2N - bank(of)) * chip.activate_ns
+    activated = watts(lambda supply: supply.IDD0 - supply.IDD2N - bank(supply)) * chip.activate_ns
     energy = ChannelEnergy(
-        activate=activated + watts(lambda of: of.IDD0 - of.IDD2N) * chip.precharge_ns,
+        activate=activated + watts(lambda supply: supply.IDD0 - supply.IDD2N) * chip.precharge_ns,
         read=burst("IDD4R"),
         write=burst("IDD4W"),
-        refresh=watts(lambda of: _above(of.IDD5B, of.IDD2N)) * chip.refresh_ns,
+        refresh=watts(lambda supply: _above(supply, "IDD5B", supply.IDD2N)) * chip.refresh_ns,
         same_bank_refresh=refresh("IDD5C", chip.same_bank_refresh_ns),
         bank_refresh=refresh("IDD5PB", chip.bank_refresh_ns),
         io=chips * _io_pj(device, chip, burst_ns) / 1000,
-        closed=watts(lambda of: of.IDD2N) * clock_ns,
+        closed=watts(lambda supply: supply.IDD2N) * clock_ns,
         open_bank=watts(bank) * clock_ns,
     )
     negative = [name for name, nj in vars(energy).items() if nj is not None and nj < 0]
     if negative:
-        raise InputError(
-            f"the currents make {', '.join(negative)} cost less than nothing", "range", key="dram.power"
-        )
+        problem = f"the currents give {', '.join(negative)} a negative energy"
+        raise InputError(problem, "range", key="dram.power")
     return energy
 
 
-def _above(drawn: float | None, standby: float) -> float:
+def _above(supply: Supply, loop: str, standby: float) -> float:
     """Current of a loop above its standby, in mA; 0 if it is not known."""
+    drawn: float | None = getattr(supply, loop)
     return 0 if drawn is None else drawn - standby
 
 
 def _io_pj(device: Device, chip: Currents, burst_ns: float) -> float:
     """The data pins of one chip for a burst, with the far end, in pJ.
 
-    Where the current on VDDQ is known: what reads draw above standby; whoever writes is taken to spend as
-    much. Otherwise, a pin and its termination draw VDDQ^2 / (driver + termination) while the line is low and
+    If the current on VDDQ is known: the current of reads above standby; writes are assumed to draw as much.
+    Otherwise, a pin and its termination draw VDDQ^2 / (driver + termination) while the line is low and
     nothing while it is high (POD, JESD79-4 and JESD79-5; the other way round with LVSTL, JESD209-5). Half of
     the bits are low; of a strobe's two lines one always is. A strobe serves eight data pins at most.
     """
@@ -182,14 +182,14 @@ def _io_pj(device: Device, chip: Currents, burst_ns: float) -> float:
 def split(counts: Counts, energy: ChannelEnergy) -> dict[str, float] | None:
     """Energies in nJ by component; None if the energy of an issued command is not known."""
     refresh = counts.refreshes * energy.refresh
-    for count, each in (
+    for count, command_nj in (
         (counts.same_bank_refreshes, energy.same_bank_refresh),
         (counts.bank_refreshes, energy.bank_refresh),
     ):
         if count:
-            if each is None:
+            if command_nj is None:
                 return None
-            refresh += count * each
+            refresh += count * command_nj
     return {
         "activate": counts.activates * energy.activate,
         "read": counts.reads * energy.read,

@@ -104,7 +104,7 @@ class Currents:
 
 
 _WORDS = ("part", "source", "assumptions", "further")
-_OF_PINS = ("driver_ohm", "termination_ohm")
+_PIN_VALUES = ("driver_ohm", "termination_ohm")
 #: The key of `find_currents` for a data rate in MT/s whose data sheet is scaled to the device's rate.
 SCALED = "scaled_from_mtps"
 _NUMBERS = {entry.name: entry.default is MISSING for entry in fields(Currents) if entry.name not in _WORDS}
@@ -132,20 +132,18 @@ def find_currents(device: Device, changes: Mapping[str, float] | None = None) ->
     """
     changes = dict(changes or {})
     rate = changes.pop(SCALED, None)
-    found = currents_of(device.org, device.timings["rate"]) if rate is None else _scaled(device, int(rate))
+    known = currents_of(device.org, device.timings["rate"]) if rate is None else _scaled(device, int(rate))
     if not changes:
-        return found
+        return known
     for name in changes:
         if name not in _NUMBERS:
             raise unknown(name, _NUMBERS, "current", key=f"dram.power.{name}")
-    if found is not None:
-        kept = {name: why for name, why in found.assumptions.items() if name not in changes}
-        source = f"{found.source}; {', '.join(changes)} as given"
-        return replace(found, source=source, assumptions=kept, **_as_fields(changes))
-    of_pins = () if "IDDQ4R" in changes else _OF_PINS
-    missing = [
-        name for name, needed in _NUMBERS.items() if (needed or name in of_pins) and name not in changes
-    ]
+    if known is not None:
+        kept = {name: why for name, why in known.assumptions.items() if name not in changes}
+        source = f"{known.source}; {', '.join(changes)} as given"
+        return replace(known, source=source, assumptions=kept, **_as_fields(changes))
+    pins = () if "IDDQ4R" in changes else _PIN_VALUES
+    missing = [name for name, needed in _NUMBERS.items() if (needed or name in pins) and name not in changes]
     if missing:
         raise InputError(
             f"no currents are known of {_name(device)}, so all are needed; {', '.join(missing)} are missing",
@@ -157,7 +155,7 @@ def find_currents(device: Device, changes: Mapping[str, float] | None = None) ->
 
 def _rates(org: str) -> list[int]:
     """The data rates of an organisation preset with a data sheet, from which currents can be scaled."""
-    return sorted(rate for (of, rate), currents in _known().items() if of == org and not currents.further)
+    return sorted(rate for (name, rate), currents in _known().items() if name == org and not currents.further)
 
 
 def _scaled(device: Device, rate: int) -> Currents:
@@ -211,10 +209,10 @@ def power_rows(currents: Currents) -> list[tuple[str, float | None, str, str]]:
         value = getattr(currents, name)
         stated = "not known" if value is None else f"{currents.part}: {currents.source}"
         rows.append((f"power.{name}", value, unit, f"assumption: {assumed[-1]}" if assumed else stated))
-    for supply, of in currents.further.items():
-        for entry in fields(of):
+    for supply, values in currents.further.items():
+        for entry in fields(values):
             symbol, unit = (supply, "V") if entry.name == "volts" else (f"{supply}.{entry.name}", "mA")
             rows.append(
-                (f"power.{symbol}", getattr(of, entry.name), unit, f"{currents.part}: {currents.source}")
+                (f"power.{symbol}", getattr(values, entry.name), unit, f"{currents.part}: {currents.source}")
             )
     return rows

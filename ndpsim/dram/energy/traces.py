@@ -53,30 +53,30 @@ def sum_open(
     total = 0
     for i in range(len(command)):
         kind = command[i]
-        at = clock[i]
+        now = clock[i]
         if keeps[kind] < 0:
             continue
-        for b in range(first[i], first[i] + reach[kind], stride[kind]):
+        for number in range(first[i], first[i] + reach[kind], stride[kind]):
             if kind == ACTIVATE or kind == opening:
-                if bank[b, 0] < 0:
-                    keeps_from = bank[b, 1] if kind != ACTIVATE else -1
-                    bank[b, 1] = max(keeps_from, at + keeps[kind])
+                if bank[number, 0] < 0:
+                    keeps_from = bank[number, 1] if kind != ACTIVATE else -1
+                    bank[number, 1] = max(keeps_from, now + keeps[kind])
                     if kind == opening:
-                        bank[b, 0] = at
+                        bank[number, 0] = now
                 continue
-            if bank[b, 0] < 0:
+            if bank[number, 0] < 0:
                 continue
-            closes = at
+            closes = now
             if READ <= kind <= WRITE_AP:
-                bank[b, 1] = max(bank[b, 1], at + keeps[kind])
+                bank[number, 1] = max(bank[number, 1], now + keeps[kind])
                 if kind == READ or kind == WRITE:
                     continue
-                closes = bank[b, 1]
-            total += min(closes, end) - bank[b, 0]
-            bank[b, 0] = -1
-    for b in range(len(bank)):
-        if bank[b, 0] >= 0:
-            total += end - bank[b, 0]
+                closes = bank[number, 1]
+            total += min(closes, end) - bank[number, 0]
+            bank[number, 0] = -1
+    for number in range(len(bank)):
+        if bank[number, 0] >= 0:
+            total += end - bank[number, 0]
     return total
 
 

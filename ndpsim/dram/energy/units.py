@@ -50,8 +50,8 @@ def transfer_nj(moved_bytes: int, pj_per_bit: float | None) -> float | None:
     return _nj(pj_per_bit, 8 * moved_bytes)
 
 
-def _nj(each_pj: float | None, count: float) -> float | None:
-    return None if each_pj is None else each_pj * count / 1000
+def _nj(unit_pj: float | None, count: float) -> float | None:
+    return None if unit_pj is None else unit_pj * count / 1000
 
 
 def add_up(parts: Mapping[str, float | None]) -> dict[str, float | None]:

@@ -42,12 +42,12 @@ _SCOPES = (
 
 def missing_timings(standard: Standard, known: Collection[str]) -> list[str]:
     """The timings that every preset must have and that are not among these."""
-    of_latencies = [*_names(standard.read_latency), *_names(standard.write_latency)]
-    return [name for name in (*_NEEDED, *of_latencies) if name not in known]
+    latencies = [*_names(standard.read_latency), *_names(standard.write_latency)]
+    return [name for name in (*_NEEDED, *latencies) if name not in known]
 
 
 def _names(latency: str) -> list[str]:
-    """The timings of a sum; of what is no sum, none."""
+    """The timings of a sum; none if `latency` is no sum."""
     try:
         return [term for _, term in latency_terms(latency) if isinstance(term, str)]
     except ValueError:
@@ -85,13 +85,13 @@ def check_scheduled(standard: Standard, rule: Rule) -> None:
     if not scopes <= _SCOPES[level]:
         raise InputError(f"not every command addresses one {rule.level}", "unsupported", key=where)
     if rule.siblings and (level == 0 or (level > 1 and scopes != {ONE_BANK}) or rule.window > 1):
-        problem = f"no table for what binds another {rule.level}, or for its window"
+        problem = f"no table for a rule between nodes of level {rule.level}, or for its window"
         raise InputError(problem, "unsupported", key=where)
 
 
 def _scopes(standard: Standard, rule: Rule) -> set[int]:
     named = {*rule.previous, *rule.next}
-    return {standard.scope_of(one) for one in standard.commands if one.name in named}
+    return {standard.scope_of(command) for command in standard.commands if command.name in named}
 
 
 def check_standard(standard: Standard) -> None:
@@ -107,7 +107,7 @@ def check_standard(standard: Standard) -> None:
         )
         raise InputError(problem, "unsupported", key=standard.name)
     if len(standard.names) > MOST_COMMANDS:
-        problem = f"has {len(standard.names)} commands; {MOST_COMMANDS} are the most"
+        problem = f"has {len(standard.names)} commands, more than {MOST_COMMANDS}"
         raise InputError(problem, "too-large", key=standard.name)
     if len(set(standard.names)) != len(standard.names):
         raise InputError("two commands have the same name", "twice", key=standard.name)
@@ -118,8 +118,8 @@ def check_standard(standard: Standard) -> None:
         if missing:
             raise InputError(f"preset {preset} states no {', '.join(missing)}", "missing", key=standard.name)
         _check_sums(standard, set(speed), speed["rate"], f"preset {preset}")
-        for what in ("burst", "read_latency", "write_latency"):
-            _check_latency(getattr(standard, what), known, f"{standard.name}: {what}, preset {preset}")
+        for field in ("burst", "read_latency", "write_latency"):
+            _check_latency(getattr(standard, field), known, f"{standard.name}: {field}, preset {preset}")
         for command in standard.commands:
             interval = command.interval if command.refreshes else ""
             times = command.busy, interval, command.pause, command.complete_within, command.keeps_prepared
@@ -140,7 +140,7 @@ def _check_sums(standard: Standard, known: set[str], rate: int, where: str) -> N
             derivation = derivation.special.get(rate, derivation.otherwise)
         sums = [derivation.latency] if isinstance(derivation, Sum) else []
         if isinstance(derivation, ByWidth):
-            sums = [of for of in derivation.by_dq.values() if isinstance(of, str)]
+            sums = [clocks for clocks in derivation.by_dq.values() if isinstance(clocks, str)]
         for latency in sums:
             _check_latency(latency, known, f"{standard.name}: derived {name}, {where}")
         known.add(name)
@@ -162,8 +162,8 @@ def _effects(command: Command) -> str:
 
 
 def _check_commands(standard: Standard) -> None:
-    of_banks = [_effects(one) for one in standard.commands if standard.scope_of(one) == ONE_BANK]
-    missing = [words for words in _EVERY if words not in of_banks]
+    effects = [_effects(command) for command in standard.commands if standard.scope_of(command) == ONE_BANK]
+    missing = [words for words in _EVERY if words not in effects]
     if missing:
         raise InputError(f"no command {missing[0]} one {standard.levels[-1]}", "missing", key=standard.name)
     for number, command in enumerate(standard.by_number):
@@ -194,11 +194,11 @@ def _check_closes_first(standard: Standard, command: Command, where: str) -> Non
     scope = standard.scope_of(command)
     closed = ONE_BANK if scope == BANK_PAIR else scope
     same = [
-        one.name
-        for one in standard.by_number
-        if one.closes and not one.reads and not one.writes and standard.scope_of(one) == closed
+        other.name
+        for other in standard.by_number
+        if other.closes and not other.reads and not other.writes and standard.scope_of(other) == closed
     ]
     if command.closes_first not in same:
-        closing = ", ".join(same) or "nothing"
-        problem = f"closes_first is '{command.closes_first}'; what closes the same banks: {closing}"
+        names = ", ".join(same) or "nothing"
+        problem = f"closes_first is '{command.closes_first}'; commands that close the same banks: {names}"
         raise InputError(problem, "conflict", key=where)

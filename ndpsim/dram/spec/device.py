@@ -13,12 +13,12 @@ from ndpsim.base.options.dram import RULE_SET, RULES
 from ndpsim.base.reported import text_table
 from ndpsim.base.units import dram_period_ps, format_bytes, plain_number
 from ndpsim.dram.spec.overrides import (
-    Given,
+    Override,
     changed_organisation,
-    changes_of,
     check_together,
     density_words,
-    given_timing,
+    overridden_timing,
+    split_overrides,
 )
 from ndpsim.dram.spec.registry import standards
 from ndpsim.dram.spec.standard import (
@@ -217,11 +217,10 @@ def derived_timings(
     None: the standard's page states none. A text: a sum of other timings.
     """
     speed, transfers = standard.speeds[timing], standard.transfers_per_clock
-    rate, of = speed["rate"], standard.organisations[org] if organisation is None else organisation
+    rate, chip = speed["rate"], standard.organisations[org] if organisation is None else organisation
     tck_ps = dram_period_ps(rate, transfers) if standard.derives_exactly else speed["tCK_ps"]
-    return {
-        name: derivation.clocks(of, rate, tck_ps, transfers) for name, derivation in standard.derived.items()
-    }
+    arguments = chip, rate, tck_ps, transfers
+    return {name: derivation.clocks(*arguments) for name, derivation in standard.derived.items()}
 
 
 class _Timings(NamedTuple):
@@ -230,31 +229,31 @@ class _Timings(NamedTuple):
     rounded: dict[str, str]
 
 
-def _given(standard: Standard, timing: str, overrides: Mapping[str, int | str]) -> dict[str, Given]:
-    """The overrides by the name of the timing in clocks; each still has the name it was given by."""
+def _overrides(standard: Standard, timing: str, overrides: Mapping[str, int | str]) -> dict[str, Override]:
+    """The overrides by the name of the timing in clocks; `name` is the name that the user wrote."""
     speed = standard.speeds[timing]
     known = (set(speed) | set(standard.derived)) - set(_FIXED)
-    given: dict[str, Given] = {}
+    overridden: dict[str, Override] = {}
     for name, value in overrides.items():
         if name in (*_FIXED, "tCK"):
             problem = "is fixed by the speed preset; choose another timing preset"
             raise InputError(problem, "conflict", key=name)
-        one = given_timing(standard, speed, known, name, value)
-        if one.name in given:
-            raise InputError(f"gives {one.name} again", "twice", key=name)
-        given[one.name] = one._replace(name=name)
-    return given
+        override = overridden_timing(standard, speed, known, name, value)
+        if override.name in overridden:
+            raise InputError(f"gives {override.name} again", "twice", key=name)
+        overridden[override.name] = override._replace(name=name)
+    return overridden
 
 
 def _timings(
     standard: Standard, org: str, organisation: Organisation, timing: str, overrides: Mapping[str, int | str]
 ) -> _Timings:
-    speed, given = dict(standard.speeds[timing]), _given(standard, timing, overrides)
+    speed, overridden = dict(standard.speeds[timing]), _overrides(standard, timing, overrides)
     sources, missing = dict.fromkeys(speed, f"preset {timing}"), []
     sums: dict[str, str] = {}
     for name, clocks in derived_timings(standard, org, timing, organisation).items():
         if clocks is None:
-            missing += [name] * (name not in given)
+            missing += [name] * (name not in overridden)
             continue
         sources[name] = f"derived for {org} at {timing}"
         if isinstance(clocks, str):
@@ -263,26 +262,26 @@ def _timings(
             speed[name] = clocks
     if missing:
         _refuse_missing(standard, org, organisation, timing, missing)
-    speed |= {name: one.clocks for name, one in given.items()}
-    sources |= dict.fromkeys(given, "override")
+    speed |= {name: override.clocks for name, override in overridden.items()}
+    sources |= dict.fromkeys(overridden, "override")
     for name, latency in sums.items():
-        if name not in given:
+        if name not in overridden:
             multiple = getattr(standard.derived[name], "multiple", 1)
             speed[name] = -(-_sum_of(latency, speed) // multiple) * multiple
-    check_together(speed, {name: one.name for name, one in given.items()})
-    clocks_of = {name: speed[name] for name in sources}
-    return _Timings(clocks_of, sources, {name: one.rounded for name, one in given.items() if one.rounded})
+    check_together(speed, {name: override.name for name, override in overridden.items()})
+    rounded = {name: override.rounded for name, override in overridden.items() if override.rounded}
+    return _Timings({name: speed[name] for name in sources}, sources, rounded)
 
 
 def _refuse_missing(
     standard: Standard, org: str, organisation: Organisation, timing: str, missing: list[str]
 ) -> None:
-    of = f"{density_words(organisation.density_mb)} x{organisation.dq} ({org})"
+    device = f"{density_words(organisation.density_mb)} x{organisation.dq} ({org})"
     reason = f" ({standard.cited[missing[0]]})" if missing[0] in standard.cited else ""
-    problem = f"{standard.name} states no {', '.join(missing)} for {of} at {timing}{reason}; override"
-    ways = f"{missing[0]}=CLOCKS or t{missing[0][1:]}=TIMEns"
+    problem = f"{standard.name} states no {', '.join(missing)} for {device} at {timing}{reason}; override"
+    forms = f"{missing[0]}=CLOCKS or t{missing[0][1:]}=TIMEns"
     them = "it" if len(missing) == 1 else "them"
-    raise InputError(f"{problem} {them}: {ways}", "missing", key=missing[0])
+    raise InputError(f"{problem} {them}: {forms}", "missing", key=missing[0])
 
 
 _PRESETS = {"org": ("organisations", "organisation"), "timing": ("speeds", "timing preset")}
@@ -293,8 +292,8 @@ def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
     field, what = _PRESETS[key]
     if isinstance(name, str) and name in standard.under(rules).refused:
         raise InputError(f"{name}: {standard.under(rules).refused[name]}", "unsupported", key=key)
-    known, others = getattr(standard.under(rules), field), [one for one in RULES if one != rules]
-    for other in others:
+    known = getattr(standard.under(rules), field)
+    for other in RULES:
         if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
             problem = f"{name} is a preset of --rules {other}, not of --rules {rules}"
             raise InputError(problem, "unsupported", key=key)
@@ -324,10 +323,10 @@ def resolve(
     Raises:
         InputError: a name is unknown, a number is out of range, or the standard leaves a value open.
     """
-    found = standards()[choice(standard, "standard", standards(), "standard")]
-    chosen = found.under(RULE_SET.checked(rules))
-    org = _preset(found, rules, org, "org")
-    timing = _preset(found, rules, timing, "timing")
+    page = standards()[choice(standard, "standard", standards(), "standard")]
+    chosen = page.under(RULE_SET.checked(rules))
+    org = _preset(page, rules, org, "org")
+    timing = _preset(page, rules, timing, "timing")
     ranks = whole_number(ranks, "ranks", 1, _MAX_RANKS, " of ranks")
     if chosen.organisations[org].ranks:
         if ranks > 1:
@@ -335,7 +334,7 @@ def resolve(
         ranks = chosen.organisations[org].ranks
     if overrides is not None and not isinstance(overrides, Mapping):
         raise InputError(f"{shown(overrides)} is not a mapping of timings to clocks", "type", key="overrides")
-    changes = changes_of({text(name, "overrides"): value for name, value in (overrides or {}).items()})
+    changes = split_overrides({text(name, "overrides"): value for name, value in (overrides or {}).items()})
     base = organisation = chosen.organisations[org]
     if changes.sizes:
         organisation = changed_organisation(chosen, base, changes.sizes)
@@ -347,8 +346,8 @@ def resolve(
         if error.code != "missing" or organisation.density_mb == base.density_mb or "rows" in changes.sizes:
             raise
         rows = organisation.rows * base.density_mb // organisation.density_mb
-        ways = f"{error.problem}; or keep {density_words(base.density_mb)} by rows={rows}"
-        raise InputError(ways, "missing", key=error.key) from None
+        problem = f"{error.problem}; or keep {density_words(base.density_mb)} by rows={rows}"
+        raise InputError(problem, "missing", key=error.key) from None
     return Device(chosen, org, timing, ranks, organisation, timings, sources, rounded, rules)
 
 
@@ -362,7 +361,7 @@ class RowTime(NamedTuple):
 def row_times(device: Device) -> tuple[RowTime, RowTime]:
     """The times from activation to the first column command of a row, and to its earliest precharge.
 
-    Of an activation in two halves, they count from the half that the rules name.
+    If an activation has two halves, the times count from the half that the rules name.
     """
     standard = device.standard
     cycles = {command.name: command.cycles for command in standard.commands}

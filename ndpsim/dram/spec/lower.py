@@ -12,7 +12,7 @@ from ndpsim.dram.spec.checking import MOST_COMMANDS, check_scheduled
 from ndpsim.dram.spec.device import Device
 from ndpsim.dram.spec.standard import PAUSES_FROM, RANK_ORDERS, STACK, Command
 
-#: Entry of a table for commands without a rule: any clock plus it is in the past.
+#: Entry of a table for commands without a rule: a clock plus this entry is always in the past.
 NO_RULE = -(1 << 40)
 
 # Fields of `Tables.commands`; see `spec.standard.Command`. Other commands are -1 if absent.
@@ -34,8 +34,8 @@ class Tables(NamedTuple):
 
     `gap[level, previous, next]`: least distance at the same channel, rank, bank group, bank or stack.
     `sibling_gap[level, previous, next]`: least distance at two nodes of a level below the same node.
-    `windows[window, field]`: a window counts commands at a node of LEVEL; from the last cycle of the first of
-    its last LENGTH commands to the first cycle of another one at least the CLOCKS of that one (tFAW).
+    `windows[window, field]`: a window counts commands at a node of LEVEL. Another command begins at least its
+    CLOCKS after the last cycle of the first of the last LENGTH commands that the window counts (tFAW).
     All other distances are from first cycle to first cycle; NO_RULE without a rule.
     """
 
@@ -62,7 +62,7 @@ def _fields(device: Device, command: Command) -> list[int]:
     others += [command.started_by, command.stopped_by]
     first, second, before, start, stop = (standard.names.index(name) if name else -1 for name in others)
     busy, within = device.clocks(command.busy), device.clocks(command.complete_within)
-    bus = list(dict.fromkeys(one.bus for one in standard.by_number)).index(command.bus)
+    bus = list(dict.fromkeys(kind.bus for kind in standard.by_number)).index(command.bus)
     effects = [standard.scope_of(command), command.closes, refreshes, first, interval, busy]
     prepared = device.clocks(command.keeps_prepared)
     level = standard.level_of(command.prepared_at) if command.prepared_at else 0
@@ -90,20 +90,20 @@ def _window(level: int, length: int) -> NDArray[np.int64]:
 
 
 def _fold_siblings(gap: NDArray[np.int64], sibling: NDArray[np.int64]) -> None:
-    """Turn distances between the banks of a group into distances of the group, where that is the same.
+    """Turn distances between banks of a group into distances of the group if the same bank waits as long.
 
-    It is where the same bank has to wait at least as long; the fast controller has no table of sibling banks.
+    The fast controller has no table of sibling banks.
     """
-    of_group, of_bank, between = gap[2], gap[3], sibling[3]
-    same = (between > NO_RULE) & (of_bank >= between)
-    of_group[same] = np.maximum(of_group, between)[same]
-    between[same] = NO_RULE
+    in_group, in_bank, siblings = gap[2], gap[3], sibling[3]
+    same = (siblings > NO_RULE) & (in_bank >= siblings)
+    in_group[same] = np.maximum(in_group, siblings)[same]
+    siblings[same] = NO_RULE
 
 
 def _fold_group(gap: NDArray[np.int64]) -> None:
     """Turn distances of the only group of a rank into distances of the rank.
 
-    Without rules of its own, a large group has the numbers of several in the fast controller.
+    The fast controller may number a large group without rules as several groups.
     """
     gap[1], gap[2] = np.maximum(gap[1], gap[2]), NO_RULE
 
@@ -120,20 +120,20 @@ def lower(device: Device) -> Tables:
         InputError: a rule of the standard cannot be expressed in the tables.
     """
     standard = device.standard
-    commands, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
+    commands, number = standard.by_number, {name: index for index, name in enumerate(standard.names)}
     gap = np.full((STACK + 1, MOST_COMMANDS, MOST_COMMANDS), NO_RULE, dtype=np.int64)
     sibling = gap.copy()
     windows: dict[tuple[int, int, tuple[str, ...]], NDArray[np.int64]] = {}
-    for previous, one in enumerate(commands):
-        for after, other in enumerate(commands):
-            if one.bus == other.bus and one.cycles > 1:
-                gap[0, previous, after] = one.cycles
+    for previous, first in enumerate(commands):
+        for after, second in enumerate(commands):
+            if first.bus == second.bus and first.cycles > 1:
+                gap[0, previous, after] = first.cycles
     for rule in standard.rules:
         check_scheduled(standard, rule)
         nominal, level = device.clocks(rule.latency), standard.level_of(rule.level)
         if rule.window > 1:
-            of = level, rule.window, tuple(sorted(rule.previous))
-            row = windows.setdefault(of, _window(level, rule.window))
+            key = level, rule.window, tuple(sorted(rule.previous))
+            row = windows.setdefault(key, _window(level, rule.window))
             for before in (number[name] for name in rule.previous):
                 row[COUNTED + before] = commands[before].cycles
             for after in (number[name] for name in rule.next):

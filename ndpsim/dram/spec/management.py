@@ -44,7 +44,8 @@ def managed(device: Device, rfm: str, threshold: int | None = None) -> Managed |
     if rfm == "off":
         return None
     standard = device.standard
-    scopes = {number: standard.scope_of(one) for number, one in enumerate(standard.by_number) if one.manages}
+    numbers = [number for number, command in enumerate(standard.by_number) if command.manages]
+    scopes = {number: standard.scope_of(standard.by_number[number]) for number in numbers}
     known = {_SCOPES[scope]: number for number, scope in scopes.items()}
     limits = standard.management
     if limits is None or not known:

@@ -20,7 +20,7 @@ _LARGEST = 1 << 24
 _TIME = re.compile(r"\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*(ps|ns|us)\s*", re.ASCII)
 _PS = {"ps": 1, "ns": 1000, "us": 1_000_000}
 _DENSITY = re.compile(r"\s*([1-9][0-9]{0,8})\s*(Mb|Gb)\s*", re.ASCII)
-# Names of JEDEC for what pages call otherwise; without the first letter and underscores, in small letters.
+# JEDEC's names of timings that pages call otherwise, without the first letter and underscores, in lower case.
 _OTHER_NAMES = {
     "aa": ("cl",),
     "rl": ("cl",),
@@ -35,17 +35,17 @@ _OTHER_NAMES = {
 _ROUNDED = {"up": "rounded up", "down": "rounded down", "JESD79-5C": "rounded by JESD79-5C, 13.2"}
 
 
-class Changes(NamedTuple):
+class Overrides(NamedTuple):
     """Overrides, by what they change."""
 
     sizes: dict[str, Any]
     timings: dict[str, Any]
 
 
-def changes_of(overrides: Mapping[str, Any]) -> Changes:
-    """Sizes and timings apart."""
+def split_overrides(overrides: Mapping[str, Any]) -> Overrides:
+    """The overrides of sizes, and those of timings."""
     sizes = {name: value for name, value in overrides.items() if name in SIZES}
-    return Changes(sizes, {name: value for name, value in overrides.items() if name not in SIZES})
+    return Overrides(sizes, {name: value for name, value in overrides.items() if name not in SIZES})
 
 
 # Sizes
@@ -68,16 +68,16 @@ def changed_organisation(standard: Standard, base: Organisation, sizes: Mapping[
     for name, size, unit in (("width", "dq", "channel_bits"), ("columns", "columns", "prefetch")):
         whole, part = getattr(standard, unit), getattr(organisation, size)
         if name in new and (whole % part if name == "width" else part % whole):
-            of = (
+            need = (
                 f"divide the {whole} data pins of a channel" if name == "width" else f"hold bursts of {whole}"
             )
-            raise InputError(f"{part} does not {of}", "range", key=name)
-    made = Fraction(base.density_mb * _product(organisation), _product(base))
+            raise InputError(f"{part} does not {need}", "range", key=name)
+    density = Fraction(base.density_mb * _product(organisation), _product(base))
     if "density" in sizes:
-        _check_density(sizes["density"], made, organisation)
-    if made.denominator > 1:
+        _check_density(sizes["density"], density, organisation)
+    if density.denominator > 1:
         raise InputError(f"a chip of {_product(organisation)} bits is less than 1 Mb", "range", key="rows")
-    return replace(organisation, density_mb=int(made))
+    return replace(organisation, density_mb=int(density))
 
 
 def _size(value: Any, name: str) -> int:
@@ -91,42 +91,42 @@ def _size(value: Any, name: str) -> int:
 
 def _banks(base: Organisation, new: Mapping[str, int]) -> dict[str, int]:
     """Bank groups and banks of a group, of which `banks` is the product."""
-    groups, of_group = new.get("bankgroups"), new.get("banks_per_group")
+    groups, per_group = new.get("bankgroups"), new.get("banks_per_group")
     banks = new.get("banks")
     if banks is not None:
-        if groups is None and of_group is not None:
-            groups = banks // of_group
+        if groups is None and per_group is not None:
+            groups = banks // per_group
         groups = base.bankgroups if groups is None else groups
-        of_group = banks // groups if of_group is None else of_group
-        if groups * of_group != banks:
+        per_group = banks // groups if per_group is None else per_group
+        if groups * per_group != banks:
             problem = (
-                f"{banks} is not the product of {groups} bank groups and {max(of_group, 1)} banks in each"
+                f"{banks} is not the product of {groups} bank groups and {max(per_group, 1)} banks in each"
             )
             raise InputError(f"{problem}; give bankgroups or banks_per_group, too", "conflict", key="banks")
     return {
         "bankgroups": base.bankgroups if groups is None else groups,
-        "banks_per_group": base.banks_per_group if of_group is None else of_group,
+        "banks_per_group": base.banks_per_group if per_group is None else per_group,
     }
 
 
-def _product(one: Organisation) -> int:
+def _product(chip: Organisation) -> int:
     """The bits of a chip, or of the part of it that a channel has."""
-    return one.stacks * one.bankgroups * one.banks_per_group * one.rows * one.columns * one.dq
+    return chip.stacks * chip.bankgroups * chip.banks_per_group * chip.rows * chip.columns * chip.dq
 
 
-def _check_density(given: Any, made: Fraction, one: Organisation) -> None:
-    match = _DENSITY.fullmatch(given) if isinstance(given, str) else None
+def _check_density(value: Any, made: Fraction, chip: Organisation) -> None:
+    match = _DENSITY.fullmatch(value) if isinstance(value, str) else None
     if match is None:
-        raise InputError(f"{shown(given)} is not a density, for instance 16Gb", "form", key="density")
-    asked = int(match[1]) * (1024 if match[2] == "Gb" else 1)
-    if asked != made:
-        banks = f"{one.bankgroups} bank groups x {one.banks_per_group} banks"
-        if one.stacks > 1:
-            banks = f"{one.stacks} stacks x {banks}"
-        product = f"{banks} x {one.rows} rows x {one.columns} columns x {one.dq} bits"
-        fitting = Fraction(one.rows * asked) / made
+        raise InputError(f"{shown(value)} is not a density, for instance 16Gb", "form", key="density")
+    density = int(match[1]) * (1024 if match[2] == "Gb" else 1)
+    if density != made:
+        banks = f"{chip.bankgroups} bank groups x {chip.banks_per_group} banks"
+        if chip.stacks > 1:
+            banks = f"{chip.stacks} stacks x {banks}"
+        product = f"{banks} x {chip.rows} rows x {chip.columns} columns x {chip.dq} bits"
+        fitting = Fraction(chip.rows * density) / made
         hint = f"; with rows={fitting} it is" if fitting.denominator == 1 and _is_power(int(fitting)) else ""
-        problem = f"{given.strip()} is not the product of {product}, {density_words(made)}{hint}"
+        problem = f"{value.strip()} is not the product of {product}, {density_words(made)}{hint}"
         raise InputError(problem, "conflict", key="density")
 
 
@@ -150,13 +150,13 @@ def timing_name(written: str, known: Collection[str]) -> str | None:
         return None
     folded = {name[1:].replace("_", "").lower(): name for name in known if name.startswith("n")}
     word = written[1:].replace("_", "").lower()
-    for one in (word, *_OTHER_NAMES.get(word, ())):
-        if one in folded:
-            return folded[one]
+    for alias in (word, *_OTHER_NAMES.get(word, ())):
+        if alias in folded:
+            return folded[alias]
     return None
 
 
-class Given(NamedTuple):
+class Override(NamedTuple):
     """A timing that an override gives: its name, its clocks, and how a time was rounded, or nothing."""
 
     name: str
@@ -164,9 +164,9 @@ class Given(NamedTuple):
     rounded: str
 
 
-def given_timing(
+def overridden_timing(
     standard: Standard, timings: Mapping[str, int], known: Collection[str], written: str, value: Any
-) -> Given:
+) -> Override:
     """The clocks of an override.
 
     Raises:
@@ -174,7 +174,7 @@ def given_timing(
     """
     name = timing_name(written, known)
     if name is None:
-        names = [f"t{one[1:]}" if written.startswith("t") else one for one in known]
+        names = [f"t{timing[1:]}" if written.startswith("t") else timing for timing in known]
         raise unknown(written, [*names, *SIZES], "timing or size", key=written)
     match = _TIME.fullmatch(value) if isinstance(value, str) else None
     if match is None:
@@ -184,14 +184,14 @@ def given_timing(
         if isinstance(value, str):
             problem = f"{shown(value)} is neither a whole number of clocks nor a time such as 14.16ns"
             raise InputError(problem, "type", key=written)
-        return Given(name, whole_number(value, written, 1, MAX_CLOCKS, " of clocks"), "")
+        return Override(name, whole_number(value, written, 1, MAX_CLOCKS, " of clocks"), "")
     rounding = rounding_of(standard, name)
     period: int | Fraction = timings["tCK_ps"]
     if rounding != "JESD79-5C":
         period = dram_period_ps(timings["rate"], standard.transfers_per_clock)
     clocks = max(1, to_clocks(Fraction(match[1]) * _PS[match[2]], period, rounding))
     whole_number(clocks, written, 1, MAX_CLOCKS, " of clocks")
-    return Given(name, clocks, f"{match[1]} {match[2]} -> {clocks} clocks, {_ROUNDED[rounding]}")
+    return Override(name, clocks, f"{match[1]} {match[2]} -> {clocks} clocks, {_ROUNDED[rounding]}")
 
 
 def rounding_of(standard: Standard, name: str) -> str:
@@ -200,8 +200,8 @@ def rounding_of(standard: Standard, name: str) -> str:
     if stated != "up":
         return str(stated)
     commands = standard.commands
-    most = {term for one in commands if one.refreshes for _, term in latency_terms(one.interval)}
-    most |= {term for one in commands for _, term in latency_terms(one.complete_within)}
+    most = {term for command in commands if command.refreshes for _, term in latency_terms(command.interval)}
+    most |= {term for command in commands for _, term in latency_terms(command.complete_within)}
     return "down" if name in most else standard.rounding
 
 
@@ -212,7 +212,7 @@ def check_together(timings: Mapping[str, int], changed: Mapping[str, str]) -> No
         InputError: a row would be closed and opened again sooner than it may.
     """
     key = next((changed[name] for name in ("nRC", "nRAS", "nRP") if name in changed), None)
-    apart = timings["nRAS"] + timings["nRP"]
-    if key is not None and timings["nRC"] < apart - 1:  # each of the three may be rounded
-        sums = f"nRAS + nRP is {timings['nRAS']} + {timings['nRP']} = {apart} clocks, nRC is {timings['nRC']}"
-        raise InputError(f"contradicts the others: {sums}; set nRC to {apart} or more", "conflict", key=key)
+    least = timings["nRAS"] + timings["nRP"]
+    if key is not None and timings["nRC"] < least - 1:  # each of the three may be rounded
+        sums = f"nRAS + nRP is {timings['nRAS']} + {timings['nRP']} = {least} clocks, nRC is {timings['nRC']}"
+        raise InputError(f"contradicts the others: {sums}; set nRC to {least} or more", "conflict", key=key)

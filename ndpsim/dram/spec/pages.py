@@ -61,7 +61,7 @@ def _code_error(error: Exception, module: str) -> InputError:
     name = module.rpartition(".")[2] + ".py"
     if isinstance(error, SyntaxError) and error.filename is not None:
         return InputError(_in_words(error), "form", file=error.filename, line=error.lineno)
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if one.filename.endswith(name)]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(name)]
     file, line = (frames[-1].filename, frames[-1].lineno) if frames else (name, None)
     return InputError(_in_words(error), "form", file=file, line=line)
 
@@ -116,12 +116,12 @@ def _check_organisation(standard: Standard, org: str, organisation: Organisation
     for field in fields(organisation):
         least = int(field.name != "ranks")
         whole_number(getattr(organisation, field.name), f"organisation {org}: {field.name}", least)
-    for name, number, of in (
+    for name, number, whole in (
         ("dq", standard.channel_bits % organisation.dq, f"the {standard.channel_bits} pins of a channel"),
         ("columns", organisation.columns % standard.prefetch, f"bursts of {standard.prefetch}"),
     ):
         if number != 0:
-            problem = f"{getattr(organisation, name)} does not divide evenly into {of}"
+            problem = f"{getattr(organisation, name)} does not divide evenly into {whole}"
             raise InputError(problem, "range", key=f"organisation {org}: {name}")
 
 
@@ -133,8 +133,8 @@ def _numbers_of(value: Any) -> Iterator[Any]:
                 yield from _numbers_of(getattr(value, field.name))
     elif isinstance(value, Mapping):
         yield from value
-        for of_key in value.values():
-            yield from _numbers_of(of_key)
+        for inner in value.values():
+            yield from _numbers_of(inner)
     elif isinstance(value, tuple | list):
         for part in value:
             yield from _numbers_of(part)
@@ -154,18 +154,18 @@ def _check_speed(standard: Standard, preset: str, speed: Mapping[str, int]) -> N
 
 
 def _check_rule(standard: Standard, rule: Rule, timings: Mapping[str, set[str]]) -> None:
-    place = f"rule {rule.name}"
-    _check_names(rule.previous, f"{place}: previous", standard.names, "command")
-    _check_names(rule.next, f"{place}: next", standard.names, "command")
+    where = f"rule {rule.name}"
+    _check_names(rule.previous, f"{where}: previous", standard.names, "command")
+    _check_names(rule.next, f"{where}: next", standard.names, "command")
     if rule.level not in standard.levels:
-        raise unknown(rule.level, standard.levels, "level", key=f"{place}: level")
-    whole_number(rule.window, f"{place}: window", 1)
+        raise unknown(rule.level, standard.levels, "level", key=f"{where}: level")
+    whole_number(rule.window, f"{where}: window", 1)
     try:
         terms = [term for _, term in latency_terms(rule.latency) if isinstance(term, str)]
     except (TypeError, ValueError, AttributeError):
         problem = f"{shown(rule.latency)} is not a sum of timings and whole numbers, as 'nCL + nBL + 2'"
-        raise InputError(problem, "form", key=f"{place}: latency") from None
+        raise InputError(problem, "form", key=f"{where}: latency") from None
     for preset, known in timings.items():
         for term in terms:
             if term not in known:
-                raise unknown(term, known, f"timing of {preset}", key=f"{place}: latency")
+                raise unknown(term, known, f"timing of {preset}", key=f"{where}: latency")

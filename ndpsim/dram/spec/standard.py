@@ -77,9 +77,9 @@ class Command:
     `prepared_by`: the command that must precede this one, unless an earlier read or write at the same node of
     `prepared_at` keeps it so, for its `keeps_prepared` clocks; the preparing command keeps the command bus
     for this one. `started_by`, `stopped_by`: for a read, the commands that start and stop the clock of its
-    data. Only controllers that state so support these.
-    `second_burst`: a read or write moves a second burst, whose data begin so many clocks after those of the
-    first. There may be such commands beside those with one burst; no controller issues them.
+    data. Only controllers that state it support these.
+    `second_burst`: a read or write moves a second burst, whose data begin this many clocks after those of
+    the first. There may be such commands beside those with one burst; no controller issues them.
     """
 
     name: str
@@ -115,8 +115,8 @@ class Rule:
     """`next` may follow `previous` at the same node of `level` no sooner than `latency` clocks later.
 
     `latency` is a sum of timing names and whole numbers, as in the standards ("nCL + nBL - nCWL").
-    `window`: the distance is from the `window`-th last command of all `previous`, if there are so many (4 for
-    tFAW). Such a window counts from the last cycle of a command.
+    `window`: the distance is from the `window`-th last command of all `previous`, if there are that many (4
+    for tFAW). Such a window counts from the last cycle of a command.
     `siblings`: the rule applies to the *other* nodes of the level below the same node instead (rank-to-rank
     switching).
     """
@@ -133,26 +133,26 @@ class Rule:
 def with_rfm(
     rules: tuple[Rule, ...], commands: Mapping[str, str], timings: Mapping[str, str]
 ) -> tuple[Rule, ...]:
-    """The rules of refreshes, and the same of RFM: it waits as a refresh does, and takes its own time.
+    """The rules, and for RFM copies of the rules of refreshes, with RFM's own times.
 
     Args:
         commands: the RFM command for each refresh. timings: a refresh's timing, and that of RFM.
     """
 
-    def also(names: tuple[str, ...]) -> tuple[str, ...]:
+    def rfm_of(names: tuple[str, ...]) -> tuple[str, ...]:
         return tuple(commands[name] for name in names if name in commands)
 
     extended = []
     for rule in rules:
-        after = replace(rule, next=rule.next + also(rule.next))
+        delayed = replace(rule, next=rule.next + rfm_of(rule.next))
         if rule.window > 1:
-            extended.append(replace(after, previous=rule.previous + also(rule.previous)))
+            extended.append(replace(delayed, previous=rule.previous + rfm_of(rule.previous)))
             continue
-        extended.append(after)
-        if also(rule.previous):
+        extended.append(delayed)
+        if rfm_of(rule.previous):
             latency = re.sub(r"\w+", lambda term: timings.get(term[0], term[0]), rule.latency)
             name = rule.name.replace("RFC", "RFM")
-            extended.append(replace(after, name=name, previous=also(rule.previous), latency=latency))
+            extended.append(replace(delayed, name=name, previous=rfm_of(rule.previous), latency=latency))
     return tuple(extended)
 
 
@@ -232,7 +232,7 @@ class ByWidthAndRate:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The larger of `minimum` clocks, maybe by device width, and a time by it, at the exact clock."""
+    """The larger of `minimum` clocks, maybe by device width, and a time by width, at the exact clock."""
 
     minimum: int | Mapping[int, int]
     ns_by_dq: Mapping[int, int]
@@ -302,9 +302,9 @@ class ByChannelDensity:
     ns: Mapping[int, int]
 
     def clocks(self, organisation: Organisation, rate: int, tck_ps: Ps, transfers: int = 2) -> int | None:
-        one = organisation
-        banks = one.ranks * one.stacks * one.bankgroups * one.banks_per_group
-        ns = self.ns.get(banks * one.rows * one.columns * one.dq >> 20)
+        org = organisation
+        banks = org.ranks * org.stacks * org.bankgroups * org.banks_per_group
+        ns = self.ns.get(banks * org.rows * org.columns * org.dq >> 20)
         return None if ns is None else to_clocks(ns * 1000, tck_ps)
 
 
@@ -350,11 +350,11 @@ class EveryBank:
 class Management:
     """When a bank needs refresh management (RFM), by its counter of activations (RAA).
 
-    A register of the device has these values, each vendor its own.
+    A register of the device has these values; they differ by vendor.
 
     `threshold` (RAAIMT): the counter at which RFM is due; RFM takes as much off the counter of its banks.
-    `multiple`: the counter may be at most so many thresholds (RAAMMT).
-    `refreshes`: so many refreshes take as much off as RFM does.
+    `multiple`: maximum of the counter, in thresholds (RAAMMT).
+    `refreshes`: number of refreshes that take as much off the counter as one RFM.
     `source`: the origin of these numbers.
     """
 
@@ -398,7 +398,7 @@ class Standard:
     `controller`: the module of `ndpsim/dram/controllers` with the parts of a step that are not data.
     `rounding`: how a user's time in ns becomes clocks, one of `ROUNDINGS`.
     `choices`: what the standard leaves to a controller, by names that its `controller` knows.
-    `refused`: presets of which no source is known, by name, with what is missing.
+    `refused`: presets without a known source, by name, with the reason.
     `management`: the thresholds of refresh management; None: the standard has none.
     `cited`: the source of each timing, by its name, or by "preset/name" where it is that of one preset only.
     `reference`: differing fields under the rules of the reference (Ramulator 2.1).
@@ -448,10 +448,11 @@ class Standard:
     @cached_property
     def by_number(self) -> tuple[Command, ...]:
         """The commands by their numbers in tables and kernels."""
-        kinds = [(self.scope_of(one), {e for e in _EFFECTS if getattr(one, e)}) for one in self.commands]
+        effects = [{name for name in _EFFECTS if getattr(command, name)} for command in self.commands]
+        kinds = list(zip(map(self.scope_of, self.commands), effects, strict=True))
         first = [kinds.index(kind) for kind in _BY_NUMBER if kind in kinds]
-        rest = [place for place in range(len(kinds)) if place not in first]
-        return tuple(self.commands[place] for place in first + rest)
+        rest = [index for index in range(len(kinds)) if index not in first]
+        return tuple(self.commands[index] for index in first + rest)
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -460,8 +461,8 @@ class Standard:
 
     def level_of(self, name: str) -> int:
         """The index of a level in tables: channel, rank, bank group, bank, `STACK`."""
-        place, inner = self.levels.index(name), len(self.levels) - 4
-        return place if place < 2 else STACK if place < 2 + inner else place - inner
+        index, inner = self.levels.index(name), len(self.levels) - 4
+        return index if index < 2 else STACK if index < 2 + inner else index - inner
 
     def scope_of(self, command: Command) -> int:
         """`ONE_BANK`, `SAME_BANKS`, `WHOLE_RANK` or `BANK_PAIR`.

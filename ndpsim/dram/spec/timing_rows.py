@@ -62,28 +62,28 @@ def timing_rows(standard: Standard, preset: str, org: str | None, rules: Sequenc
     Raises:
         InputError: the organisation is unknown, or the standard states no timing for it.
     """
-    clocks = {one: _by_org(standard, preset, org, one) for one in rules}
+    clocks = {kind: _by_org(standard, preset, org, kind) for kind in rules}
     page = standard.under(rules[0])
-    every = {name: page.organisations[name] for name in clocks[rules[0]]}
+    chips = {name: page.organisations[name] for name in clocks[rules[0]]}
     names = dict.fromkeys(name for by_org in clocks.values() for known in by_org.values() for name in known)
     rows = []
     for name in names:
         if name in _NO_CLOCKS:
             continue
-        values = [{of: clocks.get(one, {}).get(of, {}).get(name) for of in every} for one in RULES]
-        pairs = {of: (values[0][of], values[1][of]) for of in every}
-        for of, pair in _grouped(every, pairs):
+        values = [{org: clocks.get(kind, {}).get(org, {}).get(name) for org in chips} for kind in RULES]
+        pairs = {org: (values[0][org], values[1][org]) for org in chips}
+        for devices, pair in _grouped(chips, pairs):
             if pair != (None, None):
-                rows.append(_row(standard, preset, name, of, pair))
+                rows.append(_row(standard, preset, name, devices, pair))
     return rows
 
 
-def _row(standard: Standard, preset: str, name: str, of: str, pair: _Pair) -> TimingRow:
-    of_rules = standard if pair[0] is not None else standard.under("reference")
-    value = next(each for each in pair if each is not None)
-    period = dram_period_ps(of_rules.speeds[preset]["rate"], of_rules.transfers_per_clock)
+def _row(standard: Standard, preset: str, name: str, devices: str, pair: _Pair) -> TimingRow:
+    page = standard if pair[0] is not None else standard.under("reference")
+    value = next(clocks for clocks in pair if clocks is not None)
+    period = dram_period_ps(page.speeds[preset]["rate"], page.transfers_per_clock)
     ns = float(Fraction(value) * period / 1000)
-    return TimingRow(name, of, *pair, ns, standard.source_of(name, preset))
+    return TimingRow(name, devices, *pair, ns, standard.source_of(name, preset))
 
 
 def _by_org(standard: Standard, preset: str, org: str | None, rules: str) -> dict[str, Mapping[str, int]]:
@@ -102,18 +102,18 @@ def _by_org(standard: Standard, preset: str, org: str | None, rules: str) -> dic
     return found
 
 
-def _grouped(every: Mapping[str, Organisation], pairs: Mapping[str, _Pair]) -> Iterable[tuple[str, _Pair]]:
+def _grouped(chips: Mapping[str, Organisation], pairs: Mapping[str, _Pair]) -> Iterable[tuple[str, _Pair]]:
     """The different values, each with the devices that have it, in the fewest words that tell them apart."""
     if len(set(pairs.values())) <= 1:
         return [("", pair) for pair in set(pairs.values())]
-    ways: tuple[Callable[[str], str], ...] = (
-        lambda org: f"x{every[org].dq}",
-        lambda org: density_words(every[org].density_mb),
-        lambda org: density_words(every[org].density_mb // every[org].stacks) + " a stack",
-        lambda org: f"{every[org].stacks} stack{'s' * (every[org].stacks > 1)}",
+    namings: tuple[Callable[[str], str], ...] = (
+        lambda org: f"x{chips[org].dq}",
+        lambda org: density_words(chips[org].density_mb),
+        lambda org: density_words(chips[org].density_mb // chips[org].stacks) + " a stack",
+        lambda org: f"{chips[org].stacks} stack{'s' * (chips[org].stacks > 1)}",
         lambda org: org,
     )
-    for words in ways:
+    for words in namings:
         by_words: dict[str, set[_Pair]] = {}
         for org, pair in pairs.items():
             by_words.setdefault(words(org), set()).add(pair)

@@ -33,8 +33,8 @@ def whole_numbers(
     if not array.size and array.ndim == dimensions:
         return array.astype(dtype)  # an empty list has no type of its own
     if array.dtype.kind not in kinds or array.ndim != dimensions:
-        of = "whole numbers" if dimensions == 1 else f"whole numbers in {dimensions} dimensions"
-        raise InputError(f"{shown(values)} is not an array of {of}", "type", key=name)
+        expected = "whole numbers" if dimensions == 1 else f"whole numbers in {dimensions} dimensions"
+        raise InputError(f"{shown(values)} is not an array of {expected}", "type", key=name)
     limits = np.iinfo(np.dtype(dtype))
     if array.dtype != limits.dtype and array.dtype.kind != "b":
         for value in (int(array.min()), int(array.max())):

@@ -19,14 +19,14 @@ from ndpsim.dram.traces.command_trace import HEADER, CommandTrace
 
 
 @dataclass(frozen=True)
-class Setting:
+class Facts:
     """Facts that a command trace does not contain: the number of its channel, and the channel's device."""
 
     channel: int = 0
     device: Device | None = None
 
 
-def any_trace(trace: CommandTrace, setting: Setting) -> None:
+def any_trace(trace: CommandTrace, facts: Facts) -> None:
     """The check of a form that can express every trace."""
 
 
@@ -44,9 +44,9 @@ class CommandForm:
 
     name: str
     example: str
-    lines: Callable[[CommandTrace, Setting], Iterator[str]]
-    header: Callable[[Setting], str] | None = None
-    check: Callable[[CommandTrace, Setting], None] = any_trace
+    lines: Callable[[CommandTrace, Facts], Iterator[str]]
+    header: Callable[[Facts], str] | None = None
+    check: Callable[[CommandTrace, Facts], None] = any_trace
 
 
 def level_columns(standard: Standard) -> tuple[str, ...]:
@@ -63,18 +63,18 @@ def columns_of(device: Device | None) -> tuple[str, ...]:
 
 def split_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:
     """Columns in the form of `columns_of`, (8, commands), from those of a `CommandTrace`."""
-    of_stack = device.bankgroups // device.stacks
+    per_stack = device.bankgroups // device.stacks
     group = columns[3]
-    parts = np.where(group < 0, -1, group // of_stack), np.where(group < 0, -1, group % of_stack)
+    parts = np.where(group < 0, -1, group // per_stack), np.where(group < 0, -1, group % per_stack)
     return np.concatenate((columns[:3], np.stack(parts), columns[4:]))
 
 
 def join_stacks(columns: NDArray[np.int64], device: Device) -> NDArray[np.int64]:
     """The inverse of `split_stacks`; a bank outside all stacks or groups is numbered after the last."""
-    of_stack, stack, group = device.bankgroups // device.stacks, columns[3], columns[4]
-    there = (stack >= 0) & (group >= 0) & (group < of_stack)
+    per_stack, stack, group = device.bankgroups // device.stacks, columns[3], columns[4]
+    exists = (stack >= 0) & (group >= 0) & (group < per_stack)
     none = np.where((stack == -1) & (group == -1), -1, device.bankgroups)
-    joined = np.where(there, stack * of_stack + group, none)
+    joined = np.where(exists, stack * per_stack + group, none)
     return np.concatenate((columns[:3], joined[None], columns[5:]))
 
 
@@ -91,13 +91,13 @@ def with_names(columns: NDArray[np.int64], names: Sequence[str]) -> Iterator[tup
     return zip(*lists, strict=True)
 
 
-def check_clocks(setting: Setting, form: str) -> None:
+def check_clocks(facts: Facts, form: str) -> None:
     """Check that commands are at whole clocks, for a form that counts these.
 
     Raises:
         InputError: the standard's commands may be at parts of a clock.
     """
-    device = setting.device
+    device = facts.device
     if device is not None and device.standard.ticks_per_clock > 1:
         problem = f"the form {form} counts whole clocks; commands of {device.standard.name} come between them"
         raise InputError(problem, "unsupported", key="form")
@@ -114,15 +114,15 @@ def check_names(trace: CommandTrace, called: Mapping[str, str], form: str) -> No
             raise InputError(f"the form {form} has no {trace.names[number]}", "unsupported", key="form")
 
 
-def fitting_device(trace: CommandTrace, setting: Setting, form: str) -> Device:
+def fitting_device(trace: CommandTrace, facts: Facts, form: str) -> Device:
     """The device, which is needed to number banks over all bank groups.
 
     Raises:
         InputError: it is not given, or lacks a bank of the trace.
     """
-    device = setting.device
+    device = facts.device
     if device is None:
-        problem = f"the form {form} numbers banks through the bank groups; tell the device that has them"
+        problem = f"the form {form} numbers banks through the bank groups; give the device that has them"
         raise InputError(problem, "missing", key="device")
     for name, size in (("bankgroup", device.bankgroups), ("bank", device.banks_per_group)):
         highest = int(getattr(trace, name).max(initial=-1))

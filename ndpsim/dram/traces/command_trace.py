@@ -105,10 +105,10 @@ class CommandTrace(Columns):
         """The commands by their indices in `names`; -1 if a name is missing."""
         if tuple(names) == self.names:
             return np.where((self.command >= 0) & (self.command < len(names)), self.command, -1)
-        place = {name: number for number, name in enumerate(names)}
-        places = np.array([*(place.get(name, -1) for name in self.names), -1], dtype=np.int64)
+        number_of = {name: number for number, name in enumerate(names)}
+        numbers = np.array([*(number_of.get(name, -1) for name in self.names), -1], dtype=np.int64)
         known = (self.command >= 0) & (self.command < len(self.names))
-        return places[np.where(known, self.command, len(self.names))]
+        return numbers[np.where(known, self.command, len(self.names))]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, CommandTrace):

@@ -29,7 +29,7 @@ from ndpsim.base.files import open_plain_or_gzip, replacing
 from ndpsim.base.limits import ensure_fits
 from ndpsim.dram.spec import Device, command_names, standards
 from ndpsim.dram.traces.chunks import whole_lines
-from ndpsim.dram.traces.command_form import Setting, columns_of, join_stacks, level_columns
+from ndpsim.dram.traces.command_form import Facts, columns_of, join_stacks, level_columns
 from ndpsim.dram.traces.command_trace import HEADER, CommandTrace
 from ndpsim.dram.traces.registry import command_forms
 
@@ -60,24 +60,23 @@ def other_standards(trace: CommandTrace, device: Device) -> tuple[list[str], lis
     numbers = np.unique(trace.command)
     used = {trace.names[number] for number in numbers if 0 <= number < len(trace.names)}
     lacking = sorted(used - set(device.standard.names))
-    fitting = [
-        name for name, one in standards().items() if used <= {*one.names, *one.under("reference").names}
-    ]
+    both = {name: {*page.names, *page.under("reference").names} for name, page in standards().items()}
+    fitting = [name for name, names in both.items() if used <= names]
     return (lacking, fitting) if lacking else ([], [])
 
 
 def _check_header(header: str, names: Sequence[str], path: Path) -> None:
     expected = f"the header must be {','.join(names)}"
     found = header.split(",")
-    of = [name for name, columns in _columns_by_standard().items() if columns == tuple(found)]
-    if of and tuple(found) != tuple(names):
-        problem = f"{expected}; this is one of {' or '.join(of)}: --standard {of[0]}"
+    fitting = [name for name, columns in _columns_by_standard().items() if columns == tuple(found)]
+    if fitting and tuple(found) != tuple(names):
+        problem = f"{expected}; this is one of {' or '.join(fitting)}: --standard {fitting[0]}"
         raise InputError(problem, "form", file=path, line=1)
-    for place, name in enumerate(names):
-        if place == len(found):
+    for index, name in enumerate(names):
+        if index == len(found):
             raise InputError(f"{expected}; '{name}' is missing", "form", file=path, line=1)
-        if found[place] != name:
-            problem = f"{expected}; column {place + 1} is {found[place][:40]!r}"
+        if found[index] != name:
+            problem = f"{expected}; column {index + 1} is {found[index][:40]!r}"
             raise InputError(problem, "form", file=path, line=1)
     if len(found) > len(names):
         problem = f"{expected}; {found[len(names)][:40]!r} is one column too many"
@@ -122,7 +121,8 @@ def _carefully(
     body: str, names: Sequence[str], path: Path, first_line: int, numbers: Mapping[str, int]
 ) -> NDArray[np.int64]:
     """The named columns of `body`, or the error of its first bad line."""
-    opening = {one.name for standard in standards().values() for one in standard.commands if one.opens}
+    commands = [command for standard in standards().values() for command in standard.commands]
+    opening = {command.name for command in commands if command.opens}
     rows = []
     for line, text in enumerate(body.removesuffix("\n").split("\n"), start=first_line):
         values = text.split(",")
@@ -238,14 +238,14 @@ def write_commands(
         if not 0 <= number < len(trace.names):
             problem = f"command number {number} has no name; they go from 0 to {len(trace.names) - 1}"
             raise InputError(problem, "range", key="trace")
-    chosen, setting = command_forms()[form], Setting(channel, device)
-    chosen.check(trace, setting)
+    chosen, facts = command_forms()[form], Facts(channel, device)
+    chosen.check(trace, facts)
     with replacing(path) as file, _packing(file, path.suffix == ".gz") as out:
         if chosen.header is not None:
-            out.write(f"{chosen.header(setting)}\n".encode("ascii"))
+            out.write(f"{chosen.header(facts)}\n".encode("ascii"))
         for first in range(0, len(trace), _PART):
             part = trace.take(np.arange(first, min(first + _PART, len(trace))))
-            out.write("".join(chosen.lines(part, setting)).encode("ascii"))
+            out.write("".join(chosen.lines(part, facts)).encode("ascii"))
 
 
 @contextmanager

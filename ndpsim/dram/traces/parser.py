@@ -49,12 +49,12 @@ class State(NamedTuple):
     blank: NDArray[np.int64]
     fault: NDArray[np.int64]
     fault_line: NDArray[np.int64]
-    fault_start: NDArray[np.int64]  # the place in the piece at which that line begins
-    fault_at: NDArray[np.int64]  # the place of the fault in the line
+    fault_start: NDArray[np.int64]  # index of that line's first byte in the piece
+    fault_at: NDArray[np.int64]  # index of the fault in the line
     fault_field: NDArray[np.int64]
 
 
-class Rows(NamedTuple):
+class RequestArrays(NamedTuple):
     """Requests of one piece; arrays of properties that a format lacks are empty."""
 
     address: NDArray[np.int64]
@@ -97,12 +97,12 @@ def new_state() -> State:
     return State(*(np.zeros(1, dtype=np.int64) for _ in State._fields))
 
 
-def room_for(lines: int, format_: RequestFormat | None) -> Rows:
+def room_for(lines: int, format_: RequestFormat | None) -> RequestArrays:
     """Room for the requests of this many lines, in any format."""
     by_address = lines if format_ is not None and not format_.by_place else 0
     by_place = lines if format_ is not None and format_.by_place else 0
     timed = lines if format_ is not None and format_.timed else 0
-    return Rows(
+    return RequestArrays(
         address=np.empty(by_address, dtype=np.int64),
         write=np.empty(lines, dtype=np.int8),
         cycle=np.empty(timed, dtype=np.int64),
@@ -112,16 +112,16 @@ def room_for(lines: int, format_: RequestFormat | None) -> Rows:
 
 
 @kernel
-def _skip_blanks(data: NDArray[np.uint8], at: int) -> int:
-    while data[at] == 32 or data[at] == 9:
-        at += 1
-    return at
+def _skip_blanks(data: NDArray[np.uint8], position: int) -> int:
+    while data[position] == 32 or data[position] == 9:
+        position += 1
+    return position
 
 
 @kernel
-def _ends(data: NDArray[np.uint8], at: int) -> bool:
+def _ends(data: NDArray[np.uint8], position: int) -> bool:
     """Whether the line ends here, with LF or CR LF."""
-    return bool(data[at] == 10 or (data[at] == 13 and data[at + 1] == 10))
+    return bool(data[position] == 10 or (data[position] == 13 and data[position + 1] == 10))
 
 
 @kernel
@@ -137,59 +137,59 @@ def _digit(character: np.int64) -> np.int64:
 
 
 @kernel
-def _hexadecimal(data: NDArray[np.uint8], at: int) -> bool:
+def _hexadecimal(data: NDArray[np.uint8], position: int) -> bool:
     """Whether 0x or 0X is here."""
-    return bool(data[at] == 48 and (data[at + 1] == 120 or data[at + 1] == 88))
+    return bool(data[position] == 48 and (data[position + 1] == 120 or data[position + 1] == 88))
 
 
 @kernel
-def _number(data: NDArray[np.uint8], at: int, base: int, largest: int) -> tuple[np.int64, int, int]:
+def _number(data: NDArray[np.uint8], position: int, base: int, largest: int) -> tuple[np.int64, int, int]:
     """A number, its end, and its fault."""
-    if base != 10 and _hexadecimal(data, at):
+    if base != 10 and _hexadecimal(data, position):
         base = 16
-        at += 2
+        position += 2
     elif base == 0:
         base = 10
     before = largest >> 4 if base == 16 else largest // 10  # another digit would overflow a longer number
-    first, value = at, np.int64(0)
+    first, value = position, np.int64(0)
     while True:
-        digit = _digit(np.int64(data[at]))
+        digit = _digit(np.int64(data[position]))
         if digit >= base:
-            return value, at, NO_FAULT if at > first else MALFORMED
+            return value, position, NO_FAULT if position > first else MALFORMED
         if value > before or value * base + digit > largest:
-            return value, at, TOO_LARGE
+            return value, position, TOO_LARGE
         value = value * base + digit
-        at += 1
+        position += 1
 
 
 @kernel
-def _operation(data: NDArray[np.uint8], at: int, grammar: Grammar) -> tuple[int, int, int]:
+def _operation(data: NDArray[np.uint8], position: int, grammar: Grammar) -> tuple[int, int, int]:
     """1 for a write or 0 for a read, the end of the word, and its fault."""
-    first, word = at, np.int64(0)
-    while data[at] > 32:
-        word = (word << 8) | np.int64(data[at])
-        at += 1
+    first, word = position, np.int64(0)
+    while data[position] > 32:
+        word = (word << 8) | np.int64(data[position])
+        position += 1
     for number in range(len(grammar.word)):
-        if word == grammar.word[number] and at - first == grammar.length[number]:
-            return grammar.write[number], at, NO_FAULT
+        if word == grammar.word[number] and position - first == grammar.length[number]:
+            return grammar.write[number], position, NO_FAULT
     return 0, first, MALFORMED
 
 
 @kernel
-def _data(data: NDArray[np.uint8], at: int) -> tuple[int, int]:
+def _data(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
     """The end of the hexadecimal data of a write, and its fault."""
-    if not _hexadecimal(data, at):
-        return at, MALFORMED
-    at += 2
-    first = at
-    while _digit(np.int64(data[at])) < 16:
-        at += 1
-    return at, NO_FAULT if at > first else MALFORMED
+    if not _hexadecimal(data, position):
+        return position, MALFORMED
+    position += 2
+    first = position
+    while _digit(np.int64(data[position])) < 16:
+        position += 1
+    return position, NO_FAULT if position > first else MALFORMED
 
 
 @kernel
 def _request(
-    data: NDArray[np.uint8], at: int, grammar: Grammar, rows: Rows, row: int
+    data: NDArray[np.uint8], position: int, grammar: Grammar, rows: RequestArrays, row: int
 ) -> tuple[int, int, int]:
     """Read the fields of a line into a row; returns its end, its fault, and the field with the fault."""
     rows.write[row] = 0
@@ -197,12 +197,12 @@ def _request(
     for field in range(len(grammar.kind)):
         kind = grammar.kind[field]
         if kind == _OPERATION:
-            rows.write[row], at, fault = _operation(data, at, grammar)
+            rows.write[row], position, fault = _operation(data, position, grammar)
         elif kind == _DATA:
-            if rows.write[row] == 1 and not _ends(data, at):
-                at, fault = _data(data, at)
+            if rows.write[row] == 1 and not _ends(data, position):
+                position, fault = _data(data, position)
         else:
-            value, at, fault = _number(data, at, grammar.base[field], grammar.largest[field])
+            value, position, fault = _number(data, position, grammar.base[field], grammar.largest[field])
             if kind == _ADDRESS:
                 rows.address[row] = value
             elif kind == _CYCLE:
@@ -210,24 +210,24 @@ def _request(
             else:
                 rows.place[row, kind - _PLACE] = value
         if fault == NO_FAULT and grammar.mark[field] > 0:
-            fault = NO_FAULT if data[at] == grammar.mark[field] else MALFORMED
-            at += fault == NO_FAULT
+            fault = NO_FAULT if data[position] == grammar.mark[field] else MALFORMED
+            position += fault == NO_FAULT
         if fault == NO_FAULT and grammar.gap[field] == 1:
-            fault = NO_FAULT if data[at] <= 32 else MALFORMED
-            at = _skip_blanks(data, at)
+            fault = NO_FAULT if data[position] <= 32 else MALFORMED
+            position = _skip_blanks(data, position)
         if fault != NO_FAULT:
-            return at, fault, field
-    return at, NO_FAULT if _ends(data, at) else MALFORMED, len(grammar.kind)
+            return position, fault, field
+    return position, NO_FAULT if _ends(data, position) else MALFORMED, len(grammar.kind)
 
 
 @kernel
-def _is_skipped(data: NDArray[np.uint8], begin: int, at: int, grammar: Grammar, state: State) -> bool:
-    """Whether the line from `begin`, whose blanks end at `at`, is blank or a comment; records the first."""
+def _is_skipped(data: NDArray[np.uint8], begin: int, position: int, grammar: Grammar, state: State) -> bool:
+    """Whether the line from `begin`, with text from `position` on, is blank or a comment; notes the first."""
     if grammar.comments[0] == 1 and data[begin] == 35:
         if state.comment[0] == 0:
             state.comment[0] = state.line[0]
         return True
-    if _ends(data, at):
+    if _ends(data, position):
         if state.blank[0] == 0:
             state.blank[0] = state.line[0]
         return True
@@ -235,25 +235,25 @@ def _is_skipped(data: NDArray[np.uint8], begin: int, at: int, grammar: Grammar, 
 
 
 @kernel
-def parse(data: NDArray[np.uint8], start: int, grammar: Grammar, state: State, rows: Rows) -> int:
+def parse(data: NDArray[np.uint8], start: int, grammar: Grammar, state: State, rows: RequestArrays) -> int:
     """Read the lines of `data` from `start`, up to the first bad one; `data` ends with a line end.
 
-    Returns the number of requests read into `rows`. `state` has the kind and place of a fault.
+    Returns the number of requests read into `rows`. `state` has the kind and position of a fault.
     """
-    row, skips, at = 0, 0, start
-    while at < len(data) and state.fault[0] == NO_FAULT:
-        begin = at
+    row, skips, position = 0, 0, start
+    while position < len(data) and state.fault[0] == NO_FAULT:
+        begin = position
         state.line[0] += 1
-        at = _skip_blanks(data, at)
+        position = _skip_blanks(data, position)
         fault, field, where = NO_FAULT, 0, 0
-        if _is_skipped(data, begin, at, grammar, state):
+        if _is_skipped(data, begin, position, grammar, state):
             rows.skipped[skips] = state.requests[0] + row
             skips += 1
         elif grammar.blank_lines[0] == 0 and state.blank[0] > 0:
             fault = BLANK
         else:
-            at, fault, field = _request(data, at, grammar, rows, row)
-            where = at - begin
+            position, fault, field = _request(data, position, grammar, rows, row)
+            where = position - begin
             if fault == NO_FAULT and len(rows.cycle) > 0:
                 if rows.cycle[row] < state.cycle[0]:
                     fault = BACKWARDS
@@ -261,10 +261,10 @@ def parse(data: NDArray[np.uint8], start: int, grammar: Grammar, state: State, r
                     state.cycle[0] = rows.cycle[row]
             row += fault == NO_FAULT
         if fault == NO_FAULT:
-            while data[at] != 10:
-                at += 1
-            at += 1
-            if at - begin > LONGEST_LINE:
+            while data[position] != 10:
+                position += 1
+            position += 1
+            if position - begin > LONGEST_LINE:
                 fault = LONG
         if fault != NO_FAULT:
             state.fault[0] = fault

@@ -130,8 +130,8 @@ class Requests(Columns):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Requests):
             return NotImplemented
-        mine, others = self.to_arrays(), other.to_arrays()
-        return mine.keys() == others.keys() and all(np.array_equal(mine[name], others[name]) for name in mine)
+        ours, theirs = self.to_arrays(), other.to_arrays()
+        return ours.keys() == theirs.keys() and all(np.array_equal(ours[name], theirs[name]) for name in ours)
 
     def _title(self) -> str:
         return f"Requests: {len(self)}"
@@ -186,7 +186,7 @@ class _Reader:
     def __init__(self, path: Path, format_: RequestFormat | None) -> None:
         self.path = path
         self.state = parser.new_state()
-        self.parts: dict[str, list[NDArray[Any]]] = {name: [] for name in parser.Rows._fields}
+        self.parts: dict[str, list[NDArray[Any]]] = {name: [] for name in parser.RequestArrays._fields}
         self.format: RequestFormat | None = None
         self.grammar = parser.no_format()
         self.cycle_read = 0  # number of the line after the last request
@@ -259,7 +259,7 @@ class _Reader:
             if is_command_header(line.decode("ascii", "replace")):
                 problem = "is a trace of commands, not of requests; ndpsim check judges it"
                 raise InputError(problem, "form", file=self.path, line=int(self.state.line[0]) + 1)
-            known = ", ".join(f"{item.name} '{item.example}'" for item in request_formats().values())
+            known = ", ".join(f"{format_.name} '{format_.example}'" for format_ in request_formats().values())
             problem = f"{_shown(line)} is in no known format of request traces (known: {known})"
             raise InputError(problem, "form", file=self.path, line=int(self.state.line[0]) + 1)
 
@@ -289,7 +289,7 @@ class _Reader:
         reason = _refusal(self.format, line)
         if reason:
             return f"{_shown(line)}: {reason}"
-        others = [item.name for item in _fitting(line)]
+        others = [format_.name for format_ in _fitting(line)]
         mixed = f" (that is {others[0]}; a file has one format)" if others else ""
         return f"{_shown(line)} is not {self.format.expects}, as in '{self.format.example}'{mixed}"
 
@@ -322,7 +322,7 @@ def _joined(parts: list[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _line(data: NDArray[np.uint8], begin: int) -> bytes:
-    """The line from a place on, without its end, cut off if it is too long."""
+    """The line from index `begin` on, without its end, cut off if it is too long."""
     line = data[begin : begin + LONGEST_LINE].tobytes().partition(b"\n")[0]
     return line.removesuffix(b"\r")
 
@@ -358,7 +358,7 @@ def _field_at(state: parser.State, format_: RequestFormat | None) -> str:
 
 def _fitting(line: bytes) -> list[RequestFormat]:
     """The formats in which a line is valid."""
-    return [item for item in request_formats().values() if _tried(line, item).requests[0]]
+    return [format_ for format_ in request_formats().values() if _tried(line, format_).requests[0]]
 
 
 def _resembling(line: bytes) -> list[RequestFormat]:
@@ -367,9 +367,9 @@ def _resembling(line: bytes) -> list[RequestFormat]:
     The line has an operation of the format, or an unsupported part of it.
     """
     progress = {}
-    for item in request_formats().values():
-        reached = int(_tried(line, item).fault_field[0])
-        if reached > [part.what for part in item.fields].index("operation") or _refusal(item, line):
-            progress[item.name] = reached
+    for format_ in request_formats().values():
+        reached = int(_tried(line, format_).fault_field[0])
+        if reached > [field.what for field in format_.fields].index("operation") or _refusal(format_, line):
+            progress[format_.name] = reached
     names = sorted(progress, key=lambda name: -progress[name])
     return [request_formats()[name] for name in names]

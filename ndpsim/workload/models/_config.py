@@ -27,8 +27,8 @@ class Config:
 
     def error(self, key: str, problem: str, code: Code = "range") -> InputError:
         """The error `problem` with `key`, its file, and its line if the file has the key only once."""
-        places = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', self.text)]
-        line = self.text.count("\n", 0, places[0]) + 1 if len(places) == 1 else None
+        starts = [match.start() for match in re.finditer(rf'"{re.escape(key)}"\s*:', self.text)]
+        line = self.text.count("\n", 0, starts[0]) + 1 if len(starts) == 1 else None
         return InputError(problem, code, file=self.file, line=line, key=self.prefix + key)
 
     def find(self, keys: tuple[str, ...]) -> str | None:
@@ -115,8 +115,8 @@ class _DuplicateKeyError(ValueError):
 
     def line(self, text: str) -> int | None:
         """The line of the second one, if the text has the key exactly twice."""
-        places = [match.start() for match in re.finditer(rf'"{re.escape(self.key)}"\s*:', text)]
-        return text.count("\n", 0, places[1]) + 1 if len(places) == 2 else None
+        starts = [match.start() for match in re.finditer(rf'"{re.escape(self.key)}"\s*:', text)]
+        return text.count("\n", 0, starts[1]) + 1 if len(starts) == 2 else None
 
 
 def _once_each(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

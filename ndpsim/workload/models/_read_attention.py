@@ -66,10 +66,10 @@ def attention_problem(config: Config) -> str:
     """Message for a key of unsupported attention; empty if there is none."""
     for key, value in config.values.items():
         # MiniMax-M2 lists its layers, all of them with keys and values: 1.
-        listed = isinstance(value, list) and all(one == 1 for one in value)
+        listed = isinstance(value, list) and all(entry == 1 for entry in value)
         plain = key == _STATE_TYPE or (key == "attn_type_list" and listed)
         if value and not plain and _OTHER_KINDS.search(key):
-            return str(config.error(key, "is of an attention that is not modelled", code="unsupported"))
+            return str(config.error(key, "describes attention that is not modelled", code="unsupported"))
     return ""
 
 
@@ -84,7 +84,7 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
     """For each layer the name of its kind, as in `layer_types`."""
     if family.attention_pattern and config.find(family.attention_pattern) is None:
         raise config.error(
-            family.attention_pattern[0], "missing; which layers attend how is not known", code="missing"
+            family.attention_pattern[0], "missing; the attention of each layer is not known", code="missing"
         )
     if config.find(("layer_types",)):
         names = config.list_of("layer_types", layers)

@@ -136,7 +136,7 @@ def _routed_experts(config: Config, family: Family) -> int:
     """The number of experts of a layer; 0 in a family without experts."""
     if not family.routed_experts:
         if stray := config.find(UNKNOWN.routed_experts):
-            raise config.error(stray, "of a model_type that has no experts", code="conflict")
+            raise config.error(stray, "is a key of experts, and the model_type has none", code="conflict")
         return 0
     key = config.find(family.routed_experts)
     if key is None:
@@ -150,7 +150,7 @@ def _routed_experts(config: Config, family: Family) -> int:
         )
     if config.values[key] == 0 and not isinstance(config.values[key], (bool, float)):
         raise config.error(
-            key, "0 experts: a dense model, and of its model_type none is known", code="unsupported"
+            key, "0 experts: a dense model; no dense model of its model_type is known", code="unsupported"
         )
     return config.integer((key,), _MAX_COUNT)
 
@@ -227,23 +227,23 @@ def model_names() -> list[str]:
     return sorted(_bundled())
 
 
-def _locate(asked: str) -> Path:
-    """The `config.json` of `asked`, which is not a bundled name."""
-    path = Path(asked)
+def _locate(name: str) -> Path:
+    """The `config.json` of `name`, which is not a bundled name."""
+    path = Path(name)
     try:
         is_folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{asked[:80]!r} is no usable path: {reason}", "unreadable", key="model") from None
-    if asked and is_folder:
+        raise InputError(f"{name[:80]!r} is no usable path: {reason}", "unreadable", key="model") from None
+    if name and is_folder:
         if not (path / "config.json").exists():
             raise InputError("this folder holds no config.json", "unreadable", file=path)
         return path / "config.json"
-    if asked and exists:
+    if name and exists:
         return path
     if path.suffix == ".json" or len(path.parts) > 1:
         raise InputError("no such file", "unreadable", file=path)
-    problem = f"{one_of(asked[:80], _bundled(), 'model')}, nor a config.json or a folder"
+    problem = f"{one_of(name[:80], _bundled(), 'model')}, nor a config.json or a folder"
     raise InputError(problem, "unknown-name", key="model")
 
 
@@ -266,21 +266,21 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     """
     if isinstance(model, MoeShape):
         return model
-    asked = os.fspath(model) if isinstance(model, PathLike) else model
-    if not isinstance(asked, str):
+    name = os.fspath(model) if isinstance(model, PathLike) else model
+    if not isinstance(name, str):
         problem = "is neither the name of a model, nor the path of its config.json, nor a MoeShape or Expert"
         raise InputError(f"{shown(model)} {problem}", "type", key="model")
-    key = asked, os.getcwd()
+    key = name, os.getcwd()
     known = _loaded.find(key)
     if known is not None:
         return known
-    shape, file = _load(asked)
+    shape, file = _load(name)
     # With the folder: a bundled file has precedence over a file with the same name.
     return _loaded.store(key, [file, _MODELS], shape)
 
 
 def load_moe_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
-    """As `load_model`, for a model with experts only.
+    """The shape of a model with experts; arguments are those of `load_model`.
 
     Raises:
         InputError: as `load_model`, or it is a dense model.
@@ -293,14 +293,14 @@ def load_moe_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
 _loaded: FileCache[MoeShape] = FileCache(32)
 
 
-def _load(asked: str) -> tuple[MoeShape, Path]:
+def _load(model: str) -> tuple[MoeShape, Path]:
     """The shape, and the file it was read from."""
     bundled = _bundled()
-    name = asked.lower()
+    name = model.lower()
     if name in bundled:
         stem = bundled[name].stem
         return _shape(parse(read_text(bundled[name]), f"{stem}.json"), name, stem), bundled[name]
-    path = _locate(asked)
+    path = _locate(model)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
     return _shape(parse(read_text(path), str(path)), name, str(path)), path
 

@@ -41,19 +41,19 @@ def read_azure(path: Path, most: int | None, timestamp: re.Pattern[str], form: s
     for line, cells in cells_of(path, HEADER):
         if rows.full:
             break
-        found = timestamp.fullmatch(cells[0])
-        time_ns = None if found is None else _time_ns(found)
+        match = timestamp.fullmatch(cells[0])
+        time_ns = None if match is None else _time_ns(match)
         if time_ns is None:
             problem = f"'{cells[0][:40]}' is not a time like {form}"
             raise InputError(problem, "type", file=path, line=line, key=_TIME)
-        prompt, output = (whole(cells[at], path, line, key) for at, key in ((1, _PROMPT), (2, _OUTPUT)))
+        prompt, output = (whole(cells[index], path, line, key) for index, key in ((1, _PROMPT), (2, _OUTPUT)))
         rows.add(time_ns, prompt, output, line)
     return rows.requests()
 
 
-def _time_ns(found: re.Match[str]) -> int | None:
+def _time_ns(match: re.Match[str]) -> int | None:
     """Nanoseconds since the beginning of the calendar; None for an impossible time."""
-    date, hours, minutes, whole_seconds, decimals = found.groups()
+    date, hours, minutes, whole_seconds, decimals = match.groups()
     day = _day(date)
     hour, minute, second = int(hours), int(minutes), int(whole_seconds)
     if day is None or hour > 23 or minute > 59 or second > 59:

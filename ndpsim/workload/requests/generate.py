@@ -16,7 +16,7 @@ from ndpsim.base.settings import existing_file
 from ndpsim.workload.requests.drawing import lognormal
 from ndpsim.workload.requests.importing import import_requests
 from ndpsim.workload.requests.requests import Requests
-from ndpsim.workload.requests.spec import OF_LENGTHS, RequestSpec, arrival_generators, is_spec, parse_spec
+from ndpsim.workload.requests.spec import LENGTH_KEYS, RequestSpec, arrival_generators, is_spec, parse_spec
 
 # Independent sources of random numbers.
 _ARRIVALS, _INPUT, _OUTPUT, _FROM_FILE = range(4)
@@ -25,8 +25,8 @@ _REQUEST_BYTES = 256  # approximate bytes of arrays and of Python's objects
 Ints = NDArray[np.int64]
 
 
-def _random(seed: int, of: int) -> np.random.Generator:
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, of))))
+def _random(seed: int, use: int) -> np.random.Generator:
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, use))))
 
 
 def generate_requests(requests: str | RequestSpec = "poisson", seed: int = 1) -> Requests:
@@ -60,12 +60,12 @@ def _lengths(spec: RequestSpec, count: int, seed: int) -> tuple[Ints, Ints]:
             _drawn("input", settings, count, _random(seed, _INPUT)),
             _drawn("output", settings, count, _random(seed, _OUTPUT)),
         )
-    for name in OF_LENGTHS:
+    for name in LENGTH_KEYS:
         if name in spec.given:
-            raise InputError("is what the file of lengths says", "conflict", key=spec.generator.place(name))
-    found = import_requests(settings["lengths"])
-    chosen = (_random(seed, _FROM_FILE).random(count) * len(found)).astype(np.int64)
-    return found.prompt_tokens[chosen], found.output_tokens[chosen]
+            raise InputError("cannot be given with lengths", "conflict", key=spec.generator.place(name))
+    recorded = import_requests(settings["lengths"])
+    chosen = (_random(seed, _FROM_FILE).random(count) * len(recorded)).astype(np.int64)
+    return recorded.prompt_tokens[chosen], recorded.output_tokens[chosen]
 
 
 def _drawn(which: str, settings: Mapping[str, Any], count: int, random: np.random.Generator) -> Ints:
@@ -75,7 +75,7 @@ def _drawn(which: str, settings: Mapping[str, Any], count: int, random: np.rando
 
 
 def load_requests(requests: str | PathLike[str] | RequestSpec | Requests, seed: int = 1) -> Requests:
-    """Requests that are given, read from a file of any known format, or generated.
+    """The given requests, or requests that are read from a file of any known format or generated.
 
     Args:
         requests: requests, a file, or a SPEC. A SPEC comes first; write ``./poisson`` for a file of that

@@ -114,12 +114,12 @@ class Rows:
         failed = {"failed": self.failed} if self.failed else {}
         try:
             return Requests(
-                np.array([float(one - first) for one in self._arrival_ns]),
+                np.array([float(arrival_ns - first) for arrival_ns in self._arrival_ns]),
                 np.array(self._prompt_tokens, np.int64),
                 np.array(self._output_tokens, np.int64),
                 tuple(self._ids),
                 block_tokens,
-                None if block_tokens is None else tuple(np.array(one, np.int64) for one in self._blocks),
+                None if block_tokens is None else tuple(np.array(ids, np.int64) for ids in self._blocks),
                 closed_loop,
                 {"files": [self.file.name], **failed},
             )

@@ -64,22 +64,22 @@ class Requests(Shown):
         for name in ("prompt_tokens", "output_tokens", "ids"):
             self._check_count(name, getattr(self, name))
         if len(set(ids)) < len(ids):
-            again = next(one for one, count in Counter(ids).items() if count > 1)
+            again = next(name for name, count in Counter(ids).items() if count > 1)
             raise InputError(f"has '{again[:60]}' twice", "twice", key="ids")
         self._check_blocks()
 
-    def _check_count(self, name: str, of_requests: Any) -> None:
-        if len(of_requests) != len(self):
-            problem = f"is of {len(of_requests)} requests, and arrival_ns of {len(self)}"
+    def _check_count(self, name: str, values: Any) -> None:
+        if len(values) != len(self):
+            problem = f"has {len(values)} requests, and arrival_ns has {len(self)}"
             raise InputError(problem, "conflict", key=name)
 
     def _check_blocks(self) -> None:
         if (self.blocks is None) != (self.block_tokens is None):
-            raise InputError("is given without the other", "conflict", key="blocks or block_tokens")
+            raise InputError("needs the other", "conflict", key="blocks or block_tokens")
         if self.blocks is None or self.block_tokens is None:
             return
         size = whole_number(self.block_tokens, "block_tokens", 1, _MOST_TOKENS)
-        blocks = tuple(np.asarray(one) for one in self.blocks)
+        blocks = tuple(np.asarray(chain) for chain in self.blocks)
         self._check_count("blocks", blocks)
         for request, (ids, tokens) in enumerate(zip(blocks, self.prompt_tokens.tolist(), strict=True)):
             if ids.ndim != 1 or ids.dtype.kind not in "iu":
@@ -89,7 +89,7 @@ class Requests(Shown):
                 raise InputError(problem, "conflict", key=f"blocks[{request}]")
         _check_chains(blocks)
         object.__setattr__(self, "block_tokens", size)
-        object.__setattr__(self, "blocks", tuple(one.astype(np.int64) for one in blocks))
+        object.__setattr__(self, "blocks", tuple(chain.astype(np.int64) for chain in blocks))
 
     def _title(self) -> str:
         return f"Requests ({len(self)})"
@@ -132,7 +132,7 @@ class Requests(Shown):
 
 
 def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:
-    """Check that an id always follows the same one, since equal ids have equal tokens before them.
+    """Check that each id always follows the same id: equal ids have equal tokens before them.
 
     Raises:
         InputError: an id follows different ones.
@@ -140,11 +140,11 @@ def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:
     before: dict[int, int] = {}
     for request, ids in enumerate(blocks):
         last = -1
-        for one in ids.tolist():
-            if before.setdefault(one, last) != last:
-                problem = f"has block {one} after others than before, so equal ids are not equal prefixes"
+        for block in ids.tolist():
+            if before.setdefault(block, last) != last:
+                problem = f"has block {block} after others than before, so equal ids are not equal prefixes"
                 raise InputError(problem, "conflict", key=f"blocks[{request}]")
-            last = one
+            last = block
 
 
 def _whole_array(value: Any, name: str) -> NDArray[Any]:

@@ -30,7 +30,7 @@ class Lengths:
 
 
 @dataclass(frozen=True)
-class Blocks:
+class BlockReuse:
     """Blocks of the prompts of all requests.
 
     Attributes:
@@ -59,8 +59,7 @@ class RequestStatistics(Reported):
         peak_requests_per_s: maximum arrivals in a second, counted from the first arrival.
         burstiness: inverse of the squared coefficient of variation of the times between arrivals, as
             ``gamma`` takes it; 1 for a Poisson process, less in bursts. None: fewer than three requests, or
-            no
-                rate.
+            no rate.
         prompt_tokens, output_tokens: lengths.
         blocks: reuse of the blocks of the prompts; None without blocks.
     """
@@ -74,7 +73,7 @@ class RequestStatistics(Reported):
     burstiness: float | None = field(metadata=quantity("burstiness"))
     prompt_tokens: Lengths = field(metadata=quantity("prompt tokens"))
     output_tokens: Lengths = field(metadata=quantity("output tokens"))
-    blocks: Blocks | None = field(metadata=quantity("blocks of prompts"))
+    blocks: BlockReuse | None = field(metadata=quantity("blocks of prompts"))
 
 
 def describe_requests(requests: Requests) -> RequestStatistics:
@@ -112,9 +111,9 @@ def _lengths(tokens: NDArray[np.int64]) -> Lengths:
     )
 
 
-def _blocks(requests: Requests) -> Blocks | None:
+def _blocks(requests: Requests) -> BlockReuse | None:
     if requests.blocks is None or requests.block_tokens is None:
         return None
     ids = np.concatenate(requests.blocks)
     distinct = len(np.unique(ids))
-    return Blocks(requests.block_tokens, len(ids), distinct, 1.0 - distinct / len(ids))
+    return BlockReuse(requests.block_tokens, len(ids), distinct, 1.0 - distinct / len(ids))

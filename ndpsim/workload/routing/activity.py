@@ -30,7 +30,7 @@ class ActiveExperts:
 
 
 @dataclass(frozen=True)
-class Prediction:
+class LoadPrediction:
     """Accuracy of predicting a layer's loads in a step by a moving average over earlier steps.
 
     Attributes:
@@ -66,10 +66,10 @@ def active_by_batch(routing: Routing) -> tuple[ActiveExperts, ...]:
 
 def _tables(routing: Routing) -> Iterator[NDArray[np.uint8]]:
     """The experts of each token as bits, [step, token, byte], for some steps of a layer at a time."""
-    together = max(1, _AT_ONCE // (routing.batch * routing.experts))
+    steps = max(1, _AT_ONCE // (routing.batch * routing.experts))
     for row in range(len(routing.layers)):
-        for first in range(0, routing.steps, together):
-            ids = routing.ids[first : first + together, row]
+        for first in range(0, routing.steps, steps):
+            ids = routing.ids[first : first + steps, row]
             chosen = np.zeros((*ids.shape[:2], routing.experts), bool)
             np.put_along_axis(chosen, ids.astype(np.int64), True, axis=2)
             yield np.packbits(chosen, axis=2)
@@ -78,37 +78,37 @@ def _tables(routing: Routing) -> Iterator[NDArray[np.uint8]]:
 def _doubling(chosen: NDArray[np.uint8]) -> Iterator[tuple[int, NDArray[np.int64]]]:
     """Active experts of each batch, by batch size; remaining tokens that fill no batch are omitted."""
     batch, size = chosen.shape[1], 1
-    of_all = _ONES[np.bitwise_or.reduce(chosen, axis=1)].sum(axis=1)
+    whole = _ONES[np.bitwise_or.reduce(chosen, axis=1)].sum(axis=1)
     while size < batch:
         yield size, _ONES[chosen].sum(axis=2)
         pairs = chosen[:, : chosen.shape[1] // 2 * 2]
         chosen = pairs[:, ::2] | pairs[:, 1::2]
         size *= 2
-    yield batch, of_all
+    yield batch, whole
 
 
-def predicted(routing: Routing, weight: float = EMA) -> Prediction | None:
+def predicted(routing: Routing, weight: float = EMA) -> LoadPrediction | None:
     """Accuracy of the moving average for all steps but the first; None if there is only one step."""
     if routing.steps < 2:
         return None
-    found = []
+    compared = []
     for row in range(len(routing.layers)):
         loads = loads_of(routing.ids[:, row], routing.experts).astype(np.float64)
         averages = loads[:-1].copy()
         for step in range(1, len(averages)):
             averages[step] = weight * loads[step] + (1 - weight) * averages[step - 1]
-        found.append(_compared(averages, loads[1:]))
-    overlap, hot, classes = np.concatenate(found, axis=1).mean(axis=1)
-    return Prediction(weight, float(overlap), float(hot), float(classes))
+        compared.append(_compared(averages, loads[1:]))
+    overlap, hot, classes = np.concatenate(compared, axis=1).mean(axis=1)
+    return LoadPrediction(weight, float(overlap), float(hot), float(classes))
 
 
 def _compared(averages: NDArray[np.float64], actual: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The three numbers of `Prediction` for loads [step, expert]: [number, step]."""
+    """The three numbers of `LoadPrediction` for loads [step, expert]: [number, step]."""
     counts = class_counts(actual.shape[1])
-    of_rank = np.repeat(np.arange(3), counts)[None]
+    class_by_rank = np.repeat(np.arange(3), counts)[None]
     foretold, true = np.empty((2, *actual.shape), np.int64)
     for classes, loads in ((foretold, averages), (true, actual)):
-        np.put_along_axis(classes, np.argsort(-loads, axis=1, kind="stable"), of_rank, axis=1)
+        np.put_along_axis(classes, np.argsort(-loads, axis=1, kind="stable"), class_by_rank, axis=1)
     overlap = np.minimum(averages, actual).sum(axis=1) / actual.sum(axis=1)
     hot = ((foretold == 0) & (true == 0)).sum(axis=1) / counts[0]
     return np.stack([overlap, hot, (foretold == true).mean(axis=1)])

@@ -81,7 +81,7 @@ def _read_array(file: IO[bytes], path: Path, name: str, before: int) -> NDArray[
         )
     shape, fortran_order, dtype = read_header(file)
     if dtype.kind not in _KINDS:
-        raise InputError(f"is {dtype}, which is not read; plain numbers are", "type", file=path, key=name)
+        raise InputError(f"is {dtype}; only plain numbers are read", "type", file=path, key=name)
     needed = math.prod(shape) * dtype.itemsize
     ensure_fits(before + 2 * needed, f"an array of shape {shape}", file=path, key=name)
     content = file.read(needed)

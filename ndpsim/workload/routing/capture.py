@@ -46,7 +46,7 @@ class Capture:
 
     def on_pass(self, module: Any, arguments: tuple[Any, ...], named: dict[str, Any]) -> None:
         """Called before each forward pass of the model."""
-        tokens = next((one for one in (*arguments, *map(named.get, _INPUTS)) if one is not None), None)
+        tokens = next((value for value in (*arguments, *map(named.get, _INPUTS)) if value is not None), None)
         if tokens is None:
             raise InputError(
                 "a pass without input_ids or inputs_embeds cannot be recorded", "unsupported", key="model"
@@ -74,25 +74,25 @@ def _routers(model: Any) -> dict[int, Any]:
     """The routers of a model by layer: modules `gate` or `router` that are siblings of `experts`."""
     if not hasattr(model, "named_modules"):
         raise InputError(f"{shown(model)} is no model of PyTorch", "type", key="model")
-    found = {}
+    routers = {}
     for name, module in model.named_modules():
         match = _ROUTER.fullmatch(name)
         parent = model.get_submodule(name.rpartition(".")[0]) if match else None
         if match and hasattr(parent, "experts") and hasattr(module, "weight"):
-            found[int(match[1])] = module
-    if not found:
+            routers[int(match[1])] = module
+    if not routers:
         problem = f"{type(model).__name__} has no layer with a gate or router beside experts"
         raise InputError(problem, "unsupported", key="model")
-    return found
+    return routers
 
 
 def _chosen(output: Any, parent: Any, config: Any) -> NDArray[np.int64]:
     """The experts of each token, [token, k], from the result of a router: ids, or logits of all experts."""
     select = getattr(parent, "route_tokens_to_experts", None)
     tensors = output if isinstance(output, tuple) else (output,)
-    ids = [one for one in tensors if not one.is_floating_point()]
+    ids = [tensor for tensor in tensors if not tensor.is_floating_point()]
     if not ids and select is not None:
-        ids = [one for one in select(tensors[0]) if not one.is_floating_point()]
+        ids = [tensor for tensor in select(tensors[0]) if not tensor.is_floating_point()]
     if not ids:
         k = config.get_text_config().num_experts_per_tok
         ids = [tensors[0].topk(k, dim=-1).indices]

@@ -47,7 +47,7 @@ class ExpertCounts:
     experts_per_token: int | None
     source: str
 
-    def of(self, data: str) -> NDArray[np.int64]:
+    def table(self, data: str) -> NDArray[np.int64]:
         """The counts of `data`; the first ones if it is empty.
 
         Raises:
@@ -94,7 +94,7 @@ def parse_counts(content: Any, file: str) -> ExpertCounts:
         raise InputError(f"has tables of different shapes: {sorted(shapes)}", "form", file=file, key=key)
     rows = next(iter(shapes))[0]
     layers = values.get("layers", list(range(rows)))
-    ascending = isinstance(layers, list) and all(type(one) is int and one >= 0 for one in layers)
+    ascending = isinstance(layers, list) and all(type(layer) is int and layer >= 0 for layer in layers)
     if not ascending or len(layers) != rows or layers != sorted(set(layers)):
         raise InputError(
             f"is not {rows} layers of a model in ascending order", "form", file=file, key="layers"
@@ -132,6 +132,6 @@ def _table(table: Any, key: str, file: str) -> NDArray[np.int64]:
             raise InputError("has no selections", "invalid", file=file, key=f"{key}[{layer}]")
     if len(table[0]) > MAX_EXPERTS:
         raise InputError(
-            f"has {len(table[0])} experts, at most {MAX_EXPERTS} can be", "too-large", file=file, key=key
+            f"has {len(table[0])} experts, more than {MAX_EXPERTS}", "too-large", file=file, key=key
         )
     return np.array(table, np.int64)

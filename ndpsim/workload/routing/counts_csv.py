@@ -40,26 +40,26 @@ def read_csv(path: Path) -> dict[str, Any]:
     rows = [(line, _bare(text)) for line, text in numbered_lines(path)]
     header = rows[0][1]
     counts: Counter[tuple[int, int]] = Counter()
-    for row, (line, text) in enumerate(rows[0 if _NUMBERS.fullmatch(header) else 1 :]):
+    for number, (line, text) in enumerate(rows[0 if _NUMBERS.fullmatch(header) else 1 :]):
         cells = text.split(",")
         if len(cells) != header.count(",") + 1:
             problem = f"has {len(cells)} columns, and the first line has {header.count(',') + 1}"
             raise InputError(problem, file=path, line=line, code="form")
         numbers = [_count(cell, path, line) for cell in cells]
         if _BY_EXPERT.fullmatch(header):
-            found = {(numbers[0], numbers[1]): numbers[2]}
+            counted = {(numbers[0], numbers[1]): numbers[2]}
         else:
-            layer = numbers.pop(0) if _BY_LAYER.fullmatch(header) else row
-            found = {(layer, expert): count for expert, count in enumerate(numbers)}
-        if found.keys() & counts.keys():
-            layer, expert = min(found.keys() & counts.keys())
+            layer = numbers.pop(0) if _BY_LAYER.fullmatch(header) else number
+            counted = {(layer, expert): count for expert, count in enumerate(numbers)}
+        if counted.keys() & counts.keys():
+            layer, expert = min(counted.keys() & counts.keys())
             problem = f"has layer {layer}, expert {expert} again"
             raise InputError(problem, file=path, line=line, code="twice")
-        counts.update(found)
+        counts.update(counted)
     layers = sorted({layer for layer, _ in counts})
     experts = 1 + max((expert for _, expert in counts), default=-1)
     if experts > MAX_EXPERTS:
-        problem = f"has expert {experts - 1}, {MAX_EXPERTS - 1} is the largest that can be"
+        problem = f"has expert {experts - 1}, and the largest possible is {MAX_EXPERTS - 1}"
         raise InputError(problem, file=path, code="too-large")
     return {
         "counts": [[counts[layer, expert] for expert in range(experts)] for layer in layers],

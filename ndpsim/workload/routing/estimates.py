@@ -55,19 +55,19 @@ def groups_of(count: int) -> NDArray[np.int64]:
     return np.arange(count) * groups // count if groups >= _FEWEST else np.zeros(count, np.int64)
 
 
-def left_out(of_group: NDArray[np.int64]) -> NDArray[np.int64]:
+def left_out(by_group: NDArray[np.int64]) -> NDArray[np.int64]:
     """Sums of [group, ...] over all groups, then over all but each one: [1 + groups, ...]."""
-    total = of_group.sum(axis=0, keepdims=True)
-    return np.concatenate([total, total - of_group]) if len(of_group) > 1 else total
+    total = by_group.sum(axis=0, keepdims=True)
+    return np.concatenate([total, total - by_group]) if len(by_group) > 1 else total
 
 
 def estimate(by_layer: NDArray[np.float64]) -> Estimate:
     """An estimate from values [layer, 1 + groups], with columns as from `left_out`."""
-    of_all, without = by_layer[:, 0], by_layer[:, 1:].mean(axis=0)
+    whole, without = by_layer[:, 0], by_layer[:, 1:].mean(axis=0)
     groups, error = len(without), None
-    value = float(of_all.mean())
+    value = float(whole.mean())
     if groups:
         bias = (groups - 1) * (float(without.mean()) - value)
         variance = (groups - 1) * float(without.var())
         error = _student(groups - 1) * variance**0.5 + 2 * abs(bias)
-    return Estimate(value, error, float(of_all.min()), float(of_all.max()))
+    return Estimate(value, error, float(whole.min()), float(whole.max()))

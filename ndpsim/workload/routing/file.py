@@ -115,7 +115,7 @@ def _numbers(arrays: dict[str, NDArray[Any]], name: str, file: Path) -> list[int
         raise InputError(
             f"is {array.dtype} of {array.ndim} axes, not a list of whole numbers", "type", file=file, key=name
         )
-    return [int(one) for one in array]
+    return [int(number) for number in array]
 
 
 def _source(text: str, file: Path) -> dict[str, Any]:

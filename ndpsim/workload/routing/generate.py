@@ -17,7 +17,15 @@ from ndpsim.base.options.generated import BATCH, PROMPT, SEED, STEPS
 from ndpsim.workload.models import MoeShape, load_moe_model
 from ndpsim.workload.routing.drawing import draw
 from ndpsim.workload.routing.shares import exchanged, like
-from ndpsim.workload.routing.spec import Randoms, Shape, Shares, Spec, default_routing, generators, parse_spec
+from ndpsim.workload.routing.spec import (
+    Randoms,
+    RoutingShape,
+    RoutingSpec,
+    Shares,
+    default_routing,
+    generators,
+    parse_spec,
+)
 from ndpsim.workload.routing.trace import MAX_EXPERTS, Ids, Routing, load_routing
 
 # Independent sources of random numbers of a layer.
@@ -30,7 +38,7 @@ def randoms_of(layers: tuple[int, ...], *entropy: int) -> Randoms:
     return [np.random.Generator(np.random.PCG64(np.random.SeedSequence((*entropy, n)))) for n in layers]
 
 
-def shape_of(spec: Spec, model: MoeShape | None) -> Shape:
+def shape_of(spec: RoutingSpec, model: MoeShape | None) -> RoutingShape:
     """Layers and experts to route: those of the model, or of the counts that the SPEC names.
 
     Raises:
@@ -38,7 +46,7 @@ def shape_of(spec: Spec, model: MoeShape | None) -> Shape:
     """
     if model is not None:
         layers = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
-        return Shape(model.routed_experts, model.experts_per_token, layers)
+        return RoutingShape(model.routed_experts, model.experts_per_token, layers)
     shape = spec.generator.shape(spec.name)
     if shape is None:
         raise InputError(
@@ -48,7 +56,7 @@ def shape_of(spec: Spec, model: MoeShape | None) -> Shape:
 
 
 def generate_routing(
-    routing: str | Spec = "skewed",
+    routing: str | RoutingSpec = "skewed",
     model: str | PathLike[str] | MoeShape | None = None,
     batch: int = 512,
     steps: int = 16,
@@ -83,7 +91,7 @@ def generate_routing(
     if steps == prompt == 0:
         raise InputError("there are neither decode steps nor prompt tokens", "missing", key="steps")
     if shape.experts > MAX_EXPERTS:
-        raise InputError(f"{shape.experts} experts, at most {MAX_EXPERTS} can be", "too-large", key="model")
+        raise InputError(f"{shape.experts} experts are more than {MAX_EXPERTS}", "too-large", key="model")
     tokens = batch * (steps + prompt)
     needed = 2 * shape.experts_per_token * tokens * len(shape.layers)
     needed += 32 * shape.experts_per_token * batch * max(steps, prompt)  # memory of a layer while it is drawn
@@ -94,24 +102,24 @@ def generate_routing(
     if offline:
         drifting = randoms_of(shape.layers, seed, _OFFLINE_DRIFT)
         popularity = _each(exchanged, popularity, parameters["drift"], drifting)
-    asked = _Asked(shape, batch, parameters, (seed, _OFFLINE if offline else _JUDGED))
+    inputs = _Inputs(shape, batch, parameters, (seed, _OFFLINE if offline else _JUDGED))
     return Routing(
         shape.experts,
         shape.layers,
-        _decode(popularity, asked, steps),
-        _prefill(prefill_shares(popularity, spec, shape, seed), asked, prompt) if prompt else None,
+        _decode(popularity, inputs, steps),
+        _prefill(prefill_shares(popularity, spec, shape, seed), inputs, prompt) if prompt else None,
         (prompt,) * batch if prompt else (),
         source={"generated": str(spec), "seed": seed, "offline": offline},
     )
 
 
-def shares_of(spec: Spec, shape: Shape, seed: int) -> Shares:
+def shares_of(spec: RoutingSpec, shape: RoutingShape, seed: int) -> Shares:
     """The popularity of experts in decode."""
     randoms = randoms_of(shape.layers, seed, _POPULARITY)
     return spec.generator.shares(shape, spec.name, spec.settings, frozenset(spec.given), randoms)
 
 
-def prefill_shares(popularity: Shares, spec: Spec, shape: Shape, seed: int) -> Shares:
+def prefill_shares(popularity: Shares, spec: RoutingSpec, shape: RoutingShape, seed: int) -> Shares:
     """The popularity of experts in a prefill: that of decode, or one with the SPEC's cosine to it."""
     cosine = spec.settings["prefill_cosine"]
     if cosine >= 1:
@@ -124,10 +132,10 @@ def _each(change: Callable[..., Any], popularity: Shares, amount: float, randoms
     return np.array([change(row, amount, random) for row, random in zip(popularity, randoms, strict=True)])
 
 
-class _Asked(NamedTuple):
-    """Inputs of every phase. `drawn` is the seed and the number of the trace."""
+class _Inputs(NamedTuple):
+    """Inputs of every phase; `drawn`: the seed and the number of the trace."""
 
-    shape: Shape
+    shape: RoutingShape
     batch: int
     parameters: Mapping[str, Any]
     drawn: tuple[int, int]
@@ -137,10 +145,10 @@ class _Asked(NamedTuple):
         return randoms_of(self.shape.layers, *self.drawn, use)
 
 
-def _decode(popularity: Shares, asked: _Asked, steps: int) -> Ids:
-    shape, parameters = asked.shape, asked.parameters
-    ids = np.empty((steps, len(shape.layers), asked.batch, shape.experts_per_token), np.int16)
-    randoms = zip(asked.randoms(_DECODE), asked.randoms(_STEP_DRIFT), strict=True)
+def _decode(popularity: Shares, inputs: _Inputs, steps: int) -> Ids:
+    shape, parameters = inputs.shape, inputs.parameters
+    ids = np.empty((steps, len(shape.layers), inputs.batch, shape.experts_per_token), np.int16)
+    randoms = zip(inputs.randoms(_DECODE), inputs.randoms(_STEP_DRIFT), strict=True)
     for row, (random, drifting) in enumerate(randoms):
         shares = [popularity[row]]
         while len(shares) < steps:
@@ -148,22 +156,22 @@ def _decode(popularity: Shares, asked: _Asked, steps: int) -> Ids:
             shares.append(exchanged(shares[-1], drift, drifting) if drift else shares[-1])
         if steps:
             sticky = parameters["token_stickiness"], parameters["step_stickiness"]
-            ids[:, row] = draw(shares, asked.batch, shape.experts_per_token, *sticky, random)
+            ids[:, row] = draw(shares, inputs.batch, shape.experts_per_token, *sticky, random)
     return ids
 
 
-def _prefill(popularity: Shares, asked: _Asked, prompt: int) -> Ids:
+def _prefill(popularity: Shares, inputs: _Inputs, prompt: int) -> Ids:
     """The choices of prompts, each of which is a block."""
-    shape, batch, sticky = asked.shape, asked.batch, asked.parameters["token_stickiness"]
+    shape, batch, sticky = inputs.shape, inputs.batch, inputs.parameters["token_stickiness"]
     ids = np.empty((len(shape.layers), batch * prompt, shape.experts_per_token), np.int16)
-    for row, random in enumerate(asked.randoms(_PREFILL)):
-        of_layer = draw([popularity[row]] * batch, prompt, shape.experts_per_token, sticky, 0.0, random)
-        ids[row] = of_layer.reshape(batch * prompt, -1)
+    for row, random in enumerate(inputs.randoms(_PREFILL)):
+        chosen = draw([popularity[row]] * batch, prompt, shape.experts_per_token, sticky, 0.0, random)
+        ids[row] = chosen.reshape(batch * prompt, -1)
     return ids
 
 
 def find_routing(
-    routing: str | PathLike[str] | Spec | Routing | None,
+    routing: str | PathLike[str] | RoutingSpec | Routing | None,
     model: str | PathLike[str] | MoeShape,
     batch: int | None = None,
     steps: int | None = None,
@@ -171,15 +179,15 @@ def find_routing(
     seed: int = 1,
     layers: Sequence[int] | None = None,
 ) -> Routing:
-    """The routing of a run, which is given, read from a file, or generated.
+    """The routing of a run: a trace, or one that is read from a file or generated.
 
     Args:
         routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write
             ``./skewed`` for a file of that name.
         model, prompt, seed: see `generate_routing`.
         batch, steps: a trace is cut to them; None: what the trace has, or 512 and 16 are generated.
-        layers: the model's layers that are needed; None: those of the trace, or all. Dense ones are passed
-            over.
+        layers: the model's layers that are needed; None: those of the trace, or all. Dense ones are
+            ignored.
 
     Raises:
         InputError: the file or generator does not exist, or the trace does not fit the model or is too
@@ -188,7 +196,7 @@ def find_routing(
     shape = load_moe_model(model)
     if routing is None:
         routing = default_routing(shape)
-    if isinstance(routing, Spec) or (isinstance(routing, str) and is_spec(routing)):
+    if isinstance(routing, RoutingSpec) or (isinstance(routing, str) and is_spec(routing)):
         batch = BATCH.default if batch is None else batch
         steps = STEPS.default if steps is None else steps
         return generate_routing(routing, shape, batch, steps, prompt, seed).for_model(shape, layers=layers)

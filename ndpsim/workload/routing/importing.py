@@ -59,7 +59,7 @@ def import_routing(
     shape = None if model is None else load_model(model)
     if shape is not None and (experts is not None or experts_per_token is not None):
         raise InputError(
-            "is what the model says, which is given", "conflict", key="experts or experts_per_token"
+            "cannot be given with a model, which sets it", "conflict", key="experts or experts_per_token"
         )
     asked = Asked(
         shape,

@@ -124,53 +124,53 @@ def assembled(passes: Sequence[Pass], file: Path, experts: int | None = None) ->
     Raises:
         InputError: passes differ in layers, or decode steps in tokens.
     """
-    if not passes or not all(one.rows for one in passes):
+    if not passes or not all(pass_.rows for pass_ in passes):
         raise InputError("has no choices of experts", "form", file=file)
-    batch = next((one.tokens for one in reversed(passes) if one.prefill is not True), 0)
+    batch = next((pass_.tokens for pass_ in reversed(passes) if pass_.prefill is not True), 0)
     decode: list[Pass] = []
     prefill: list[Pass] = []
-    for one in passes:
-        is_prefill = one.prefill if one.prefill is not None else not decode and one.tokens != batch
-        (prefill if is_prefill else decode).append(one)
+    for pass_ in passes:
+        is_prefill = pass_.prefill if pass_.prefill is not None else not decode and pass_.tokens != batch
+        (prefill if is_prefill else decode).append(pass_)
     layers = tuple(sorted(passes[0].rows))
-    for one in passes:
-        _check_pass(one, layers, file)
-    for one in decode:
-        if one.tokens != batch:
+    for pass_ in passes:
+        _check_pass(pass_, layers, file)
+    for pass_ in decode:
+        if pass_.tokens != batch:
             problem = (
-                f"has {one.tokens} tokens, and the last decode step {batch}; a batch keeps its sequences"
+                f"has {pass_.tokens} tokens, and the last decode step {batch}; a batch keeps its sequences"
             )
             raise InputError(
-                f"{one.place} {problem}: cut the file where one begins or ends", "conflict", file=file
+                f"{pass_.place} {problem}: cut the file where one begins or ends", "conflict", file=file
             )
-    width = {len(chosen) for one in passes for rows in one.rows.values() for chosen in rows}
+    width = {len(chosen) for pass_ in passes for rows in pass_.rows.values() for chosen in rows}
     if len(width) > 1:
         raise InputError(f"has tokens with {min(width)} and with {max(width)} experts", "conflict", file=file)
     k = width.pop()
 
-    def arrays(of: str, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
+    def arrays(name: str, dtype: Any) -> tuple[NDArray[Any], NDArray[Any] | None]:
         """The choices or scores of steps, and of the prefill."""
         steps, parts = (
-            [np.array([getattr(one, of)[layer] for layer in layers], dtype) for one in phase]
+            [np.array([getattr(pass_, name)[layer] for layer in layers], dtype) for pass_ in phase]
             for phase in (decode, prefill)
         )
         stacked = np.array(steps, dtype).reshape(len(decode), len(layers), batch, k)
         return stacked, np.concatenate(parts, axis=1) if parts else None
 
     ids, prefill_ids = arrays("rows", np.int64)
-    scored = all(one.scores for one in passes)
+    scored = all(pass_.scores for pass_ in passes)
     scores, prefill_scores = arrays("scores", np.float64) if scored else (None, None)
-    lengths = tuple(length for one in prefill for length in (one.lengths or (one.tokens,)))
+    lengths = tuple(length for pass_ in prefill for length in (pass_.lengths or (pass_.tokens,)))
     return Recorded(layers, ids, prefill_ids, lengths, scores, prefill_scores, experts)
 
 
-def _check_pass(one: Pass, layers: tuple[int, ...], file: Path) -> None:
-    if tuple(sorted(one.rows)) != layers:
-        problem = f"has {len(one.rows)} layers, and the first pass {len(layers)}"
-        odd = sorted(set(one.rows) ^ set(layers))
-        raise InputError(f"{one.place} {problem}; they differ in layer {odd[0]}", "conflict", file=file)
-    for layer, rows in one.rows.items():
-        if len(rows) != one.tokens:
-            first = next(iter(one.rows))
-            problem = f"has {len(rows)} tokens in layer {layer}, and {one.tokens} in layer {first}"
-            raise InputError(f"{one.place} {problem}", "conflict", file=file)
+def _check_pass(pass_: Pass, layers: tuple[int, ...], file: Path) -> None:
+    if tuple(sorted(pass_.rows)) != layers:
+        problem = f"has {len(pass_.rows)} layers, and the first pass {len(layers)}"
+        odd = sorted(set(pass_.rows) ^ set(layers))
+        raise InputError(f"{pass_.place} {problem}; they differ in layer {odd[0]}", "conflict", file=file)
+    for layer, rows in pass_.rows.items():
+        if len(rows) != pass_.tokens:
+            first = next(iter(pass_.rows))
+            problem = f"has {len(rows)} tokens in layer {layer}, and {pass_.tokens} in layer {first}"
+            raise InputError(f"{pass_.place} {problem}", "conflict", file=file)

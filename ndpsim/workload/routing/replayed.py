@@ -46,40 +46,39 @@ class ReplayedRouting:
         self._seed = mixed(np.array([seed], np.uint64))
 
     def ids(self, sequences: Ints, positions: Ints) -> Ids:
-        """See `ndpsim.workload.routing.sequences.TokenRouting`."""
         prompts = self._prompt_tokens[sequences]
         decoded = positions >= prompts
         step = _there_and_back(np.maximum(positions - prompts, 0), self._steps)
-        places = step * self._batch + self._chosen(_DECODED, self._batch, sequences)
+        index = step * self._batch + self._chosen(_DECODED, self._batch, sequences)
         if decoded.all():
-            return self._decode[:, places]
+            return self._decode[:, index]
         if self._prefill is None:
             anywhere = self._chosen(_PROMPT, self._steps * self._batch, sequences, positions)
-            return self._decode[:, np.where(decoded, places, anywhere)]
+            return self._decode[:, np.where(decoded, index, anywhere)]
         ids = np.empty((len(self._decode), len(sequences), self._decode.shape[-1]), np.int16)
-        ids[:, decoded] = self._decode[:, places[decoded]]
-        ids[:, ~decoded] = self._prefill[:, self._prompt_places(sequences[~decoded], positions[~decoded])]
+        ids[:, decoded] = self._decode[:, index[decoded]]
+        ids[:, ~decoded] = self._prefill[:, self._prompt_indices(sequences[~decoded], positions[~decoded])]
         return ids
 
-    def _prompt_places(self, sequences: Ints, positions: Ints) -> Ints:
-        """Places of prompt tokens in the prefill; a sequence follows its own recorded prompt."""
+    def _prompt_indices(self, sequences: Ints, positions: Ints) -> Ints:
+        """Indices of prompt tokens in the prefill; a sequence follows its own recorded prompt."""
         if len(self._lengths) == self._batch:
             prompt = self._chosen(_DECODED, self._batch, sequences)
         else:
             prompt = self._chosen(_PROMPT, len(self._lengths), sequences)
-        places: Ints = self._first[prompt] + _there_and_back(positions, self._lengths[prompt])
-        return places
+        index: Ints = self._first[prompt] + _there_and_back(positions, self._lengths[prompt])
+        return index
 
     def _chosen(self, use: int, count: int, *numbers: Ints) -> Ints:
         """A number below `count`, equal for equal arguments."""
         drawn = self._seed + np.uint64(use)
-        for one in numbers:
-            drawn = mixed(mixed(drawn) + one.astype(np.uint64))
+        for number in numbers:
+            drawn = mixed(mixed(drawn) + number.astype(np.uint64))
         return (drawn % np.uint64(count)).astype(np.int64)
 
 
-def _there_and_back(places: Ints, count: Ints | int) -> Ints:
-    """Places 0, 1, ... to the last one, then back to the first, and so on."""
+def _there_and_back(positions: Ints, count: Ints | int) -> Ints:
+    """Positions 0, 1, ... to the last one, then back to the first, and so on."""
     period = np.maximum(2 * count - 2, 1)
-    within = places % period
+    within = positions % period
     return np.minimum(within, period - within)

@@ -20,7 +20,7 @@ from ndpsim.workload.routing.generate import generate_routing, prefill_shares, r
 from ndpsim.workload.routing.mixing import Numbers, mixed
 from ndpsim.workload.routing.replayed import ReplayedRouting
 from ndpsim.workload.routing.shares import in_units, shuffled
-from ndpsim.workload.routing.spec import Shares, Spec, parse_spec
+from ndpsim.workload.routing.spec import RoutingSpec, Shares, parse_spec
 from ndpsim.workload.routing.trace import Ids, Routing
 
 Ints = NDArray[np.int64]
@@ -44,7 +44,7 @@ class TokenRouting(Protocol):
 
 
 def routing_of_sequences(
-    routing: str | Spec | Routing, model: MoeShape, seed: int
+    routing: str | RoutingSpec | Routing, model: MoeShape, seed: int
 ) -> Callable[[Ints], TokenRouting]:
     """The routing of the tokens of sequences, from the prompt tokens of each.
 
@@ -75,7 +75,7 @@ class SequenceRouting:
         InputError: the SPEC is impossible.
     """
 
-    def __init__(self, spec: str | Spec, model: MoeShape, prompt_tokens: Ints, seed: int) -> None:
+    def __init__(self, spec: str | RoutingSpec, model: MoeShape, prompt_tokens: Ints, seed: int) -> None:
         spec = parse_spec(spec)
         parameters, shape = spec.settings, shape_of(spec, model)
         self._prompt_tokens, self._k = prompt_tokens, shape.experts_per_token
@@ -84,12 +84,12 @@ class SequenceRouting:
         prefill = prefill_shares(decode, spec, shape, seed)
 
         def lines(shares: Shares) -> Lines:
-            of_all = Lines(len(shares), _ORDERS, shares.shape[1], self._k)
+            drawn = Lines(len(shares), _ORDERS, shares.shape[1], self._k)
             for layer, random in enumerate(randoms_of(shape.layers, seed, _LINES)):
                 chances = in_units(shares[layer], self._k)
                 for line in range(_ORDERS):
-                    of_all.set(layer, line, shuffled(len(chances), random), chances)
-            return of_all
+                    drawn.set(layer, line, shuffled(len(chances), random), chances)
+            return drawn
 
         self._decode = lines(decode)
         self._prefill = self._decode if prefill is decode else lines(prefill)
@@ -97,15 +97,14 @@ class SequenceRouting:
             self._layers = mixed(np.array(shape.layers, np.uint64) + np.uint64(1) + _STEP * np.uint64(seed))
 
     def ids(self, sequences: Ints, positions: Ints) -> Ids:
-        """See `TokenRouting`."""
         prompts = self._prompt_tokens[sequences]
         decoded = positions >= prompts
         cells = self._cells(sequences, self._origins(sequences, positions, np.where(decoded, prompts, 0)))
         if self._prefill is self._decode or decoded.all():
             return self._chosen(self._decode, cells)
         ids = np.empty((*cells.shape, self._k), np.int16)
-        for lines, of in ((self._decode, decoded), (self._prefill, ~decoded)):
-            ids[:, of] = self._chosen(lines, np.ascontiguousarray(cells[:, of]))
+        for lines, mask in ((self._decode, decoded), (self._prefill, ~decoded)):
+            ids[:, mask] = self._chosen(lines, np.ascontiguousarray(cells[:, mask]))
         return ids
 
     def _chosen(self, lines: Lines, cells: Numbers) -> Ids:

@@ -74,9 +74,10 @@ def exchanged(shares: Floats, share_of_experts: float, random: np.random.Generat
     return changed
 
 
-def cosine(one: Floats, other: Floats) -> float:
+def cosine(first: Floats, second: Floats) -> float:
     """The cosine of the angle between two vectors."""
-    return product_sum(one, other) / math.sqrt(product_sum(one, one) * product_sum(other, other))
+    product = product_sum(first, first) * product_sum(second, second)
+    return product_sum(first, second) / math.sqrt(product)
 
 
 def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
@@ -92,11 +93,11 @@ def like(shares: Floats, wanted: float, random: np.random.Generator) -> Floats:
     order = np.argsort(-shares, kind="stable")
     pairs = np.stack([order, order[::-1]], axis=1)[: len(shares) // 2]
     changed = shares.copy()
-    for one, other in pairs[shuffled(len(pairs), random)]:
+    for popular, rare in pairs[shuffled(len(pairs), random)]:
         if cosine(shares, changed) <= wanted:
             return changed
         before = changed.copy()
-        changed[[one, other]] = shares[[other, one]]
+        changed[[popular, rare]] = shares[[rare, popular]]
         if cosine(shares, changed) < wanted:
             return _between(shares, before, changed, wanted)
     least = cosine(shares, changed)

@@ -26,7 +26,7 @@ Randoms = Sequence[np.random.Generator]
 
 
 @dataclass(frozen=True)
-class Shape:
+class RoutingShape:
     """The properties of a model that routing needs; `layers`: numbers of its layers with experts."""
 
     experts: int
@@ -49,7 +49,7 @@ COMMON = (
 
 
 @dataclass(frozen=True)
-class Generator(settings.Generator):
+class RoutingGenerator(settings.Generator):
     """A kind of routing that can be generated.
 
     Attributes:
@@ -59,19 +59,19 @@ class Generator(settings.Generator):
         shape: the shape for a name, if no model is given; None: a model is needed.
     """
 
-    shares: Callable[[Shape, str, Mapping[str, Any], frozenset[str], Randoms], Shares]
+    shares: Callable[[RoutingShape, str, Mapping[str, Any], frozenset[str], Randoms], Shares]
     names: Callable[[], list[str]] = list
-    shape: Callable[[str], Shape | None] = lambda name: None
+    shape: Callable[[str], RoutingShape | None] = lambda name: None
     common = COMMON
     key = "routing"
 
 
-class Spec(settings.Spec[Generator]):
+class RoutingSpec(settings.Spec[RoutingGenerator]):
     """A routing to generate."""
 
 
 @functools.cache
-def generators() -> dict[str, Generator]:
+def generators() -> dict[str, RoutingGenerator]:
     """All generators by name."""
     return plugins_by_name(_folder, "GENERATOR")
 
@@ -85,7 +85,7 @@ def routing_names() -> list[str]:
     ]
 
 
-def parse_spec(text: str | Spec) -> Spec:
+def parse_spec(text: str | RoutingSpec) -> RoutingSpec:
     """A SPEC: ``skewed[:KEY=VALUE,...]``, ``popularity:NAME[:KEY=VALUE,...]`` or
     ``ranks:NAME[:KEY=VALUE,...]``.
 
@@ -94,7 +94,7 @@ def parse_spec(text: str | Spec) -> Spec:
     Raises:
         InputError: there is no such generator, name or key, or a value is invalid.
     """
-    if isinstance(text, Spec):
+    if isinstance(text, RoutingSpec):
         return text
     generator, rest = settings.split_spec(text, generators(), "routing")
     name = ""
@@ -106,7 +106,7 @@ def parse_spec(text: str | Spec) -> Spec:
                 f"'{text}' names nothing to start from; {generator.name}:{generator.names()[0]}, for instance"
             )
             raise InputError(problem, "missing", key="routing")
-    return Spec(generator, generator.read(rest), name)
+    return RoutingSpec(generator, generator.read(rest), name)
 
 
 def default_routing(model: MoeShape) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.arguments import instance
 from ndpsim.base.reported import Reported, quantity
-from ndpsim.workload.routing.activity import ActiveExperts, Prediction, active_by_batch, predicted
+from ndpsim.workload.routing.activity import ActiveExperts, LoadPrediction, active_by_batch, predicted
 from ndpsim.workload.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.workload.routing.shares import class_counts
 from ndpsim.workload.routing.trace import Routing
@@ -115,7 +115,7 @@ class RoutingStatistics(Reported):
         metadata=quantity("decode's most popular experts that are prefill's, too", "%")
     )
     active_experts: tuple[ActiveExperts, ...] = field(metadata=quantity("active experts"))
-    prediction: Prediction | None = field(metadata=quantity("prediction by a moving average"))
+    prediction: LoadPrediction | None = field(metadata=quantity("prediction by a moving average"))
 
 
 def describe_routing(routing: Routing) -> RoutingStatistics:
@@ -147,8 +147,8 @@ def describe_routing(routing: Routing) -> RoutingStatistics:
 
 
 def _estimate_of(by_layer: list[Floats | None]) -> Estimate | None:
-    found = [values for values in by_layer if values is not None]
-    return estimate(np.array(found)) if found else None
+    known = [values for values in by_layer if values is not None]
+    return estimate(np.array(known)) if known else None
 
 
 # One layer. The first axis is as from `left_out`: all sequences, then all without each group.
@@ -175,25 +175,25 @@ class _Layer:
         steps, batch, k = ids.shape
         by_sequence = batch >= steps or batch >= 8
         groups = groups_of(batch if by_sequence else steps)
-        of_group = np.broadcast_to(groups[None] if by_sequence else groups[:, None], (steps, batch))
-        by_step = _grouped_loads(ids, of_group, experts)  # [group, step, expert]
+        group = np.broadcast_to(groups[None] if by_sequence else groups[:, None], (steps, batch))
+        by_step = _grouped_loads(ids, group, experts)  # [group, step, expert]
         loads = left_out(by_step)
         self.loads = loads.sum(axis=1)
         self.step_shares = _class_shares(loads).mean(axis=1)
-        tokens = left_out(_grouped_sums(np.ones((steps, batch), np.int64), of_group))  # [., step]
-        apart = batch >= 4  # otherwise a step has too few tokens to compare
-        cell_loads = loads if apart else loads.sum(axis=1)[:, None]
-        cell_tokens = tokens if apart else tokens.sum(axis=1)[:, None]
+        tokens = left_out(_grouped_sums(np.ones((steps, batch), np.int64), group))  # [., step]
+        separate = batch >= 4  # otherwise a step has too few tokens to compare
+        cell_loads = loads if separate else loads.sum(axis=1)[:, None]
+        cell_tokens = tokens if separate else tokens.sum(axis=1)[:, None]
         independent = _within(cell_loads, cell_tokens, k)
         if batch > 1:
             shared = _shared(ids[:, 1:], ids[:, :-1])
-            self.token_matches = _matches(shared, of_group[:, 1:], independent, k)
+            self.token_matches = _matches(shared, group[:, 1:], independent, k)
         if steps > 1:
             shared = _shared(ids[1:], ids[:-1])
-            if apart:
-                same = left_out(_grouped_sums(shared, of_group[1:]))
+            if separate:
+                same = left_out(_grouped_sums(shared, group[1:]))
                 independent = _between(loads[:, :-1], loads[:, 1:], tokens[:, :-1], tokens[:, 1:], same, k)
-            self.step_matches = _matches(shared, of_group[1:], independent, k)
+            self.step_matches = _matches(shared, group[1:], independent, k)
         if steps > 1 and by_sequence and len(by_step) >= 4:
             self.drift = _drift(by_step)
 
@@ -211,19 +211,19 @@ class _Layer:
             self.prefill_matches = _matches(shared[None], groups[1:][follows][None], independent, k)
 
 
-def _grouped_loads(ids: NDArray[np.int16], of_group: Ints, experts: int) -> Ints:
+def _grouped_loads(ids: NDArray[np.int16], group: Ints, experts: int) -> Ints:
     """Loads by group and step of ids [step, token, k] whose tokens have groups [step, token]."""
-    steps, groups = len(ids), int(of_group.max()) + 1
-    cell = of_group * steps + np.arange(steps)[:, None]
-    places = cell[..., None] * experts + ids
-    return np.bincount(places.ravel(), minlength=groups * steps * experts).reshape(groups, steps, experts)
+    steps, groups = len(ids), int(group.max()) + 1
+    cell = group * steps + np.arange(steps)[:, None]
+    index = cell[..., None] * experts + ids
+    return np.bincount(index.ravel(), minlength=groups * steps * experts).reshape(groups, steps, experts)
 
 
-def _grouped_sums(values: Ints, of_group: Ints) -> Ints:
+def _grouped_sums(values: Ints, group: Ints) -> Ints:
     """Sums of values [step, token] by group and step."""
-    steps, groups = len(values), int(of_group.max()) + 1
-    places = of_group * steps + np.arange(steps)[:, None]
-    sums = np.bincount(places.ravel(), values.ravel(), minlength=groups * steps)
+    steps, groups = len(values), int(group.max()) + 1
+    index = group * steps + np.arange(steps)[:, None]
+    sums = np.bincount(index.ravel(), values.ravel(), minlength=groups * steps)
     return sums.astype(np.int64).reshape(groups, steps)
 
 
@@ -232,8 +232,8 @@ def _shared(later: NDArray[np.int16], earlier: NDArray[np.int16]) -> Ints:
     shared = np.zeros(later.shape[:-1], np.int64)
     chosen_before = np.ascontiguousarray(np.moveaxis(earlier, -1, 0))
     for chosen in np.ascontiguousarray(np.moveaxis(later, -1, 0)):
-        for before in chosen_before:
-            shared += chosen == before
+        for earlier_chosen in chosen_before:
+            shared += chosen == earlier_chosen
     return shared
 
 
@@ -245,27 +245,27 @@ def _within(loads: Ints, tokens: Ints, k: int) -> Floats:
     return shares
 
 
-def _between(one: Ints, other: Ints, tokens: Ints, other_tokens: Ints, same: Ints, k: int) -> Floats:
+def _between(loads: Ints, later_loads: Ints, tokens: Ints, later_tokens: Ints, same: Ints, k: int) -> Floats:
     """The share for a token and the others of the next step; with itself it has `same` in common."""
-    pairs = (tokens * (other_tokens - 1)).sum(axis=1)
-    shares: Floats = ((one * other).sum(axis=(1, 2)) - same.sum(axis=1)) / np.maximum(pairs * k, 1)
+    pairs = (tokens * (later_tokens - 1)).sum(axis=1)
+    shares: Floats = ((loads * later_loads).sum(axis=(1, 2)) - same.sum(axis=1)) / np.maximum(pairs * k, 1)
     return shares
 
 
-def _matches(shared: Ints, of_group: Ints, independent: Floats, k: int) -> Floats:
+def _matches(shared: Ints, group: Ints, independent: Floats, k: int) -> Floats:
     """Reuse, and reuse of independent tokens: [., 2]."""
     groups = len(independent) - 1 or 1
-    sums = np.bincount(of_group.ravel(), shared.ravel(), minlength=groups).astype(np.int64)
-    counts = np.bincount(of_group.ravel(), minlength=groups)
+    sums = np.bincount(group.ravel(), shared.ravel(), minlength=groups).astype(np.int64)
+    counts = np.bincount(group.ravel(), minlength=groups)
     reuse = left_out(sums) / np.maximum(left_out(counts) * k, 1)
     return np.stack([reuse, independent], axis=-1)
 
 
 def _reuse(by_layer: list[Floats | None]) -> Reuse | None:
-    found = np.array([values for values in by_layer if values is not None])
-    if not len(found):
+    known = np.array([values for values in by_layer if values is not None])
+    if not len(known):
         return None
-    reuse, independent = found[..., 0], found[..., 1]
+    reuse, independent = known[..., 0], known[..., 1]
     stickiness = (reuse - independent) / np.maximum(1 - independent, 1e-12)
     return Reuse(estimate(reuse), estimate(independent), estimate(stickiness))
 
@@ -277,13 +277,13 @@ def _drift(by_step: Ints) -> Floats:
     is due to popularity alone, and in the next step it is lower. Similarity by chance is taken into account.
     """
     groups, experts = len(by_step), by_step.shape[2]
-    even = np.arange(groups)[:, None, None] % 2 == 0
+    is_even = np.arange(groups)[:, None, None] % 2 == 0
     values = []
-    for one, other in zip(left_out(by_step * even), left_out(by_step * ~even), strict=True):
-        now = (one * other).sum(axis=1, dtype=np.float64)
+    for even, odd in zip(left_out(by_step * is_even), left_out(by_step * ~is_even), strict=True):
+        now = (even * odd).sum(axis=1, dtype=np.float64)
         same = (now[:-1] + now[1:]).sum()
-        later = ((one[:-1] * other[1:]).sum() + (one[1:] * other[:-1]).sum()) / max(same, 1)
-        concentration = same / 2 / (one[0].sum() * other[0].sum() * (len(now) - 1))  # sum of squared shares
+        later = ((even[:-1] * odd[1:]).sum() + (even[1:] * odd[:-1]).sum()) / max(same, 1)
+        concentration = same / 2 / (even[0].sum() * odd[0].sum() * (len(now) - 1))  # sum of squared shares
         by_chance = (1 / max(concentration, 1 / experts) - 1) / max(experts - 1, 1)
         values.append((1 - later) / (1 - by_chance) if by_chance < 1 - 1e-9 else 0.0)
     return np.array(values)
@@ -292,20 +292,20 @@ def _drift(by_step: Ints) -> Floats:
 def _cosine(decode: Ints | None, prefill: Ints | None) -> Floats | None:
     if decode is None or prefill is None:
         return None
-    one, other = _paired(decode, prefill)
-    norms = np.sqrt((one**2).sum(axis=1) * (other**2).sum(axis=1))
-    cosines: Floats = (one * other).sum(axis=1) / norms
+    first, second = _paired(decode, prefill)
+    norms = np.sqrt((first**2).sum(axis=1) * (second**2).sum(axis=1))
+    cosines: Floats = (first * second).sum(axis=1) / norms
     return cosines
 
 
 def _overlap(decode: Ints | None, prefill: Ints | None) -> Floats | None:
     if decode is None or prefill is None:
         return None
-    one, other = _paired(decode, prefill)
-    top = class_counts(one.shape[1], _TOP)[0]
-    best, also = (np.argsort(-loads, axis=1, kind="stable")[:, :top] for loads in (one, other))
-    found: Floats = (best[:, :, None] == also[:, None, :]).any(axis=2).mean(axis=1)
-    return found
+    first, second = _paired(decode, prefill)
+    top = class_counts(first.shape[1], _TOP)[0]
+    best, also = (np.argsort(-loads, axis=1, kind="stable")[:, :top] for loads in (first, second))
+    overlaps: Floats = (best[:, :, None] == also[:, None, :]).any(axis=2).mean(axis=1)
+    return overlaps
 
 
 def _paired(decode: Ints, prefill: Ints) -> tuple[Floats, Floats]:
@@ -332,7 +332,7 @@ def _class_shares(loads: NDArray[Any]) -> Floats:
 
 def _by_name(shares: Floats) -> dict[str, Estimate]:
     """Estimates of shares [layer, ., class]."""
-    return {name: estimate(shares[..., place]) for place, name in enumerate(_CLASS_NAMES)}
+    return {name: estimate(shares[..., index]) for index, name in enumerate(_CLASS_NAMES)}
 
 
 def _phase(routing: Routing, by_layer: list[Ints], in_steps: list[Floats], tokens: int) -> PhaseStatistics:

@@ -35,8 +35,8 @@ def loads_of(ids: NDArray[Any], experts: int) -> Counts:
         return np.bincount(ids.reshape(-1), minlength=experts)
     groups = ids.reshape(-1, ids.shape[-2] * ids.shape[-1])
     loads = np.empty((len(groups), experts), np.int64)
-    for place, chosen in enumerate(groups):
-        loads[place] = np.bincount(chosen, minlength=experts)
+    for index, chosen in enumerate(groups):
+        loads[index] = np.bincount(chosen, minlength=experts)
     return loads.reshape(*ids.shape[:-2], experts)
 
 
@@ -75,8 +75,8 @@ class Routing(Shown):
         set_ = object.__setattr__
         set_(self, "source", dict(self.source or {}))
         set_(self, "experts", whole_number(self.experts, "experts", 1, MAX_EXPERTS))
-        layers = several(self.layers, "layers", lambda one, name: whole_number(one, name, 0, _MAX_LAYERS))
-        if not layers or any(later <= one for one, later in itertools.pairwise(layers)):
+        layers = several(self.layers, "layers", lambda layer, name: whole_number(layer, name, 0, _MAX_LAYERS))
+        if not layers or any(later <= layer for layer, later in itertools.pairwise(layers)):
             raise InputError(
                 f"{shown(layers)} are not layers of a model in ascending order", "form", key="layers"
             )
@@ -180,15 +180,15 @@ class Routing(Shown):
         Raises:
             InputError: the trace is of another model, or has too few sequences, steps or layers.
         """
-        for what, mine, of_model in (
+        for what, ours, theirs in (
             ("experts", self.experts, model.routed_experts),
             ("experts a token", self.experts_per_token, model.experts_per_token),
         ):
-            if mine != of_model:
-                problem = f"the trace has {mine} {what}, {model.name} has {of_model}"
+            if ours != theirs:
+                problem = f"the trace has {ours} {what}, {model.name} has {theirs}"
                 raise InputError(problem, "conflict", key="routing")
-        asked = range(model.layers) if layers is None else layers
-        wanted = several(asked, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
+        requested = range(model.layers) if layers is None else layers
+        wanted = several(requested, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
         wanted = tuple(layer for layer in wanted if layer not in model.dense_layers)
         missing = sorted(set(wanted) - set(self.layers))
         foreign = [layer for layer in self.layers if layer >= model.layers or layer in model.dense_layers]
@@ -203,22 +203,20 @@ class Routing(Shown):
         rows = [self.layers.index(layer) for layer in wanted]
         return self._cut(rows, self._at_most(batch, "batch"), self._at_most(steps, "steps"))
 
-    def _at_most(self, asked: int | None, name: str) -> int:
+    def _at_most(self, wanted: int | None, name: str) -> int:
         has = int(getattr(self, name))
-        if asked is None:
+        if wanted is None:
             return has
-        asked = whole_number(asked, name, 1)
-        if asked > has:
-            raise InputError(f"{asked} is more than the {has} of the trace", "range", key=name)
-        return asked
+        wanted = whole_number(wanted, name, 1)
+        if wanted > has:
+            raise InputError(f"{wanted} is more than the {has} of the trace", "range", key=name)
+        return wanted
 
     def _cut(self, rows: list[int], batch: int, steps: int) -> Routing:
         if (rows, batch, steps) == ([*range(len(self.layers))], self.batch, self.steps):
             return self
         if batch < self.batch and len(self.prompt_lengths) not in (0, self.batch):
-            problem = (
-                f"the prefill, of {len(self.prompt_lengths)} parts, does not say whose of {self.batch} it is"
-            )
+            problem = f"the prefill has {len(self.prompt_lengths)} parts, and not {self.batch}"
             raise InputError(f"{batch} sequences cannot be cut out: {problem}", "missing", key="batch")
         prompts = self.prompt_lengths if batch == self.batch else self.prompt_lengths[:batch]
         tokens = sum(prompts)
@@ -246,7 +244,7 @@ class Routing(Shown):
         Raises:
             InputError: it cannot be written.
         """
-        write({one.name: getattr(self, one.name) for one in fields(self)}, path_of(path, "path"))
+        write({field.name: getattr(self, field.name) for field in fields(self)}, path_of(path, "path"))
 
     def to_dict(self) -> dict[str, Any]:
         """A description of the trace for JSON, without its arrays."""
@@ -294,10 +292,10 @@ def load_routing(path: str | PathLike[str]) -> Routing:
         raise error.at(file) from None
 
 
-def _same(one: NDArray[Any] | None, other: NDArray[Any] | None) -> bool:
-    if one is None or other is None:
-        return one is other
-    return np.array_equal(one, other)
+def _same(first: NDArray[Any] | None, second: NDArray[Any] | None) -> bool:
+    if first is None or second is None:
+        return first is second
+    return np.array_equal(first, second)
 
 
 def _checked_ids(ids: object, name: str, axes: tuple[str, ...], layers: tuple[int, ...], experts: int) -> Ids:
@@ -337,17 +335,17 @@ def _check_layer(
     if chosen.min() < 0 or chosen.max() >= experts:
         token, k = map(int, np.argwhere((chosen < 0) | (chosen >= experts))[0])
         problem = f"expert {chosen[token, k]} is not from 0 to {experts - 1}"
-        raise InputError(problem, "range", key=_place(name, axes, (*index, token), layers))
+        raise InputError(problem, "range", key=_element(name, axes, (*index, token), layers))
     ordered = np.sort(chosen, axis=-1)
     twice = ordered[:, 1:] == ordered[:, :-1]
     if twice.any():
         token, k = map(int, np.argwhere(twice)[0])
         problem = f"expert {ordered[token, k]} is chosen twice"
-        raise InputError(problem, "twice", key=_place(name, axes, (*index, token), layers))
+        raise InputError(problem, "twice", key=_element(name, axes, (*index, token), layers))
 
 
-def _place(name: str, axes: tuple[str, ...], index: tuple[int, ...], layers: tuple[int, ...]) -> str:
-    """The place of an element in words: ``ids[step 0, layer 3, token 7]``."""
+def _element(name: str, axes: tuple[str, ...], index: tuple[int, ...], layers: tuple[int, ...]) -> str:
+    """An element in words: ``ids[step 0, layer 3, token 7]``."""
     numbers = [layers[n] if axis == "layer" else n for axis, n in zip(axes, index, strict=False)]
     return f"{name}[{', '.join(f'{axis} {n}' for axis, n in zip(axes, numbers, strict=True))}]"
 
@@ -362,9 +360,9 @@ def _checked_scores(
         problem = f"is {array.dtype} of shape {array.shape}, not floating point numbers of {ids.shape}"
         raise InputError(problem, "type", key=name)
     if not np.isfinite(array).all():
-        place = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
+        position = tuple(map(int, np.argwhere(~np.isfinite(array))[0]))
         raise InputError(
-            f"{array[place]} is no finite number", "range", key=_place(name, axes, place, layers)
+            f"{array[position]} is no finite number", "range", key=_element(name, axes, position, layers)
         )
     narrow = np.ascontiguousarray(array, np.float32).view()
     narrow.flags.writeable = False

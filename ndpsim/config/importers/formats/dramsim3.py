@@ -232,7 +232,7 @@ def _put_system(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> None:
 def _order(mapping: Entry) -> list[str]:
     """The fields from the least significant bit up; DRAMsim3 lists them from the most significant down."""
     text = mapping.text
-    fields = [text[at : at + 2] for at in range(0, len(text), 2)]
+    fields = [text[start : start + 2] for start in range(0, len(text), 2)]
     if sorted(fields) != sorted(_FIELDS):
         problem = f"{text[:60]!r} is not each of {', '.join(_FIELDS)} once, as in rochrababgco"
         raise mapping.place.error(problem, code="form")
@@ -282,10 +282,10 @@ def _note_rest(ini: Ini, sheet: Sheet) -> None:
     for section, used in _DEFAULTS.items():
         _take(rest, section, used)
     for section, keys, why in _DROPPED:
-        found = _take(rest, section, keys or [key for known, key in rest if known == section])
-        if found:
-            names = ", ".join(map(_key, found))
-            sheet.note(Place(sheet.file, found[0].line, f"[{section}] {names}"), f"left out: {why}")
+        places = _take(rest, section, keys or [key for known, key in rest if known == section])
+        if places:
+            names = ", ".join(map(_key, places))
+            sheet.note(Place(sheet.file, places[0].line, f"[{section}] {names}"), f"left out: {why}")
     known = [key for keys in (*(keys for _, keys, _ in _DROPPED), *_DEFAULTS.values()) for key in keys]
     for place in rest.values():
         sheet.note(place, f"left out: {one_of(_key(place), known, 'key').partition(' (known')[0]}")

@@ -16,7 +16,7 @@ from ndpsim.dram.spec import Standard
 
 _ROOT = "MemorySystem"
 
-_PARTS = ramulator.Parts("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
+_PARTS = ramulator.PartNames("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
 
 # Ours: Ramulator's.
@@ -37,17 +37,17 @@ _WHY = {
 
 @dataclass(frozen=True)
 class _Old:
-    """Clocks in which a preset of Ramulator 2.0 differs from ndpsim's; `by`: their dependence."""
+    """Clocks in which a preset of Ramulator 2.0 differs from ndpsim's; they depend on `depends_on`."""
 
     standard: str
     rate: int
     name: str
-    by: Literal["dq", "density_mb", "timing"]
+    depends_on: Literal["dq", "density_mb", "timing"]
     clocks: dict[int | str, int]
 
 
-# From src/dram/impl/DDR4.cpp and DDR5.cpp before 2.1, whose tCK at 2133 is 938 ps, and whose presets of
-# DDR5 are those of 3200 only.
+# From src/dram/impl/DDR4.cpp and DDR5.cpp before 2.1. Their tCK at 2133 is 938 ps, and DDR5 has presets only
+# at 3200.
 _OLD = (
     _Old("DDR4", 2133, "nRFC", "density_mb", {8192: 384}),
     _Old("DDR4", 2133, "nREFI", "dq", dict.fromkeys((4, 8, 16), 8316)),
@@ -71,10 +71,10 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     clocks, preset = _timing(timing, sheet, standard, org)
     presets.put_dram(sheet, (standard, place), (org, organisation.place("preset"), org_said), preset, clocks)
     channels, ranks = organisation.whole("channel"), organisation.whole("rank")
-    bits = ramulator.Bits.count(standard, standard.organisations[org], channels or 1, ranks or 1)
-    top = sum(bits.of.values()) - bits.of["channel"]
-    at = {"RoBaRaCoCh": 0, "ChRaBaRoCo": top, "MOP4CLXOR": 2}
-    ramulator.put_mapper(sheet, memory.part("AddrMapper"), bits, at, channel_xored=True)
+    bits = ramulator.AddressBits.count(standard, standard.organisations[org], channels or 1, ranks or 1)
+    top = sum(bits.widths.values()) - bits.widths["channel"]
+    channel_at = {"RoBaRaCoCh": 0, "ChRaBaRoCo": top, "MOP4CLXOR": 2}
+    ramulator.put_mapper(sheet, memory.part("AddrMapper"), bits, channel_at, channel_xored=True)
     controller = memory.part("Controller")
     if controller.word("impl") not in (None, "Generic"):
         sheet.note(controller.place("impl"), "left out: the controller is ndpsim's, like Generic")
@@ -123,7 +123,7 @@ def _complete(
 def _timing(
     timing: Tree, sheet: Sheet, standard: Standard, org: str
 ) -> tuple[dict[str, presets.Clocks], tuple[str, Place, str]]:
-    """Every timing that is given or differs in 2.0's preset; the preset, its place and words."""
+    """Every timing that the file has or that differs in 2.0's preset; the preset, its place and words."""
     preset, place, rate = timing.word("preset"), timing.place("preset"), timing.whole("rate")
     if preset is not None:
         if preset not in standard.speeds:
@@ -155,29 +155,29 @@ def _timing(
 
 
 def _old_clocks(standard: Standard, org: str, preset: str, place: Place) -> dict[str, presets.Clocks]:
-    """What 2.0's preset has: what 2.1's has (`--rules reference`), but for `_OLD`."""
+    """The clocks of 2.0's preset: those of 2.1 (`--rules reference`), except `_OLD`."""
     device, rate = standard.organisations[org], standard.speeds[preset]["rate"]
     keys: dict[str, int | str] = {"dq": device.dq, "density_mb": device.density_mb, "timing": preset}
-    found: dict[str, int] = {}
+    clocks: dict[str, int] = {}
     if rate in _OLD_RATES[standard.name]:
-        found |= presets.departures(standard, org, preset)
-    found |= {
-        old.name: old.clocks[keys[old.by]]
+        clocks |= presets.departures(standard, org, preset)
+    clocks |= {
+        old.name: old.clocks[keys[old.depends_on]]
         for old in _OLD
-        if (old.standard, old.rate) == (standard.name, rate) and keys[old.by] in old.clocks
+        if (old.standard, old.rate) == (standard.name, rate) and keys[old.depends_on] in old.clocks
     }
     said = f" = {preset}, which has this in Ramulator 2.0"
-    return {name: presets.Clocks(clocks, place, said) for name, clocks in found.items()}
+    return {name: presets.Clocks(value, place, said) for name, value in clocks.items()}
 
 
 def _written_clocks(timing: Tree, sheet: Sheet, standard: Standard, rate: int) -> dict[str, presets.Clocks]:
     names = {name for speed in standard.speeds.values() for name in speed} | set(standard.derived)
     renamed = _RENAMED if standard.name == "DDR5" else {}
-    found = {
+    stated = {
         name: _written(timing, sheet, renamed.get(name, name), standard, rate)
         for name in sorted(names - {"rate", "tCK_ps"})
     }
-    return {name: clocks for name, clocks in found.items() if clocks is not None}
+    return {name: clocks for name, clocks in stated.items() if clocks is not None}
 
 
 def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: int) -> presets.Clocks | None:

@@ -5,19 +5,20 @@ from __future__ import annotations
 from ndpsim.config.importers import presets, ramulator
 from ndpsim.config.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.config.importers.sheet import Place, Sheet
-from ndpsim.config.importers.tree import Tree, plain
+from ndpsim.config.importers.tree import Tree
+from ndpsim.config.nodes import plain_of
 from ndpsim.dram.spec import Standard
 
 _ROOT = "memory_system"
 
-_PARTS = ramulator.Parts("scheduler", "refresh_manager", "row_policy", "controller_plugins", uncapped=4)
+_PARTS = ramulator.PartNames("scheduler", "refresh_manager", "row_policy", "controller_plugins", uncapped=4)
 
 # The order of a timing list (timing_params in python/ramulator/dram, version 2.1.0).
 _CORE = ("rate", "nBL", "nCL", "nRCD", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCWL")
 _ACTIVATES, _TURNS = ("nRRDS", "nRRDL"), ("nWTRS", "nWTRL")
 _END = ("nFAW", "nRFC", "nREFI", "nCS", "tCK_ps")
 _SPLIT = ("rate", "nBL", "nCL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nRC", "nWR", "nRTP", "nCWL")
-_OF_HBM = (
+_HBM_TIMINGS = (
     *(*_SPLIT, "nCCDS", "nCCDL", "nCCDR", *_ACTIVATES, *_TURNS, "nRTW", "nFAW", "nPPD"),
     *("nRFC", "nRFCpb", "nRFMab", "nRFMpb", "nRREFD", "nREFI", "nREFIpb", "tCK_ps"),
 )
@@ -34,8 +35,8 @@ _TIMINGS = {
         *("nRFCab", "nRFCpb", "nRDREFab", "nRFMab", "nRFMpb", "nRCKSTRT2RD", "nRD2RCKSTOP", "nRCKSP2ST"),
         *("nRCKST2SP", "nRCKSTOP_LAT", "nRCKEN", "nRCK_LS", "nRCKPST", "nRCK_HS", "tCK_ps"),
     ),
-    "HBM3": _OF_HBM,
-    "HBM4": _OF_HBM,
+    "HBM3": _HBM_TIMINGS,
+    "HBM4": _HBM_TIMINGS,
     "LPDDR5": (
         *("rate", "nBL_min", "nBL_max", "nCL", "nRCD", "nRP", "nRPab", "nRAS", "nRC", "nWR", "nRTP", "nCWL"),
         *("nPPD", "nCCDS", "nCCDL", "nCCDS_WR", "nCCDL_WR", *_ACTIVATES, *_TURNS),
@@ -81,7 +82,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
         raise memory.place("controllers").error("is missing or empty", code="missing")
     controller, channels = controllers[0], (len(controllers), memory.place("controllers"))
     for other in controllers[1:]:
-        if plain(other.node) != plain(controller.node):
+        if plain_of(other.node) != plain_of(controller.node):
             raise other.here.error("differs from the first; all channels are alike here", code="unsupported")
         for key in other.names():
             other.value(key)
@@ -90,7 +91,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     org, ranks, org_place = _organisation(dram, standard)
     timing, clocks = _timing(sheet, dram, standard, org)
     presets.put_dram(sheet, (standard, place), (org, org_place, " and dq"), timing, clocks)
-    bits = ramulator.Bits.count(standard, standard.organisations[org], channels[0], ranks)
+    bits = ramulator.AddressBits.count(standard, standard.organisations[org], channels[0], ranks)
     _put_mapper(sheet, memory, controller, bits)
     like = _CONTROLLERS.get(standard.name, "GenericDDR")
     if controller.word("impl") not in (None, like):
@@ -169,17 +170,17 @@ def _rate(standard: Standard, rate: int) -> int:
     return rate
 
 
-def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.Bits) -> None:
+def _put_mapper(sheet: Sheet, memory: Tree, controller: Tree, bits: ramulator.AddressBits) -> None:
     mapper = memory.part("channel_mapper")
     impl, low = mapper.word("impl"), mapper.whole("interleave_bits") or 0
-    if impl not in (None, "CacheLineInterleave") and bits.of["channel"]:
+    if impl not in (None, "CacheLineInterleave") and bits.widths["channel"]:
         sheet.note(mapper.place("impl"), f"left out: {impl}; channels take turns burst by burst")
-    top = sum(bits.of.values()) - bits.of["channel"]
+    top = sum(bits.widths.values()) - bits.widths["channel"]
     if not 0 <= low <= top:
         problem = f"{low} is not from 0 to {top}, the bits of a channel's bursts"
         raise mapper.place("interleave_bits").error(problem, code="range")
-    at = dict.fromkeys(("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"), low)
-    ramulator.put_mapper(sheet, controller.part("addr_mapper"), bits, at, channel_xored=False)
+    channel_at = dict.fromkeys(("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR"), low)
+    ramulator.put_mapper(sheet, controller.part("addr_mapper"), bits, channel_at, channel_xored=False)
 
 
 FORMAT = ConfigurationFormat(

@@ -32,7 +32,7 @@ _X16 = {
 }
 
 # IDD5B and IPP0 in mA, of all rates.
-_OF_ALL_RATES = {"MT40A2G4": (250, 3), "MT40A1G8": (250, 3), "MT40A512M16": (280, 4)}
+_AT_ALL_RATES = {"MT40A2G4": (250, 3), "MT40A1G8": (250, 3), "MT40A512M16": (280, 4)}
 
 _ASSUMPTIONS = {
     "IPP2N": "not in the sources; that of IPP3N, whose limit holds for all standby loops",
@@ -44,7 +44,7 @@ _ASSUMPTIONS = {
 
 def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) -> Currents:
     loops: dict[str, Any] = dict(zip(_LOOPS, limits, strict=True))
-    refresh, of_rows = _OF_ALL_RATES[part]
+    refresh, word_lines = _AT_ALL_RATES[part]
     return Currents(
         part=f"Micron {part}, DDR4-{rate}",
         source=(
@@ -56,7 +56,7 @@ def _chip(part: str, rate: int, limits: tuple[int, ...], precharge_ns: float) ->
         VDDQ=1.2,
         VPP=2.5,
         IDD5B=refresh,
-        IPP0=of_rows,
+        IPP0=word_lines,
         IPP2N=3,
         IPP3N=3,
         IPP5B=28,

@@ -81,9 +81,9 @@ _ROWS = {2: (1 << 15, 1 << 14, 1 << 14), 4: (1 << 16, 1 << 15, 1 << 15), 8: (1 <
 _ROWS[16] = (1 << 18, 1 << 17, 1 << 17)
 
 _ORGANISATIONS = {
-    f"DDR4_{gigabits}Gb_x{dq}": Organisation(gigabits * 1024, dq, 2 if dq == 16 else 4, 4, rows[place], 1024)
+    f"DDR4_{gigabits}Gb_x{dq}": Organisation(gigabits * 1024, dq, 2 if dq == 16 else 4, 4, rows[index], 1024)
     for gigabits, rows in _ROWS.items()
-    for place, dq in enumerate((4, 8, 16))
+    for index, dq in enumerate((4, 8, 16))
 }
 
 # By data rate: clocks that every speed bin of the rate shares (JESD79-4 tables of section 10).

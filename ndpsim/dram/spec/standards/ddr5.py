@@ -77,7 +77,7 @@ _SHARED = (
     Rule("tRFCsb", "bank", ("REFsb",), ("ACT", "PREpb", "PREsb"), "nRFCsb"),
 )
 
-# What no rank obeys during an all-bank refresh or RFM.
+# Commands that a rank does not accept during an all-bank refresh or RFM.
 _ROW_COMMANDS = ("ACT", *_PRECHARGES, "REFab", "REFsb", "RFMab", "RFMsb")
 
 _RULES = (
@@ -352,7 +352,7 @@ _COMMANDS = (
     Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFC"),
     Command("PREsb", "same-bank", closes=True),
 )
-# Values of registers, each vendor its own.
+# Values of registers, which differ by vendor.
 _MANAGEMENT = Management(
     threshold=32,
     multiple=3,

@@ -17,7 +17,7 @@ from ndpsim.dram.spec.standard import ByDensity, Command, Every, EveryBank, Orga
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
 
-# A channel has no ranks: what binds "the rank" binds all its banks.
+# A channel has no ranks: rules of "the rank" bind all its banks.
 _RULES = (
     # The data bus carries one burst at a time.
     Rule("BL", "channel", _READS, _READS, "nBL"),
@@ -60,13 +60,13 @@ _RULES = (
     Rule("tRFCpb", "bank", ("REFpb",), ("ACT", "REFpb"), "nRFCpb"),
 )
 
-_OF_REFERENCE = (
+_REFERENCE_ONLY = (
     Rule("tRTW", "rank", _READS, _WRITES, "nCL + 1"),
     Rule("tFAW", "rank", ("REFpb",), ("ACT", "REFpb"), "nFAW", window=4),
 )
 
-# What the reference has otherwise or leaves out.
-_OF_STANDARD = (
+# Rules that the reference lacks or has in another form.
+_STANDARD_ONLY = (
     Rule("tRTW", "rank", _READS, _WRITES, "nRTW"),
     Rule("BL", "rank", _READS, _WRITES, "nCL + nBL - nCWL"),  # if an override makes nRTW too short
     # An auto-precharge takes as long as the precharge that it replaces (DRAMSys: CheckerGDDR6).
@@ -116,8 +116,8 @@ def _speeds(**others: int) -> dict[str, dict[str, int]]:
     }
 
 
-def _commands(**of_bank_refresh: Any) -> tuple[Command, ...]:
-    """All commands; `of_bank_refresh`: when REFpb is due."""
+def _commands(**bank_refresh: Any) -> tuple[Command, ...]:
+    """All commands; `bank_refresh`: when REFpb is due."""
     return (
         Command("ACT", "bank", opens=True),
         Command("PREpb", "bank", closes=True),
@@ -127,7 +127,7 @@ def _commands(**of_bank_refresh: Any) -> tuple[Command, ...]:
         Command("RDA", "bank", reads=True, closes=True),
         Command("WRA", "bank", writes=True, closes=True),
         Command("REFab", "rank", refreshes=True, closes_first="PREab", busy="nRFCab"),
-        Command("REFpb", "bank", refreshes=True, closes_first="PREpb", **of_bank_refresh),
+        Command("REFpb", "bank", refreshes=True, closes_first="PREpb", **bank_refresh),
     )
 
 
@@ -141,7 +141,7 @@ STANDARD = Standard(
     transfers_per_clock=8,
     prefetch=16,
     channel_bits=16,
-    rules=_RULES + _OF_STANDARD,
+    rules=_RULES + _STANDARD_ONLY,
     organisations=_ORGANISATIONS,
     speeds=_speeds(tCK_ps=571, nRTW=25, nWTRS=10, nWTRL=12),
     derived={
@@ -165,7 +165,7 @@ STANDARD = Standard(
     },
     reference=dict(
         commands=_commands(interval=""),
-        rules=_RULES + _OF_REFERENCE,
+        rules=_RULES + _REFERENCE_ONLY,
         speeds=_speeds(tCK_ps=570, nWTRS=9, nWTRL=11, nREFI=3333, nRFCab=211, nRFCpb=106),
         derived={},
         derives_exactly=False,

@@ -29,7 +29,7 @@ _COLUMN = _READS + _WRITES
 _ALL_BANKS, _ONE_BANK = ("REFab", "RFMab"), ("REFpb", "RFMpb")
 _AFTER_WRITE = "nWL + nBL + nWR"
 
-# A channel has no ranks and no bank groups: what binds "the rank" binds all its banks.
+# A channel has no ranks and no bank groups: rules of "the rank" bind all its banks.
 _RULES = (
     # Column commands of all banks, and of one.
     Rule("tCCD", "rank", _READS, _READS, "nCCD"),
@@ -72,7 +72,7 @@ _RULES = (
     Rule("tRCKST2SP", "rank", ("RCKSTRT",), ("RCKSTOP",), "nRCKST2SP"),
 )
 
-# What the reference leaves out. JESD239D, 6.13: RFM keeps the distances of refreshes.
+# Rules that the reference lacks. JESD239D, 6.13: RFM keeps the distances of refreshes.
 _LEFT_OUT = (
     Rule("BL", "rank", _READS, _WRITES, "nRL + nDQERL + nBL - nWL"),  # one burst at a time on the data bus
     Rule("tRTPSB", "rank", _READS, ("PREab",), "nRTPSB"),
@@ -105,7 +105,7 @@ _RFC_AB, _RFC_PB = ByDensity({16384: 180}), ByDensity({16384: 60})
 
 _AS_GUESSED = "as Ramulator 2.1 c5b1c3a, which guesses it"
 _GUESS = f"none found; {_AS_GUESSED}"
-_OF_MAKER = f"none found (JESD239D Table 150 leaves it to the maker); {_AS_GUESSED}"
+_BY_MAKER = f"none found (JESD239D Table 150 leaves it to the maker); {_AS_GUESSED}"
 _GUESSED = (
     *("nRL", "nWL", "nDQERL", "nRCDRD", "nRCDWR", "nRP", "nRAS", "nWR", "nRTPSB", "nRRD", "nRREFD"),
     *("nWTR", "nWTRSB"),
@@ -172,14 +172,14 @@ STANDARD = Standard(
         "nRC": "tRAS + tRP",
         "nRTW": "JESD239D Table 150: RL + DQERL + BL + 3 - WL; and one clock of turnaround, none found",
         "nRDREFab": "JESD239D: RL + DQERL + BL + 2",
-        **dict.fromkeys(("nRFCab", "nRFCpb"), _OF_MAKER),
+        **dict.fromkeys(("nRFCab", "nRFCpb"), _BY_MAKER),
         "nRFMab": "none found; as tRFCab",
         "nRFMpb": "none found; as tRFCpb",
         "nRCKSTRT2RD": "JESD239D, as Ramulator 2.1 has it",
         "nRCKPST": "JESD239D, as Ramulator 2.1 has it",
         "nRD2RCKSTOP": "RL + DQERL + BL + tRCKPST - tRCKSTOP_LAT, as Ramulator 2.1 has it",
         "nRCKST2SP": "JESD239D Table 150 Note 24: RL + tRCKSTRT2RD",
-        **dict.fromkeys(("nRCKEN", "nRCKSTOP_LAT", "nRCK_LS", "nRCKSP2ST"), _OF_MAKER),
+        **dict.fromkeys(("nRCKEN", "nRCKSTOP_LAT", "nRCK_LS", "nRCKSP2ST"), _BY_MAKER),
         **dict.fromkeys(_GUESSED, _GUESS),
     },
     reference=dict(

@@ -27,7 +27,7 @@ from ndpsim.dram.spec.standard import (
 )
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
-_OF_ALL, _OF_BANK = ("REFab", "RFMab"), ("REFpb", "RFMpb")
+_ALL_BANKS, _ONE_BANK = ("REFab", "RFMab"), ("REFpb", "RFMpb")
 _WRITTEN = "nCWL + nBL + nWR"
 
 # Under both sets of rules, and of HBM4 as well.
@@ -40,15 +40,15 @@ COMMON_RULES = (
     # Rows of a pseudo-channel.
     Rule("tRTP", "pseudochannel", ("RD",), ("PREab",), "nRTP"),
     Rule("tWR", "pseudochannel", ("WR",), ("PREab",), _WRITTEN),
-    Rule("tRRDS", "pseudochannel", ("ACT",), ("ACT", *_OF_BANK), "nRRDS"),
+    Rule("tRRDS", "pseudochannel", ("ACT",), ("ACT", *_ONE_BANK), "nRRDS"),
     Rule("tRAS", "pseudochannel", ("ACT",), ("PREab",), "nRAS"),
     Rule("tRP", "pseudochannel", ("PREab",), ("ACT",), "nRP"),
     Rule("tPPD", "pseudochannel", ("PREpb", "PREab"), ("PREpb", "PREab"), "nPPD"),
     # Refresh.
-    Rule("tRC", "pseudochannel", ("ACT",), _OF_ALL, "nRC"),
-    Rule("tRP", "pseudochannel", ("PREpb", "PREab"), _OF_ALL, "nRP"),
-    Rule("tRTP + tRP", "pseudochannel", ("RDA",), _OF_ALL, "nRP + nRTP"),
-    Rule("tWR + tRP", "pseudochannel", ("WRA",), _OF_ALL, f"{_WRITTEN} + nRP"),
+    Rule("tRC", "pseudochannel", ("ACT",), _ALL_BANKS, "nRC"),
+    Rule("tRP", "pseudochannel", ("PREpb", "PREab"), _ALL_BANKS, "nRP"),
+    Rule("tRTP + tRP", "pseudochannel", ("RDA",), _ALL_BANKS, "nRP + nRTP"),
+    Rule("tWR + tRP", "pseudochannel", ("WRA",), _ALL_BANKS, f"{_WRITTEN} + nRP"),
     Rule("tRFCab", "pseudochannel", ("REFab",), ("ACT", "PREab"), "nRFC"),
     Rule("tRFMab", "pseudochannel", ("RFMab",), ("ACT", "PREab"), "nRFMab"),
     Rule("tRREFD", "pseudochannel", ("REFpb",), ("ACT", "REFpb"), "nRREFD"),
@@ -63,11 +63,11 @@ COMMON_RULES = (
     Rule("tWTRL", "bankgroup", _WRITES, _READS, "nCWL + nBL + nWTRL"),
     Rule("tRRDL", "bankgroup", ("ACT",), ("ACT",), "nRRDL"),
     # Within a bank.
-    Rule("tRC", "bank", ("ACT",), ("ACT", *_OF_BANK), "nRC"),
+    Rule("tRC", "bank", ("ACT",), ("ACT", *_ONE_BANK), "nRC"),
     Rule("tRCDRD", "bank", ("ACT",), _READS, "nRCDRD"),
     Rule("tRCDWR", "bank", ("ACT",), _WRITES, "nRCDWR"),
     Rule("tRAS", "bank", ("ACT",), ("PREpb",), "nRAS"),
-    Rule("tRP", "bank", ("PREpb",), ("ACT", *_OF_BANK), "nRP"),
+    Rule("tRP", "bank", ("PREpb",), ("ACT", *_ONE_BANK), "nRP"),
     Rule("tRTP", "bank", ("RD",), ("PREpb",), "nRTP"),
     Rule("tWR", "bank", ("WR",), ("PREpb",), _WRITTEN),
     Rule("tRTP + tRP", "bank", ("RDA",), ("ACT",), "nRTP + nRP"),
@@ -79,25 +79,25 @@ COMMON_RULES = (
 _REFERENCE_RULES = (*COMMON_RULES, Rule("tFAW", "pseudochannel", ("ACT",), ("ACT",), "nFAW", window=4))
 
 # Refresh and RFM are JESD238's Table 35. docs/memories.md goes through the edges one by one.
-_ACTIVATING = ("ACT", *_OF_BANK)
+_ACTIVATING = ("ACT", *_ONE_BANK)
 RULES = (
     *COMMON_RULES,
     Rule("tFAW", "pseudochannel", _ACTIVATING, _ACTIVATING, "nFAW", window=4),
     # An auto-precharge takes as long as the precharge that it replaces.
     Rule("tRTP", "pseudochannel", ("RDA",), ("PREab",), "nRTP"),
     Rule("tWR", "pseudochannel", ("WRA",), ("PREab",), _WRITTEN),
-    Rule("tRTP + tRP", "bank", ("RDA",), _OF_BANK, "nRTP + nRP"),
-    Rule("tWR + tRP", "bank", ("WRA",), _OF_BANK, f"{_WRITTEN} + nRP"),
-    Rule("tRP", "pseudochannel", ("PREab",), _OF_BANK, "nRP"),
+    Rule("tRTP + tRP", "bank", ("RDA",), _ONE_BANK, "nRTP + nRP"),
+    Rule("tWR + tRP", "bank", ("WRA",), _ONE_BANK, f"{_WRITTEN} + nRP"),
+    Rule("tRP", "pseudochannel", ("PREab",), _ONE_BANK, "nRP"),
     # Refreshes and RFM of all banks, and of one.
-    Rule("tRFCab", "pseudochannel", ("REFab",), ("PREpb", *_OF_ALL, *_OF_BANK), "nRFC"),
-    Rule("tRFMab", "pseudochannel", ("RFMab",), ("PREpb", *_OF_ALL, *_OF_BANK), "nRFMab"),
-    Rule("tRFCpb", "pseudochannel", ("REFpb",), _OF_ALL, "nRFCpb"),
-    Rule("tRFMpb", "pseudochannel", ("RFMpb",), _OF_ALL, "nRFMpb"),
-    Rule("tRREFD", "pseudochannel", _OF_BANK, _OF_BANK, "nRREFD"),
-    Rule("tRFCpb", "bank", ("REFpb",), ("PREpb", *_OF_BANK), "nRFCpb"),
-    Rule("tRFMpb", "bank", ("RFMpb",), ("PREpb", *_OF_BANK), "nRFMpb"),
-    Rule("tRRDL", "bankgroup", ("ACT",), _OF_BANK, "nRRDL"),
+    Rule("tRFCab", "pseudochannel", ("REFab",), ("PREpb", *_ALL_BANKS, *_ONE_BANK), "nRFC"),
+    Rule("tRFMab", "pseudochannel", ("RFMab",), ("PREpb", *_ALL_BANKS, *_ONE_BANK), "nRFMab"),
+    Rule("tRFCpb", "pseudochannel", ("REFpb",), _ALL_BANKS, "nRFCpb"),
+    Rule("tRFMpb", "pseudochannel", ("RFMpb",), _ALL_BANKS, "nRFMpb"),
+    Rule("tRREFD", "pseudochannel", _ONE_BANK, _ONE_BANK, "nRREFD"),
+    Rule("tRFCpb", "bank", ("REFpb",), ("PREpb", *_ONE_BANK), "nRFCpb"),
+    Rule("tRFMpb", "bank", ("RFMpb",), ("PREpb", *_ONE_BANK), "nRFMpb"),
+    Rule("tRRDL", "bankgroup", ("ACT",), _ONE_BANK, "nRRDL"),
 )
 
 
@@ -151,7 +151,7 @@ _AT_6400 = dict(
     nCL=20, nRCDRD=31, nRCDWR=15, nRP=26, nRAS=45, nWR=33, nRTP=9, nCWL=10, nRRDS=4, nRRDL=5, nFAW=24,
     nWTRS=7, nWTRL=10,
 )  # fmt: skip
-_CLOCKS_OF_ALL = dict(nBL=2, nCCDS=2, nPPD=2)
+_SHARED = dict(nBL=2, nCCDS=2, nPPD=2)
 
 
 def read_to_write(rate: int, cl: int, cwl: int, output_ns: Fraction, input_ns: Fraction) -> int:
@@ -166,11 +166,11 @@ def read_to_write(rate: int, cl: int, cwl: int, output_ns: Fraction, input_ns: F
 
 def _times(rate: int) -> dict[str, int]:
     """The times of 6400 MT/s at another rate: never longer than at the next slower one."""
-    times, before = dict(_AT_6400), 6400
+    times, slower = dict(_AT_6400), 6400
     for faster in _HBM3E:
         if faster <= rate:
-            times = {name: clocks * faster // before for name, clocks in times.items()}
-            before = faster
+            times = {name: clocks * faster // slower for name, clocks in times.items()}
+            slower = faster
     return times
 
 
@@ -180,14 +180,14 @@ def _speed(rate: int) -> dict[str, int]:
     clock = Fraction(4000, rate)  # ns
     earliest = max(Fraction(-2), -2 * clock)
     return dict(
-        rate=rate, tCK_ps=4_000_000 // rate, **_CLOCKS_OF_ALL, **times, nRC=times["nRAS"] + times["nRP"],
+        rate=rate, tCK_ps=4_000_000 // rate, **_SHARED, **times, nRC=times["nRAS"] + times["nRP"],
         nCCDL=max(4, ceil(Fraction(5, 2) / clock)),
         nRTW=read_to_write(rate, times["nCL"], times["nCWL"], Fraction(252, 100), earliest),
     )  # fmt: skip
 
 
 _RFC = ByChannelDensity({4096: 260, 6144: 310, 8192: 350, 12288: 410, 16384: 450, 32768: 550})
-_RFC_OF_REFERENCE = ByDensity({4096: 260, 8192: 350, 16384: 450, 32768: 550})
+_REFERENCE_RFC = ByDensity({4096: 260, 8192: 350, 16384: 450, 32768: 550})
 _AS_REFERENCE = "none found; as Ramulator 2.1 c5b1c3a"
 _CARRIED = "none found; the ns of HBM3_6400Mbps, rounded down, as gem5 carries HBM3's to 9.6 Gb/s"
 
@@ -246,11 +246,11 @@ STANDARD = Standard(
         organisations=_organisations(_SHAPES),
         speeds={
             "HBM3_6400Mbps": dict(
-                rate=6400, tCK_ps=625, **_CLOCKS_OF_ALL, **_AT_6400, nRC=72, nCCDL=4, nCCDR=3, nRTW=20,
+                rate=6400, tCK_ps=625, **_SHARED, **_AT_6400, nRC=72, nCCDL=4, nCCDR=3, nRTW=20,
                 nRFCpb=320, nRFMpb=320, nRREFD=8, nREFI=6240,
             )
         },
-        derived={"nRFC": _RFC_OF_REFERENCE, "nRFMab": _RFC_OF_REFERENCE, "nREFIpb": EveryBank(3900)},
+        derived={"nRFC": _REFERENCE_RFC, "nRFMab": _REFERENCE_RFC, "nREFIpb": EveryBank(3900)},
         derives_exactly=False,
         choices=(),
     ),

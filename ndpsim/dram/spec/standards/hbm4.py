@@ -21,9 +21,9 @@ from ndpsim.dram.spec.standard import (
     Rule,
 )
 from ndpsim.dram.spec.standards.hbm3 import COMMON_RULES, RULES, read_to_write
-from ndpsim.dram.spec.standards.hbm3 import STANDARD as _OF_HBM3
+from ndpsim.dram.spec.standards.hbm3 import STANDARD as HBM3
 
-_WRITES, _OF_BANK = ("WR", "WRA"), ("REFpb", "RFMpb")
+_WRITES, _ONE_BANK = ("WR", "WRA"), ("REFpb", "RFMpb")
 
 # The reference has some of the edges that it lacks in HBM3.
 _REFERENCE_RULES = (
@@ -32,10 +32,10 @@ _REFERENCE_RULES = (
     Rule("tRFCab", "pseudochannel", ("REFab",), ("REFpb",), "nRFC"),
     Rule("tRFMab", "pseudochannel", ("RFMab",), ("RFMpb",), "nRFMab"),
     Rule("tRREFD", "pseudochannel", ("RFMpb",), ("RFMpb",), "nRREFD"),
-    Rule("tRRDL", "bankgroup", ("ACT",), _OF_BANK, "nRRDL"),
-    Rule("tRRDL", "bankgroup", _OF_BANK, ("ACT",), "nRRDL"),
-    Rule("tRTP + tRP", "bank", ("RDA",), _OF_BANK, "nRTP + nRP"),
-    Rule("tWR + tRP", "bank", ("WRA",), _OF_BANK, "nCWL + nBL + nWR + nRP"),
+    Rule("tRRDL", "bankgroup", ("ACT",), _ONE_BANK, "nRRDL"),
+    Rule("tRRDL", "bankgroup", _ONE_BANK, ("ACT",), "nRRDL"),
+    Rule("tRTP + tRP", "bank", ("RDA",), _ONE_BANK, "nRTP + nRP"),
+    Rule("tWR + tRP", "bank", ("WRA",), _ONE_BANK, "nCWL + nBL + nWR + nRP"),
 )
 
 # Stack height: stacks of 16 banks.
@@ -46,7 +46,7 @@ _AT_8000 = dict(
     nCL=20, nCWL=10, nRAS=57, nRP=33, nRCDRD=39, nRCDWR=19, nRRDL=7, nRRDS=5, nFAW=30, nRTP=12, nWR=42,
     nWTRL=13, nWTRS=9,
 )  # fmt: skip
-_CLOCKS_OF_ALL = dict(nBL=2, nCCDS=2, nCCDL=4, nPPD=2)
+_SHARED = dict(nBL=2, nCCDS=2, nCCDL=4, nPPD=2)
 
 _RFC = ByChannelDensity({3072: 360, 4096: 400, 6144: 410, 8192: 450, 9216: 450, 12288: 490, 16384: 530})
 _AS_REFERENCE = "none found; as Ramulator 2.1 c5b1c3a"
@@ -56,7 +56,7 @@ def _speed_of_reference(times: int) -> dict[str, int]:
     """The reference's preset whose clock is this number of times as fast as that of 8000 MT/s."""
     clocks = {name: times * clocks for name, clocks in _AT_8000.items()}
     return dict(
-        rate=8000 * times, tCK_ps=500 // times, **_CLOCKS_OF_ALL, **clocks, nRC=90 * times, nCCDR=2,
+        rate=8000 * times, tCK_ps=500 // times, **_SHARED, **clocks, nRC=90 * times, nCCDR=2,
         nRTW=25 * times, nRFCpb=560 * times, nRFMpb=560 * times,
     )  # fmt: skip
 
@@ -67,14 +67,14 @@ _ORGANISATIONS = {
 }
 
 STANDARD = replace(
-    _OF_HBM3,
+    HBM3,
     name="HBM4",
     source="JESD270-4A",
     rules=(*RULES, Rule("tCCDS", "stack", _WRITES, _WRITES, "nCCDS", siblings=True)),
     organisations=_ORGANISATIONS,
     speeds={
         "HBM4_8000Mbps": dict(
-            rate=8000, tCK_ps=500, **_CLOCKS_OF_ALL, **_AT_8000, nRC=90,
+            rate=8000, tCK_ps=500, **_SHARED, **_AT_8000, nRC=90,
             nRTW=read_to_write(8000, 20, 10, Fraction(24, 10), Fraction(0)),
         )
     },
@@ -111,7 +111,7 @@ STANDARD = replace(
         "nREFIpb": "JESD270-4A Table 108: tREFI by the banks of a pseudo-channel",
     },
     reference=dict(
-        _OF_HBM3.reference,
+        HBM3.reference,
         refused={},
         rules=_REFERENCE_RULES,
         organisations=_ORGANISATIONS,

@@ -34,7 +34,7 @@ from ndpsim.dram.spec.standard import (
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _COLUMN = _READS + _WRITES
 
-_RULES_OF_COLUMNS = (
+_COLUMN_RULES = (
     # The data bus carries one burst at a time.
     Rule("BL", "channel", _READS, _READS, "nBL_min"),
     Rule("BL", "channel", _WRITES, _WRITES, "nBL_min"),
@@ -63,7 +63,7 @@ _RULES_OF_COLUMNS = (
 )
 
 
-def _rules_of_rows(opening: str, recovery: str) -> tuple[Rule, ...]:
+def _row_rules(opening: str, recovery: str) -> tuple[Rule, ...]:
     """The rules that count from and to a half of an activation; `recovery`: from WR to its precharge."""
     half = (opening,)
     return (
@@ -146,8 +146,8 @@ def _commands(wck_of: str, announced: str, burst: str, refreshed: str, ranks: st
     )
 
 
-def _derived(least: int, window: int, interval: Derivation, of_banks: Derivation) -> dict[str, Derivation]:
-    """Timings in clocks; `least`, `window`: minimum of tRRD, tFAW; `interval`, `of_banks`: of refreshes."""
+def _derived(least: int, window: int, interval: Derivation, per_bank: Derivation) -> dict[str, Derivation]:
+    """Timings in clocks; `least`, `window`: minimum of tRRD, tFAW; `interval`, `per_bank`: of refreshes."""
     return {
         "nRRDS": AtLeast(least, {16: 5}),
         "nRRDL": AtLeast(least, {16: 5}),
@@ -155,7 +155,7 @@ def _derived(least: int, window: int, interval: Derivation, of_banks: Derivation
         "nRFC": ByDensity({2048: 130, 4096: 180, 8192: 210, 16384: 280, 32768: 380}),
         "nRFCpb": ByDensity({2048: 60, 4096: 90, 8192: 120, 16384: 140, 32768: 190}),
         "nREFI": interval,
-        "nREFIpb": of_banks,
+        "nREFIpb": per_bank,
         "nPBR2PBR": ByDensity({2048: 60, 4096: 90, 8192: 90, 16384: 90, 32768: 90}),
     }
 
@@ -221,7 +221,7 @@ STANDARD = Standard(
     prefetch=16,
     channel_bits=16,
     rules=with_rfm(
-        _RULES_OF_COLUMNS + _rules_of_rows("ACT2", _RECOVERY) + _ONLY_IN_STANDARD + _BETWEEN_RANKS,
+        _COLUMN_RULES + _row_rules("ACT2", _RECOVERY) + _ONLY_IN_STANDARD + _BETWEEN_RANKS,
         {"REFab": "RFMab", "REFpb": "RFMpb"},
         {"nRFC": "nRFMab", "nRFCpb": "nRFMpb"},
     ),
@@ -253,8 +253,8 @@ STANDARD = Standard(
     reference=dict(
         commands=_commands("channel", "", "nBL_min", "bank", "in turn"),
         rules=(
-            _RULES_OF_COLUMNS
-            + _rules_of_rows("ACT1", "nCWL + nBL_min + nWR")
+            _COLUMN_RULES
+            + _row_rules("ACT1", "nCWL + nBL_min + nWR")
             + _ONLY_IN_REFERENCE
             + _BETWEEN_RANKS_IN_REFERENCE
         ),
@@ -270,10 +270,5 @@ STANDARD = Standard(
 #: each tREFIpb: as Ramulator 2.1's pages are corrected from the standard elsewhere.
 AS_CORRECTED: dict[str, Any] = dict(
     commands=_commands("channel", "", "nBL_max", "bank", "in turn"),
-    rules=(
-        _RULES_OF_COLUMNS
-        + _rules_of_rows("ACT2", _RECOVERY)
-        + _ONLY_IN_STANDARD
-        + _BETWEEN_RANKS_IN_REFERENCE
-    ),
+    rules=(_COLUMN_RULES + _row_rules("ACT2", _RECOVERY) + _ONLY_IN_STANDARD + _BETWEEN_RANKS_IN_REFERENCE),
 )

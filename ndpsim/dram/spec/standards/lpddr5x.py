@@ -10,22 +10,22 @@ from dataclasses import replace
 
 from ndpsim.dram.spec.standard import Organisation
 from ndpsim.dram.spec.standards.lpddr5 import CITED
-from ndpsim.dram.spec.standards.lpddr5 import STANDARD as _OF_LPDDR5
+from ndpsim.dram.spec.standards.lpddr5 import STANDARD as LPDDR5
 
 # Stated below, where LPDDR5 derives them.
 _STATED = ("nRRDS", "nRRDL", "nFAW")
-_OF_ITS_OWN = ("derived", "organisations", "speeds")
-_AT_ALL = dict(
+_REPLACED = ("derived", "organisations", "speeds")
+_SHARED = dict(
     nBL_min=2, nBL_max=4, nRTP=8, nPPD=2, nCCDS=2, nCCDL=4, nCCDS_WR=2, nCCDL_WR=4, nRRDS=4, nRRDL=4,
     nWCKPST=1, nCAS=0, nAAD=8, nCS=2, nPBR2ACT=8,
 )  # fmt: skip
 _LPDDR5X_8533 = dict(
     rate=8533, tCK_ps=938, nCL=23, nRCD=20, nRP=20, nRPab=23, nRAS=45, nRC=64, nWR=37, nCWL=12, nWTRS=7,
-    nWTRL=13, nFAW=16, **_AT_ALL,
+    nWTRL=13, nFAW=16, **_SHARED,
 )  # fmt: skip
 
 STANDARD = replace(
-    _OF_LPDDR5,
+    LPDDR5,
     name="LPDDR5X",
     source="JESD209-5B",
     organisations={
@@ -35,7 +35,7 @@ STANDARD = replace(
     speeds={
         "LPDDR5X_7500": dict(
             rate=7500, tCK_ps=1067, nCL=20, nRCD=17, nRP=17, nRPab=20, nRAS=40, nRC=57, nWR=32, nCWL=11,
-            nWTRS=6, nWTRL=12, nFAW=15, **_AT_ALL,
+            nWTRS=6, nWTRL=12, nFAW=15, **_SHARED,
         ),
         "LPDDR5X_8533": _LPDDR5X_8533,
     },
@@ -45,7 +45,7 @@ STANDARD = replace(
         "LPDDR5X_9600": "no public source of its read and write latency, nWR, nRBTP and tRRD is known; "
         "LPDDR5X_8533 is the fastest grade",
     },
-    derived={name: of for name, of in _OF_LPDDR5.derived.items() if name not in _STATED},
+    derived={name: value for name, value in LPDDR5.derived.items() if name not in _STATED},
     cited=CITED | {
         "rate": "JESD209-5B, Table 442",
         "tCK_ps": "JESD209-5B, Table 442",
@@ -66,7 +66,7 @@ STANDARD = replace(
         "nPBR2ACT": "7.5 ns; JESD209-5B",
     },
     reference=dict(
-        {name: of for name, of in _OF_LPDDR5.reference.items() if name not in _OF_ITS_OWN},
-        derived={name: of for name, of in _OF_LPDDR5.reference["derived"].items() if name not in _STATED},
+        {name: value for name, value in LPDDR5.reference.items() if name not in _REPLACED},
+        derived={name: value for name, value in LPDDR5.reference["derived"].items() if name not in _STATED},
     ),
 )  # fmt: skip

@@ -36,7 +36,7 @@ _SHORT_READS, _LONG_READS = ("RD_S", "RDA_S"), ("RD_L", "RDA_L")
 _SHORT_WRITES, _LONG_WRITES = ("WR_S", "WRA_S"), ("WR_L", "WRA_L")
 _READS, _WRITES = _SHORT_READS + _LONG_READS, _SHORT_WRITES + _LONG_WRITES
 
-# Column commands, of which the controller's follow each other and the long ones.
+# Column commands, short and long.
 _COLUMNS = (
     # The data bus carries one burst at a time.
     Rule("BL", "channel", _SHORT_READS, _READS, "nBL_min"),
@@ -102,7 +102,7 @@ _CLOSED_BEFORE_REFRESH = (
     Rule("tRFCab", "rank", ("REFab",), ("PREpb", "REFab"), "nRFC"),
     *(Rule(name, "rank", (column,), ("PREab",), clocks) for _, column, name, clocks in _CLOSING_TIMES),
 )
-_ONLY_OF_STANDARD = (
+_STANDARD_ONLY = (
     *_CLOSED_BEFORE_REFRESH,
     # A long burst leaves room for another one between its halves; the checker looks at their data.
     Rule("BL", "channel", _LONG_READS, _READS, "nBL_min"),
@@ -117,7 +117,7 @@ _ONLY_OF_STANDARD = (
     Rule("tCS", "rank", _SHORT_WRITES, _WRITES, "nBL_min + nCS", siblings=True),
     Rule("tCS", "rank", _LONG_WRITES, _WRITES, "nBL_min_L + nCS", siblings=True),
 )
-_ONLY_OF_REFERENCE = (
+_REFERENCE_ONLY = (
     Rule("BL", "channel", _LONG_READS, _READS, "nBL_min + nBL_min"),
     Rule("BL", "channel", _LONG_WRITES, _WRITES, "nBL_min + nBL_min"),
     Rule("tCS", "rank", _SHORT_READS, _READS + _WRITES, "nBL_min + nCS", siblings=True),
@@ -131,9 +131,9 @@ def _commands(wck_of: str) -> tuple[Command, ...]:
     """The commands; `wck_of`: the level with a data clock."""
     cas: dict[str, Any] = dict(cycles=2, prepared_by="CAS", prepared_at=wck_of)
     long = dict(second_burst="nBL_min + nBL_min")
-    read, write = (cas | dict(keeps_prepared=f"{of} + nBL_min + nWCKPST") for of in ("nRL", "nWL"))
+    read, write = (cas | dict(keeps_prepared=f"{latency} + nBL_min + nWCKPST") for latency in ("nRL", "nWL"))
     long_read, long_write = (
-        cas | long | dict(keeps_prepared=f"{of} + nBL_min_L + nWCKPST") for of in ("nRL", "nWL")
+        cas | long | dict(keeps_prepared=f"{latency} + nBL_min_L + nWCKPST") for latency in ("nRL", "nWL")
     )
     return (
         Command("ACT1", "bank", cycles=2, opens=True, completed_by="ACT2", complete_within="nAAD"),
@@ -169,7 +169,7 @@ def _turns(rounded_to: int) -> dict[str, Derivation]:
 _DERIVED: dict[str, Derivation] = {
     "nACU": Every(22),
     "nRAS": Every(20),
-    # And 18 and 21 ns.
+    # tACU plus 18 and 21 ns.
     "nRP": Sum("nACU + 48"),
     "nRPab": Sum("nACU + 56"),
     "nRC": Sum("nRAS + nRP"),
@@ -251,7 +251,7 @@ STANDARD = Standard(
     channel_bits=12,
     payload_bytes=32,
     rules=with_rfm(
-        _COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _ONLY_OF_STANDARD,
+        _COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _STANDARD_ONLY,
         {"REFab": "RFMab"},
         {"nRFC": "nRFMab"},
     ),
@@ -271,7 +271,7 @@ STANDARD = Standard(
         choices=(),
         management=None,
         commands=_commands("channel"),
-        rules=_COLUMNS + _row_rules("ACT1", "nRC") + _ONLY_OF_REFERENCE,
+        rules=_COLUMNS + _row_rules("ACT1", "nRC") + _REFERENCE_ONLY,
         speeds={"LPDDR6_10667_BL24": _SPEED | dict(nODTLon=27, nODTon_min=0)},
         derived=_DERIVED | _turns(1) | {"nRC": Sum("nRAS + nRPab"), "nREFI": Every(3906)},
     ),
@@ -281,5 +281,5 @@ STANDARD = Standard(
 #: the standard elsewhere.
 AS_CORRECTED: dict[str, Any] = dict(
     commands=_commands("channel"),
-    rules=_COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _ONLY_OF_REFERENCE + _CLOSED_BEFORE_REFRESH,
+    rules=_COLUMNS + _row_rules("ACT2", "nRAS + nRPab") + _REFERENCE_ONLY + _CLOSED_BEFORE_REFRESH,
 )

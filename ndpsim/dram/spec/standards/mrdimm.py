@@ -21,7 +21,7 @@ from ndpsim.dram.spec.standards.ddr5 import STANDARD as DDR5
 
 _READS, _WRITES = ("RD", "RDA"), ("WR", "WRA")
 _TWO_CYCLES = ("ACT", *_READS, *_WRITES)
-_ONE_CYCLE = tuple(one.name for one in DDR5.commands if one.name not in _TWO_CYCLES)
+_ONE_CYCLE = tuple(command.name for command in DDR5.commands if command.name not in _TWO_CYCLES)
 
 # Within a pseudo-channel the rules of a rank; from one to the other only the turns of the host's bus.
 _RULES = (
@@ -72,7 +72,7 @@ STANDARD = Standard(
     rules=_RULES,
     organisations=_ORGANISATIONS,
     speeds=_SPEEDS,
-    derived={name: one for name, one in DDR5.derived.items() if name != "nWTW_DR"},
+    derived={name: clocks for name, clocks in DDR5.derived.items() if name != "nWTW_DR"},
     max_postponed_refreshes=DDR5.max_postponed_refreshes,
     max_pulled_in_refreshes=DDR5.max_pulled_in_refreshes,
     management=DDR5.management,

@@ -17,7 +17,7 @@ import numpy as np
 from ndpsim.base.errors import InputError
 from ndpsim.dram.traces.command_form import (
     CommandForm,
-    Setting,
+    Facts,
     check_clocks,
     check_names,
     fitting_device,
@@ -25,7 +25,7 @@ from ndpsim.dram.traces.command_form import (
 )
 from ndpsim.dram.traces.command_trace import CommandTrace
 
-_NAME_OF = {
+_NAMES = {
     "ACT": "ACT",
     "PREpb": "PRE",
     "PREab": "PREA",
@@ -37,19 +37,19 @@ _NAME_OF = {
 }
 
 
-def _check(trace: CommandTrace, setting: Setting) -> None:
-    fitting_device(trace, setting, "drampower")
-    check_clocks(setting, "drampower")
-    check_names(trace, _NAME_OF, "drampower")
+def _check(trace: CommandTrace, facts: Facts) -> None:
+    fitting_device(trace, facts, "drampower")
+    check_clocks(facts, "drampower")
+    check_names(trace, _NAMES, "drampower")
     ranks = np.unique(trace.rank)
     if len(ranks) > 1:
         problem = f"the form drampower has one rank; the trace has {', '.join(map(str, ranks))}"
         raise InputError(problem, "unsupported", key="form")
 
 
-def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
-    in_group = fitting_device(trace, setting, "drampower").banks_per_group
-    return (f"{t},{c},{max(g, 0) * in_group + max(b, 0)}\n" for t, c, _, g, b, _, _ in named(trace, _NAME_OF))
+def _lines(trace: CommandTrace, facts: Facts) -> Iterator[str]:
+    per_group = fitting_device(trace, facts, "drampower").banks_per_group
+    return (f"{t},{c},{max(g, 0) * per_group + max(b, 0)}\n" for t, c, _, g, b, _, _ in named(trace, _NAMES))
 
 
 FORM = CommandForm("drampower", "1952,ACT,0", _lines, check=_check)

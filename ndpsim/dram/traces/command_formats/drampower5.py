@@ -2,7 +2,7 @@
 
 There is no channel. The bank is numbered through the bank groups of its rank, ``bankgroup * banks per group
 + bank``; 0 stands where a command addresses nothing. Reads and writes must show their data; a command trace
-knows none, so that it is empty, ``0x``: DRAMPower then takes a burst of its toggling rate, or with toggling
+has none, so the field is empty, ``0x``: DRAMPower then takes a burst of its toggling rate, or with toggling
 rates off leaves the data bus out of the interface energy. The line ``END`` that may close a trace, so that
 the idle time after the last command counts, is not written.
 
@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from ndpsim.dram.spec.standard import BANK_PAIR
 from ndpsim.dram.traces.command_form import (
     CommandForm,
-    Setting,
+    Facts,
     check_clocks,
     check_names,
     fitting_device,
@@ -30,7 +30,7 @@ from ndpsim.dram.traces.command_form import (
 )
 from ndpsim.dram.traces.command_trace import CommandTrace
 
-_NAME_OF = {
+_NAMES = {
     "ACT": "ACT",
     "PREpb": "PRE",
     "PREab": "PREA",
@@ -47,25 +47,25 @@ _NAME_OF = {
     "CAS_RD": "",
     "CAS_WR": "",
 }
-_OF_PAIRS = _NAME_OF | {"REFpb": "REFP2B"}
+_PAIR_NAMES = _NAMES | {"REFpb": "REFP2B"}
 _DATA = {"RD": ",0x", "RDA": ",0x", "WR": ",0x", "WRA": ",0x"}
 
 
-def _check(trace: CommandTrace, setting: Setting) -> None:
-    check_clocks(setting, "drampower5")
-    check_names(trace, _NAME_OF, "drampower5")
-    fitting_device(trace, setting, "drampower5")
+def _check(trace: CommandTrace, facts: Facts) -> None:
+    check_clocks(facts, "drampower5")
+    check_names(trace, _NAMES, "drampower5")
+    fitting_device(trace, facts, "drampower5")
 
 
-def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
-    device = fitting_device(trace, setting, "drampower5")
-    in_group, standard = device.banks_per_group, device.standard
-    has_pairs = any(standard.scope_of(one) == BANK_PAIR for one in standard.commands)
-    for t, c, r, g, b, w, k in named(trace, _OF_PAIRS if has_pairs else _NAME_OF):
+def _lines(trace: CommandTrace, facts: Facts) -> Iterator[str]:
+    device = fitting_device(trace, facts, "drampower5")
+    per_group, standard = device.banks_per_group, device.standard
+    has_pairs = any(standard.scope_of(command) == BANK_PAIR for command in standard.commands)
+    for t, c, r, g, b, w, k in named(trace, _PAIR_NAMES if has_pairs else _NAMES):
         if not c:
             continue
         g, b = max(g, 0), max(b, 0)
-        yield f"{t},{c},{r},{g},{g * in_group + b},{max(w, 0)},{max(k, 0)}{_DATA.get(c, '')}\n"
+        yield f"{t},{c},{r},{g},{g * per_group + b},{max(w, 0)},{max(k, 0)}{_DATA.get(c, '')}\n"
 
 
 FORM = CommandForm("drampower5", "37,RD,0,2,10,123,32,0x", _lines, check=_check)

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ndpsim.dram.traces.command_form import CommandForm, Setting, check_clocks, check_names, named
+from ndpsim.dram.traces.command_form import CommandForm, Facts, check_clocks, check_names, named
 from ndpsim.dram.traces.command_trace import CommandTrace
 
-_NAME_OF = {
+_NAMES = {
     "ACT": "activate",
     "PREpb": "precharge",
     "PREab": "precharge",
@@ -32,16 +32,16 @@ _NAME_OF = {
 }
 
 
-def _check(trace: CommandTrace, setting: Setting) -> None:
-    check_clocks(setting, "dramsim3")
-    check_names(trace, _NAME_OF, "dramsim3")
+def _check(trace: CommandTrace, facts: Facts) -> None:
+    check_clocks(facts, "dramsim3")
+    check_names(trace, _NAMES, "dramsim3")
 
 
-def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
-    channel = setting.channel
+def _lines(trace: CommandTrace, facts: Facts) -> Iterator[str]:
+    channel = facts.channel
     return (
         f"{t:<18} {c:<20} {channel:>3} {r:>3} {g:>3} {b:>3} {w:>#8x} {k:>#8x}\n"
-        for t, c, r, g, b, w, k in named(trace, _NAME_OF)
+        for t, c, r, g, b, w, k in named(trace, _NAMES)
     )
 
 

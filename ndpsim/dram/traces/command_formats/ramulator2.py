@@ -1,8 +1,8 @@
 """The CSV of Ramulator 2.1's `CmdTraceRecorder`.
 
-There a line shows the address and the type of the request for which its command was issued, whole: an ACT
+There a line shows the whole address and the type of the request for which its command was issued: an ACT
 has the column of the read that needs it, a PREpb the row that is wanted next, and both the read's type, 0.
-A command trace does not know that request. So -1 stands wherever a command addresses nothing, as it does
+A command trace does not have that request. Therefore -1 stands wherever a command addresses nothing, as
 there for refreshes; `type` is 0 for RD and RDA, 1 for WR and WRA, and otherwise -1, as it is there for
 commands of the controller itself; `source` is always -1, as it is there for a trace front end. Ramulator's
 DDR5 has no PREsb and REFsb; they keep these names. Its GDDR6 has no ranks, its GDDR7 no bank groups either,
@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ndpsim.dram.spec import Device
-from ndpsim.dram.traces.command_form import CommandForm, Setting, columns_of, named, split_stacks, with_names
+from ndpsim.dram.traces.command_form import CommandForm, Facts, columns_of, named, split_stacks, with_names
 from ndpsim.dram.traces.command_trace import HEADER, CommandTrace
 
 _TYPE = {"RD": 0, "RDA": 0, "WR": 1, "WRA": 1}  # Request::Type
@@ -24,20 +24,20 @@ _CALLED = {"rank": "Rank", "pseudochannel": "PseudoChannel", "stack": "Sid", "ba
 
 
 def _missing_levels(device: Device | None) -> int:
-    """How many levels below the channel have a column here and none there: of one rank, of one bank group."""
+    """The number of levels with a column here and none there: a single rank, a single bank group."""
     if device is None or device.organisation.ranks != 1:
         return 0
     return 1 if device.bankgroups > 1 else 2
 
 
-def _header(setting: Setting) -> str:
-    levels = columns_of(setting.device)[2 + _missing_levels(setting.device) :]
+def _header(facts: Facts) -> str:
+    levels = columns_of(facts.device)[2 + _missing_levels(facts.device) :]
     named_so = ",".join(_CALLED.get(name, name.capitalize()) for name in levels)
     return f"clock,command,Channel,{named_so},type,source"
 
 
-def _lines(trace: CommandTrace, setting: Setting) -> Iterator[str]:
-    channel, device = setting.channel, setting.device
+def _lines(trace: CommandTrace, facts: Facts) -> Iterator[str]:
+    channel, device = facts.channel, facts.device
     lines = named(trace)
     if device is not None and columns_of(device) != HEADER:
         lines = with_names(split_stacks(trace.columns(), device), trace.names)

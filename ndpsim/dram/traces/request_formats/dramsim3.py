@@ -2,7 +2,7 @@
 
 The request is made in that cycle or, when the memory does not take it then, as soon as it does. Source:
 umd-memsys/DRAMsim3, the Transaction reader of `src/common.cc` and `TraceBasedCPU`. There every word that is
-none of the writes is a read; here the reads of DRAMsim2 and DRAMsim3 are, and other words are refused.
+no write is a read; here only the reads of DRAMsim2 and DRAMsim3 are, and other words are refused.
 """
 
 from __future__ import annotations

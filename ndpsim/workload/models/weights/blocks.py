@@ -1,10 +1,10 @@
 """Block formats: the size of a block of weights in a file.
 
 Sizes of K-, I- and legacy quants are those of the structures in ``ggml/src/ggml-common.h`` of
-ggml-org/llama.cpp at 01243c5, where a comment states the bits a weight of most. Those of the IQ_K, IQ_KS and
-IQ_KT quants are of the same file of ikawrakow/ik_llama.cpp at 8337e4c, and what they have once a row is
-``row_meta_size`` of its ``ggml/src/ggml.c``. INT4 and INT8 are GPTQ's groups of 128 with a scale of 16 bits;
-FP8 is without its scales, one of 32 bits for 128 x 128 weights (0.02% of its bits).
+ggml-org/llama.cpp at 01243c5, where comments state the bits of a weight of most formats. Those of the IQ_K,
+IQ_KS and IQ_KT quants are of the same file of ikawrakow/ik_llama.cpp at 8337e4c; their additional bytes of a
+row are ``row_meta_size`` of its ``ggml/src/ggml.c``. INT4 and INT8 are GPTQ's groups of 128 with a scale of
+16 bits; FP8 is without its scales, one of 32 bits for 128 x 128 weights (0.02% of its bits).
 
 Repacked variants (``_R4``, ``_R8``) interleave rows and have the bits of the plain ones, except for IQ1_S and
 IQ1_M, whose R4 variants are formats of their own.

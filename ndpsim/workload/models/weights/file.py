@@ -94,13 +94,12 @@ class WeightFile:
     @functools.cached_property
     def bits(self) -> Mapping[str, Fraction]:
         """Mean bits of a weight, including scales, for each class that the model has."""
-        found = {}
+        bits = {}
         for group in CLASSES:
-            tensors = self.of_class(group)
-            if tensors:
-                size, weights = (sum(getattr(one, what) for one in tensors) for what in ("bytes", "weights"))
-                found[group] = Fraction(8 * size, weights)
-        return found
+            if tensors := self.of_class(group):
+                size = sum(tensor.bytes for tensor in tensors)
+                bits[group] = Fraction(8 * size, sum(tensor.weights for tensor in tensors))
+        return bits
 
     def blocks(self, group: str) -> Counter[str]:
         """The number of weights of a class in each format, by its name."""
@@ -121,13 +120,13 @@ def weight_name(weights: str) -> str:
     Raises:
         InputError: there is no such file.
     """
-    asked = text(weights, "weights").strip().lower().replace("ud_", "ud-")
+    name = text(weights, "weights").strip().lower().replace("ud_", "ud-")
     for suffix in _REPACKED:
-        if asked not in RECIPES:
-            asked = asked.removesuffix(suffix)
-    if asked not in RECIPES:
-        raise unknown(asked[:80], RECIPES, "weight file", key="weights")
-    return asked
+        if name not in RECIPES:
+            name = name.removesuffix(suffix)
+    if name not in RECIPES:
+        raise unknown(name[:80], RECIPES, "weight file", key="weights")
+    return name
 
 
 def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
@@ -158,12 +157,12 @@ def _block(recipe: Recipe, tensor: str, layer: int, columns: int, model: MoeShap
 def _tensors(recipe: Recipe, model: MoeShape) -> Iterator[Tensor]:
     if model.attention is None or model.vocabulary is None:
         what = "attention" if model.attention is None else "its vocabulary"
-        problem = f"{model.name} says too little of {what} for a weight file"
+        problem = f"{model.name} does not describe {what}, which a weight file needs"
         raise InputError(problem, "missing", key="weights")
 
-    def made(layer: int | None, one: _Stored) -> Tensor:
-        block = _block(recipe, one.name, layer or 0, one.columns, model)
-        return Tensor(one.name, layer, one.group, block, one.times, one.rows, one.columns)
+    def made(layer: int | None, stored: _Stored) -> Tensor:
+        block = _block(recipe, stored.name, layer or 0, stored.columns, model)
+        return Tensor(stored.name, layer, stored.group, block, stored.times, stored.rows, stored.columns)
 
     # A tied embedding is stored once, in the format of the head.
     embedding = "output" if model.tied_embeddings else "token_embd"
@@ -174,8 +173,8 @@ def _tensors(recipe: Recipe, model: MoeShape) -> Iterator[Tensor]:
     for layer in range(model.layers):
         network = _dense(model) if layer in model.dense_layers else _experts(model)
         kind = model.attention_kinds[model.kind_of_layer[layer]]
-        for one in (*_attention(model, kind, recipe.mla_copies), *network):
-            yield made(layer, one)
+        for stored in (*_attention(model, kind, recipe.mla_copies), *network):
+            yield made(layer, stored)
 
 
 class _Stored(NamedTuple):

@@ -1,7 +1,7 @@
 """The block format of each tensor in a named file.
 
 Files of llama.cpp's own types follow ``llama_tensor_get_type_impl`` of ``src/llama-quant.cpp``
-(ggml-org/llama.cpp at 007dbbf), for a file made with an importance matrix, as most that are published are.
+(ggml-org/llama.cpp at 007dbbf), for a file made with an importance matrix, like most published files.
 MLA models are as converted with one tensor for keys and values (attn_kv_b). Other recipes name their source.
 The first rule that fits a tensor counts, else the file's own format. Norms and routers are F32 in GGUF.
 """
@@ -30,7 +30,7 @@ def _more_bits(layer: int, model: MoeShape) -> bool:
     return layer < eighth or layer >= 7 * model.layers // 8 or (layer - eighth) % 3 == 2
 
 
-def _first_eighth(layer: int, model: MoeShape) -> bool:
+def _eighth(layer: int, model: MoeShape) -> bool:
     return layer < model.layers // 8
 
 
@@ -61,7 +61,7 @@ def _shared_keys(model: MoeShape) -> bool:
 
 
 @dataclass(frozen=True)
-class Rule:
+class Format:
     """The format of some tensors.
 
     Attributes:
@@ -94,104 +94,104 @@ class Recipe:
     """
 
     block: str
-    rules: tuple[Rule, ...]
+    rules: tuple[Format, ...]
     source: str = "ggml-org/llama.cpp@007dbbf src/llama-quant.cpp"
     mla_copies: bool = False
 
 
 _VALUES = "attn_v attn_kv_b"
 _DOWN = "ffn_down*"
-_NOT_QUANTISED = Rule("*norm ffn_gate_inp", "f32")
-_EIGHT = (Rule(f"{_VALUES} attn_k", "q8_0", models=_eight_experts),)
-_EIGHT_OUTPUT = Rule("attn_output", "q5_k", models=_eight_experts)
+_NOT_QUANTISED = Format("*norm ffn_gate_inp", "f32")
+_EIGHT = (Format(f"{_VALUES} attn_k", "q8_0", models=_eight_experts),)
+_EIGHT_OUTPUT = Format("attn_output", "q5_k", models=_eight_experts)
 
 
-def _llama_recipe(block: str, *rules: Rule, head: str = "q6_k") -> Recipe:
-    return Recipe(block, (_NOT_QUANTISED, Rule("output", head), *rules))
+def _llama(block: str, *rules: Format, head: str = "q6_k") -> Recipe:
+    return Recipe(block, (_NOT_QUANTISED, Format("output", head), *rules))
 
 
 def _at_most_two_bits(block: str, embedding: str, down: str, output: str | None) -> Recipe:
-    """IQ1_S to IQ2_M. `down`: format of the first layers; `output`: format of attn_output, None: as all."""
-    return _llama_recipe(
+    """IQ1_S to IQ2_M. `down`: format of the first layers; `output`: of attn_output, None: as the others."""
+    return _llama(
         block,
-        Rule("token_embd", embedding),
-        Rule(_VALUES, "q4_k"),
-        Rule("attn_k", "q4_k", models=_eight_experts),
-        Rule(_DOWN, down, _first_eighth),
+        Format("token_embd", embedding),
+        Format(_VALUES, "q4_k"),
+        Format("attn_k", "q4_k", models=_eight_experts),
+        Format(_DOWN, down, _eighth),
         _EIGHT_OUTPUT,
-        *([] if output is None else [Rule("attn_output", output)]),
+        *([] if output is None else [Format("attn_output", output)]),
         head="q5_k",
     )
 
 
 _LLAMA = {
-    "f16": _llama_recipe("f16", head="f16"),
-    "bf16": _llama_recipe("bf16", head="bf16"),
-    "q8_0": _llama_recipe("q8_0", head="q8_0"),
-    "q6_k": _llama_recipe("q6_k", *_EIGHT),
-    "q5_k_m": _llama_recipe("q5_k", *_EIGHT, Rule(f"{_VALUES} {_DOWN}", "q6_k", _more_bits)),
-    "q5_k_s": _llama_recipe("q5_k", *_EIGHT),
-    "q5_0": _llama_recipe("q5_0", *_EIGHT, Rule(_DOWN, "q5_1", _first_eighth)),
-    "q5_1": _llama_recipe("q5_1", *_EIGHT),
-    "q4_k_m": _llama_recipe("q4_k", *_EIGHT, Rule(f"{_VALUES} {_DOWN}", "q6_k", _more_bits), _EIGHT_OUTPUT),
-    "q4_k_s": _llama_recipe(
-        "q4_k", *_EIGHT, Rule(_VALUES, "q5_k", _first(4)), Rule(_DOWN, "q5_k", _first_eighth), _EIGHT_OUTPUT
+    "f16": _llama("f16", head="f16"),
+    "bf16": _llama("bf16", head="bf16"),
+    "q8_0": _llama("q8_0", head="q8_0"),
+    "q6_k": _llama("q6_k", *_EIGHT),
+    "q5_k_m": _llama("q5_k", *_EIGHT, Format(f"{_VALUES} {_DOWN}", "q6_k", _more_bits)),
+    "q5_k_s": _llama("q5_k", *_EIGHT),
+    "q5_0": _llama("q5_0", *_EIGHT, Format(_DOWN, "q5_1", _eighth)),
+    "q5_1": _llama("q5_1", *_EIGHT),
+    "q4_k_m": _llama("q4_k", *_EIGHT, Format(f"{_VALUES} {_DOWN}", "q6_k", _more_bits), _EIGHT_OUTPUT),
+    "q4_k_s": _llama(
+        "q4_k", *_EIGHT, Format(_VALUES, "q5_k", _first(4)), Format(_DOWN, "q5_k", _eighth), _EIGHT_OUTPUT
     ),
-    "q4_0": _llama_recipe("q4_0", *_EIGHT, Rule(_DOWN, "q4_1", _first_eighth)),
-    "q4_1": _llama_recipe("q4_1", *_EIGHT),
-    "iq4_nl": _llama_recipe("iq4_nl", *_EIGHT, Rule(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
-    "iq4_xs": _llama_recipe("iq4_xs", *_EIGHT, Rule(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
-    "q3_k_l": _llama_recipe(
+    "q4_0": _llama("q4_0", *_EIGHT, Format(_DOWN, "q4_1", _eighth)),
+    "q4_1": _llama("q4_1", *_EIGHT),
+    "iq4_nl": _llama("iq4_nl", *_EIGHT, Format(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
+    "iq4_xs": _llama("iq4_xs", *_EIGHT, Format(_VALUES, "q5_k", models=_shared_keys), _EIGHT_OUTPUT),
+    "q3_k_l": _llama(
         "q3_k",
         *_EIGHT,
-        Rule(f"{_VALUES} {_DOWN}", "q5_k"),
-        Rule("attn_output", "q5_k", models=lambda model: not _eight_experts(model)),
+        Format(f"{_VALUES} {_DOWN}", "q5_k"),
+        Format("attn_output", "q5_k", models=lambda model: not _eight_experts(model)),
     ),
-    "q3_k_m": _llama_recipe(
+    "q3_k_m": _llama(
         "q3_k",
         *_EIGHT,
-        Rule(_VALUES, "q5_k", _first(2)),
-        Rule(_DOWN, "q5_k", _first_sixteenth),
+        Format(_VALUES, "q5_k", _first(2)),
+        Format(_DOWN, "q5_k", _first_sixteenth),
         _EIGHT_OUTPUT,
-        Rule(f"{_VALUES} {_DOWN} attn_output", "q4_k"),
+        Format(f"{_VALUES} {_DOWN} attn_output", "q4_k"),
     ),
-    "q3_k_s": _llama_recipe("q3_k", *_EIGHT, _EIGHT_OUTPUT),
-    "iq3_m": _llama_recipe(
+    "q3_k_s": _llama("q3_k", *_EIGHT, _EIGHT_OUTPUT),
+    "iq3_m": _llama(
         "iq3_s",
         *_EIGHT,
-        Rule(_DOWN, "q4_k", _first_eighth),
-        Rule(_DOWN, "q4_k", _more_bits, _eight_experts),
+        Format(_DOWN, "q4_k", _eighth),
+        Format(_DOWN, "q4_k", _more_bits, _eight_experts),
         _EIGHT_OUTPUT,
-        Rule(f"{_VALUES} attn_output", "q4_k"),
+        Format(f"{_VALUES} attn_output", "q4_k"),
     ),
-    "iq3_s": _llama_recipe("iq3_s", *_EIGHT, Rule(_VALUES, "q4_k", models=_shared_keys), _EIGHT_OUTPUT),
-    "iq3_xs": _llama_recipe(
+    "iq3_s": _llama("iq3_s", *_EIGHT, Format(_VALUES, "q4_k", models=_shared_keys), _EIGHT_OUTPUT),
+    "iq3_xs": _llama(
         "iq3_s",
         *_EIGHT,
-        Rule(_VALUES, "q4_k", models=_shared_keys),
-        Rule("attn_q attn_k", "iq3_xxs"),
-        Rule("ffn_gate ffn_gate_* ffn_up*", "iq3_xxs", _middle),
+        Format(_VALUES, "q4_k", models=_shared_keys),
+        Format("attn_q attn_k", "iq3_xxs"),
+        Format("ffn_gate ffn_gate_* ffn_up*", "iq3_xxs", _middle),
         _EIGHT_OUTPUT,
     ),
-    "iq3_xxs": _llama_recipe(
+    "iq3_xxs": _llama(
         "iq3_xxs",
         *_EIGHT,
-        Rule("token_embd", "iq3_s"),
-        Rule(_VALUES, "q4_k", models=_shared_keys),
-        Rule("attn_q attn_k", "iq2_s"),
+        Format("token_embd", "iq3_s"),
+        Format(_VALUES, "q4_k", models=_shared_keys),
+        Format("attn_q attn_k", "iq2_s"),
         _EIGHT_OUTPUT,
-        Rule("attn_output", "iq3_s"),
+        Format("attn_output", "iq3_s"),
         head="q5_k",
     ),
-    "q2_k": _llama_recipe(
+    "q2_k": _llama(
         "q2_k",
         *_EIGHT,
-        Rule(_VALUES, "q4_k", models=_shared_keys),
+        Format(_VALUES, "q4_k", models=_shared_keys),
         _EIGHT_OUTPUT,
-        Rule(f"{_VALUES} {_DOWN} attn_output", "q3_k"),
+        Format(f"{_VALUES} {_DOWN} attn_output", "q3_k"),
     ),
-    "q2_k_s": _llama_recipe(
-        "q2_k", *_EIGHT, Rule(_VALUES, "q4_k", models=_shared_keys), Rule(_DOWN, "q4_k", _first_eighth)
+    "q2_k_s": _llama(
+        "q2_k", *_EIGHT, Format(_VALUES, "q4_k", models=_shared_keys), Format(_DOWN, "q4_k", _eighth)
     ),
     "iq2_m": _at_most_two_bits("iq2_s", "iq3_s", "iq3_s", "iq3_s"),
     "iq2_s": _at_most_two_bits("iq2_xs", "iq3_s", "iq3_s", "iq3_s"),
@@ -199,15 +199,15 @@ _LLAMA = {
     "iq2_xxs": _at_most_two_bits("iq2_xxs", "q2_k", "q2_k", None),
     "iq1_m": _at_most_two_bits("iq1_m", "q2_k", "q2_k", "iq2_xxs"),
     "iq1_s": _at_most_two_bits("iq1_s", "q2_k", "q2_k", "iq2_xxs"),
-    "mxfp4_moe": _llama_recipe("q8_0", Rule("ffn_*_exps", "mxfp4"), head="q8_0"),
+    "mxfp4_moe": _llama("q8_0", Format("ffn_*_exps", "mxfp4"), head="q8_0"),
 }
 
 _IK = "ikawrakow/ik_llama.cpp@8337e4c github-data/"
 
 
-def _custom(source: str, gate_and_up: str, down: str, *rules: Rule) -> Recipe:
+def _custom(source: str, gate_and_up: str, down: str, *rules: Format) -> Recipe:
     """A recipe of ``--custom-q``, which sets the formats of routed experts; all other tensors are Q8_0."""
-    routed = Rule("ffn_down_exps", down), Rule("ffn_gate_exps ffn_up_exps", gate_and_up)
+    routed = Format("ffn_down_exps", down), Format("ffn_gate_exps ffn_up_exps", gate_and_up)
     return Recipe("q8_0", (_NOT_QUANTISED, *rules, *routed), _IK + source, mla_copies=True)
 
 
@@ -220,28 +220,28 @@ _CUSTOM = {
         "discussions/357 (ubergarm, Qwen3-235B-A22B-mix-IQ3_K: types of tensors and size)",
         "iq3_k",
         "iq4_k",
-        Rule("attn_*", "iq6_k"),
+        Format("attn_*", "iq6_k"),
     ),
     "mix-iq6_k": _custom(
         "discussions/357 (AesSedai, Qwen3-235B-A22B-mix-IQ6_K: types of tensors and size)",
         "iq6_k",
         "q8_0",
-        Rule("attn_*", "iq6_k"),
+        Format("attn_*", "iq6_k"),
     ),
     "ud-q2_k_xl": Recipe(
         "q2_k",
         (
             _NOT_QUANTISED,
-            Rule("ffn_down_exps", "q3_k", _first_three_with_experts),
-            Rule("ffn_*_exps", "q2_k"),
-            Rule("attn_kv_a_mqa attn_kv_b ffn_down ffn_down_shexp output", "q6_k"),
-            Rule("*", "q4_k"),
+            Format("ffn_down_exps", "q3_k", _first_three_with_experts),
+            Format("ffn_*_exps", "q2_k"),
+            Format("attn_kv_a_mqa attn_kv_b ffn_down ffn_down_shexp output", "q6_k"),
+            Format("*", "q4_k"),
         ),
         f"{_IK}discussions/258 (Unsloth's DeepSeek-R1-UD-Q2_K_XL of January 2025: types of tensors and size)",
     ),
 }
 
-_KEPT = Rule("*norm ffn_gate_inp output token_embd", "bf16")
+_KEPT = Format("*norm ffn_gate_inp output token_embd", "bf16")
 _ASSUMED = "by assumption all matrices of layers; embedding, head, routers and norms in BF16"
 _PLAIN = {name: Recipe(name, (_KEPT,), _ASSUMED) for name in ("fp8", "int8", "int4")}
 

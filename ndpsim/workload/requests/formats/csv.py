@@ -43,13 +43,14 @@ def _read(path: Path, most: int | None) -> Requests:
                 raise InputError(problem, "conflict", file=path, line=line, key=form[1])
             closed_loop = concurrency
         blocks = None if block_tokens is None else _blocks(cells[4], path, line, f"blocks_{block_tokens}")
-        prompt, output = (whole(cells[at], path, line, of) for at, of in ((2, rows.prompt), (3, rows.output)))
+        prompt = whole(cells[2], path, line, rows.prompt)
+        output = whole(cells[3], path, line, rows.output)
         rows.add(arrival_ns, prompt, output, line, cells[0], blocks)
     return rows.requests(block_tokens, closed_loop, from_first=False)
 
 
 def _blocks(text: str, path: Path, line: int, key: str) -> list[int]:
-    return [whole(one, path, line, key) for one in text.split()]
+    return [whole(word, path, line, key) for word in text.split()]
 
 
 def lines_of(requests: Requests) -> Iterator[str]:
@@ -61,13 +62,13 @@ def lines_of(requests: Requests) -> Iterator[str]:
     when = "arrival_s" if requests.closed_loop is None else "concurrency"
     last = "" if requests.blocks is None else f",blocks_{requests.block_tokens}"
     yield f"id,{when},input_tokens,output_tokens{last}\n"
-    for at, (name, arrival_ns) in enumerate(zip(requests.ids, requests.arrival_ns.tolist(), strict=True)):
+    for index, (name, arrival_ns) in enumerate(zip(requests.ids, requests.arrival_ns.tolist(), strict=True)):
         if _NO_CELL.search(name) or name != name.strip():
             problem = f"{name[:60]!r} has a comma, a line break, or a blank at an end"
-            raise InputError(problem, "form", key=f"ids[{at}]")
+            raise InputError(problem, "form", key=f"ids[{index}]")
         when = str(requests.closed_loop or f"{Decimal(repr(arrival_ns)).scaleb(-9).normalize():f}")
-        lengths = f"{requests.prompt_tokens[at]},{requests.output_tokens[at]}"
-        blocks = "" if requests.blocks is None else "," + " ".join(map(str, requests.blocks[at].tolist()))
+        lengths = f"{requests.prompt_tokens[index]},{requests.output_tokens[index]}"
+        blocks = "" if requests.blocks is None else "," + " ".join(map(str, requests.blocks[index].tolist()))
         yield f"{name},{when},{lengths}{blocks}\n"
 
 

@@ -20,23 +20,23 @@ _SESSIONS = ("session_id", "sub_requests")
 _BLOCK_TOKENS = 16
 
 
-class _Blocks:
+class _BlockNumbers:
     """Numbers of blocks, unique for a content and all contents before it."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
 
-    def of(self, tokens: list[int]) -> list[int]:
-        found: list[int] = []
+    def number(self, tokens: list[int]) -> list[int]:
+        numbers: list[int] = []
         for start in range(0, len(tokens), _BLOCK_TOKENS):
-            block = (found[-1] if found else -1, tuple(tokens[start : start + _BLOCK_TOKENS]))
-            found.append(self._numbers.setdefault(block, len(self._numbers)))
-        return found
+            block = (numbers[-1] if numbers else -1, tuple(tokens[start : start + _BLOCK_TOKENS]))
+            numbers.append(self._numbers.setdefault(block, len(self._numbers)))
+        return numbers
 
 
 def _tokens(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[int]:
     tokens: Any = record[_TOKENS]
-    if not isinstance(tokens, list) or any(type(one) is not int for one in tokens):
+    if not isinstance(tokens, list) or any(type(token) is not int for token in tokens):
         raise InputError("is not a list of whole numbers", "type", file=path, line=line, key=_TOKENS)
     if len(tokens) != prompt:
         problem = f"has {len(tokens)} tokens, and {_PROMPT} is {prompt}"
@@ -46,7 +46,7 @@ def _tokens(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[
 
 def _read(path: Path, most: int | None) -> Requests:
     rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
-    numbers = _Blocks()
+    numbers = _BlockNumbers()
     with_tokens: bool | None = None
     for line, record in json_objects(path):
         if rows.full:
@@ -60,7 +60,7 @@ def _read(path: Path, most: int | None) -> Requests:
             problem = "is in some rows, and not in others"
             raise InputError(problem, "conflict", file=path, line=line, key=_TOKENS)
         with_tokens = _TOKENS in record
-        blocks = numbers.of(_tokens(record, prompt, path, line)) if with_tokens else None
+        blocks = numbers.number(_tokens(record, prompt, path, line)) if with_tokens else None
         rows.add(time, prompt, output, line, blocks=blocks)
     return rows.requests(_BLOCK_TOKENS if with_tokens else None)
 

@@ -34,7 +34,7 @@ def _blocks(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[
     blocks: Any = record.get(_BLOCKS)
     if blocks is None:
         raise InputError("is missing", "missing", file=path, line=line, key=_BLOCKS)
-    if not isinstance(blocks, list) or any(type(one) is not int or one < 0 for one in blocks):
+    if not isinstance(blocks, list) or any(type(block) is not int or block < 0 for block in blocks):
         raise InputError("is not a list of whole numbers from 0", "type", file=path, line=line, key=_BLOCKS)
     if len(blocks) != -(-prompt // _BLOCK_TOKENS):
         problem = f"has {len(blocks)} blocks of {_BLOCK_TOKENS} tokens, and {_PROMPT} is {prompt}"

@@ -37,10 +37,10 @@ def _array(record: dict[str, Any], key: str, fits: Callable[[Any], bool], path: 
         return None
     if not isinstance(array, list):
         raise InputError("is not a list", "type", file=path, key=key)
-    for at, value in enumerate(array):
+    for index, value in enumerate(array):
         if not fits(value):
-            problem = f"{str(value)[:40]} cannot stand here"
-            raise InputError(problem, "type", file=path, key=f"{key}[{at}]")
+            problem = f"{str(value)[:40]} is not allowed here"
+            raise InputError(problem, "type", file=path, key=f"{key}[{index}]")
     return array
 
 
@@ -79,18 +79,18 @@ def _read(path: Path, most: int | None) -> Requests:
         raise InputError(problem, "missing", file=path, key=_TIME)
     for key, array in ((_OUTPUT, outputs), (_ERRORS, errors), (_TIME, times)):
         if len(array) != len(prompts):
-            problem = f"is of {len(array)} requests, and {_PROMPT} of {len(prompts)}"
+            problem = f"has {len(array)} requests, and {_PROMPT} has {len(prompts)}"
             raise InputError(problem, "conflict", file=path, key=key)
     total = record.get(_TOTAL)
     if total is not None and total != sum(outputs):
         problem = f"{str(total)[:40]} is not the sum of {_OUTPUT}, {sum(outputs)}"
         raise InputError(problem, "conflict", file=path, key=_TOTAL)
     rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
-    for at in sorted(range(len(prompts)), key=times.__getitem__):
-        if errors[at]:
+    for index in sorted(range(len(prompts)), key=times.__getitem__):
+        if errors[index]:
             rows.failed += 1
         elif not rows.full:
-            rows.add(Decimal(repr(times[at])).scaleb(9), prompts[at], outputs[at], name=str(at))
+            rows.add(Decimal(repr(times[index])).scaleb(9), prompts[index], outputs[index], name=str(index))
     return rows.requests(closed_loop=closed_loop)
 
 

@@ -26,7 +26,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
             "is one of several files; counts are imported one file at a time", "unsupported", file=paths[1]
         )
     counts = read_counts(path)
-    table = counts.of("")
+    table = counts.table("")
     k = asked.k or counts.experts_per_token
     if k is None:
         problem = "does not say how many experts a token chooses; give the number, or the model"

@@ -35,9 +35,9 @@ def _choices(record: dict[str, Any], path: Path, line: int) -> list[list[int]]:
     if not isinstance(rows, list) or not all(map(_is_choice, rows)) or len(set(map(len, rows))) != 1:
         problem = "is missing" if rows is None else "is not a list of as many experts for each token"
         raise InputError(problem, "form", file=path, line=line, key="top_indices")
-    for key, found in (("num_tokens", len(rows)), ("topk", len(rows[0]))):
-        if key in record and record[key] != found:
-            problem = f"{str(record[key])[:40]}, and top_indices has {found}"
+    for key, actual in (("num_tokens", len(rows)), ("topk", len(rows[0]))):
+        if key in record and record[key] != actual:
+            problem = f"{str(record[key])[:40]}, and top_indices has {actual}"
             raise InputError(problem, "conflict", file=path, line=line, key=key)
     chosen: list[list[int]] = rows
     return chosen
@@ -58,10 +58,10 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
             from_one |= "block" not in record
             rows = steps.setdefault(step, Pass(f"step {step}")).rows
             rows.setdefault(layer, []).extend(_choices(record, path, line))
-    from_one &= all(layer > 0 for one in steps.values() for layer in one.rows)
+    from_one &= all(layer > 0 for pass_ in steps.values() for layer in pass_.rows)
     passes = [steps[step] for step in sorted(steps)]
-    for one in passes:
-        one.rows = {layer - from_one: rows for layer, rows in one.rows.items()}
+    for pass_ in passes:
+        pass_.rows = {layer - from_one: rows for layer, rows in pass_.rows.items()}
     return assembled(passes, paths[0])
 
 

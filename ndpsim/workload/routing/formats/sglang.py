@@ -34,7 +34,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
         if physical is not None:
             experts = max(experts, int(physical.max()) + 1)
         records = enumerate(content["records"])
-        passes += [one for number, record in records if (one := _pass(record, number, physical, path))]
+        passes += [pass_ for number, record in records if (pass_ := _pass(record, number, physical, path))]
     return assembled(passes, paths[0], experts=experts or None)
 
 
@@ -50,24 +50,24 @@ def _map(value: Any, path: Path) -> NDArray[Any] | None:
 
 def _pass(record: Any, number: int, physical: NDArray[Any] | None, path: Path) -> Pass | None:
     """A forward pass; None without tokens."""
-    place = f"records[{number}]"
+    where = f"records[{number}]"
     ids = record.get("topk_ids_of_layer") if isinstance(record, dict) else None
     if not isinstance(ids, np.ndarray) or ids.ndim != 3 or ids.dtype.kind not in "iu":
         problem = "is not [layer, token, k]; record with --expert-distribution-recorder-mode per_token"
-        raise InputError(problem, "form", file=path, key=f"{place}.topk_ids_of_layer")
+        raise InputError(problem, "form", file=path, key=f"{where}.topk_ids_of_layer")
     mode = record.get("forward_mode")
     if mode == _IDLE or not ids.shape[1]:
         return None
     if mode not in (_EXTEND, _DECODE):
         problem = f"{str(mode)[:20]} is neither prefill ({_EXTEND}) nor decode ({_DECODE})"
-        raise InputError(problem, "range", file=path, key=f"{place}.forward_mode")
+        raise InputError(problem, "range", file=path, key=f"{where}.forward_mode")
     ids = ids[..., (ids != -1).any(axis=(0, 1))]
     rows = {layer: ids[layer] for layer in range(len(ids)) if (ids[layer] != -1).any()}
     if physical is not None:
-        rows = {layer: _logical(chosen, layer, physical, path, place) for layer, chosen in rows.items()}
+        rows = {layer: _logical(chosen, layer, physical, path, where) for layer, chosen in rows.items()}
     lengths = record.get("extend_seq_lens") if mode == _EXTEND else None
     return Pass(
-        f"{place}:",
+        f"{where}:",
         prefill=mode == _EXTEND,
         rows={layer: list(chosen) for layer, chosen in rows.items()},
         lengths=tuple(int(length) for length in lengths if length) if lengths is not None else (),
@@ -75,12 +75,12 @@ def _pass(record: Any, number: int, physical: NDArray[Any] | None, path: Path) -
 
 
 def _logical(
-    chosen: NDArray[Any], layer: int, physical: NDArray[Any], path: Path, place: str
+    chosen: NDArray[Any], layer: int, physical: NDArray[Any], path: Path, where: str
 ) -> NDArray[Any]:
     if layer >= len(physical) or chosen.min() < 0 or chosen.max() >= physical.shape[1]:
         allowed = f"0 to {physical.shape[1] - 1}"
         problem = f"has an expert that is not from {allowed}, as many as last_physical_to_logical_map has"
-        raise InputError(problem, "range", file=path, key=f"{place}.topk_ids_of_layer[{layer}]")
+        raise InputError(problem, "range", file=path, key=f"{where}.topk_ids_of_layer[{layer}]")
     mapped: NDArray[Any] = physical[layer][chosen]
     return mapped
 

@@ -89,12 +89,12 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
         problem = f"has {others} layers and {other_k} experts a token, and a file before {layers} and {k}"
         raise InputError(problem, "conflict", file=list(shapes.values())[1])
     layers, k = next(iter(shapes))
-    for at, what in ((1, _PROMPT), (2, _DECODE)):
-        lacking = [sequence[0] for sequence in sequences if sequence[at] is None]
+    for index, what in ((1, _PROMPT), (2, _DECODE)):
+        lacking = [sequence[0] for sequence in sequences if sequence[index] is None]
         if lacking and len(lacking) < len(sequences):
             raise InputError(f"has no {what}, and other sequences have", "missing", file=lacking[0])
-    generated = [(path, of) for path, _, of in sequences if of is not None]
-    prompts = [of for _, of, _ in sequences if of is not None]
+    generated = [(path, array) for path, _, array in sequences if array is not None]
+    prompts = [array for _, array, _ in sequences if array is not None]
     return Recorded(
         tuple(range(layers)),
         _decode(generated, asked.steps) if generated else np.zeros((0, layers, 0, k), np.int16),
@@ -106,15 +106,15 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
 
 def _decode(generated: list[tuple[Path, NDArray[Any]]], steps: int | None) -> NDArray[Any]:
     """The generated tokens of all sequences: [step, layer, token, k]."""
-    path, shortest = min(generated, key=lambda one: len(one[1]))
-    if steps is None and any(len(of) != len(shortest) for _, of in generated):
+    path, shortest = min(generated, key=lambda sequence: len(sequence[1]))
+    if steps is None and any(len(array) != len(shortest) for _, array in generated):
         problem = (
             f"generated {len(shortest)} tokens, and others more; say how many steps, up to {len(shortest)}"
         )
         raise InputError(problem, "missing", file=path)
     if steps is not None and steps > len(shortest):
         raise InputError(f"generated {len(shortest)} tokens, fewer than {steps} steps", "range", file=path)
-    return np.stack([of[: steps or len(shortest)] for _, of in generated], axis=2)
+    return np.stack([array[: steps or len(shortest)] for _, array in generated], axis=2)
 
 
 def _recognises(path: Path, head: bytes) -> bool:

@@ -1,1 +1,1 @@
-"""Generators of routing, one file each; see `ndpsim.workload.routing.spec.Generator`."""
+"""Generators of routing, one file each; see `ndpsim.workload.routing.spec.RoutingGenerator`."""

@@ -17,7 +17,7 @@ from ndpsim.base.settings import Setting
 from ndpsim.base.text_files import read_json
 from ndpsim.workload.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_counts, read_counts
 from ndpsim.workload.routing.shares import shuffled
-from ndpsim.workload.routing.spec import Generator, Randoms, Shape, Shares
+from ndpsim.workload.routing.spec import Randoms, RoutingGenerator, RoutingShape, Shares
 
 
 def _find(name: str) -> ExpertCounts:
@@ -31,19 +31,19 @@ def _find(name: str) -> ExpertCounts:
     return read_counts(path)
 
 
-def _shape(name: str) -> Shape | None:
+def _shape(name: str) -> RoutingShape | None:
     counts = _find(name)
     if counts.experts_per_token is None:
         return None
     layers = range(counts.model_layers) if counts.model_layers else counts.layers
-    return Shape(counts.of("").shape[1], counts.experts_per_token, tuple(layers))
+    return RoutingShape(counts.table("").shape[1], counts.experts_per_token, tuple(layers))
 
 
 def _shares(
-    shape: Shape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
+    shape: RoutingShape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
 ) -> Shares:
     counts = _find(name)
-    table = counts.of(parameters["data"])
+    table = counts.table(parameters["data"])
     if table.shape[1] != shape.experts:
         problem = f"counts {table.shape[1]} experts, and the model has {shape.experts}"
         raise InputError(problem, "conflict", file=counts.file)
@@ -58,7 +58,7 @@ def _shares(
     return np.array(rows)
 
 
-def _check_possible(shares: Shares, shape: Shape, counts: ExpertCounts) -> None:
+def _check_possible(shares: Shares, shape: RoutingShape, counts: ExpertCounts) -> None:
     limit = 1 / shape.experts_per_token
     if shares.max() > limit * (1 + 1e-9):
         row, expert = map(int, np.argwhere(shares == shares.max())[0])
@@ -74,7 +74,7 @@ def _check_possible(shares: Shares, shape: Shape, counts: ExpertCounts) -> None:
         raise InputError(problem, "range", file=counts.file)
 
 
-GENERATOR = Generator(
+GENERATOR = RoutingGenerator(
     name="popularity",
     meaning="experts as popular as counts of a measured run say",
     settings=(

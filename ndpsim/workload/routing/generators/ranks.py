@@ -17,7 +17,7 @@ from ndpsim.base.errors import unknown
 from ndpsim.base.settings import Setting
 from ndpsim.workload.routing.counts import BUNDLED
 from ndpsim.workload.routing.shares import filled, shuffled
-from ndpsim.workload.routing.spec import Generator, Randoms, Shape, Shares
+from ndpsim.workload.routing.spec import Randoms, RoutingGenerator, RoutingShape, Shares
 
 _FILE = BUNDLED / "rank_shares.csv"
 
@@ -30,26 +30,26 @@ def _curves() -> dict[str, dict[str, NDArray[np.float64]]]:
         for row in csv.DictReader(file):
             curve = points.setdefault(row["model"], {}).setdefault(row["data"], [(0.0, 0.0)])
             curve.append((float(row["rank_fraction"]), float(row["cumulative_share"])))
-    return {model: {data: np.array(curve) for data, curve in of.items()} for model, of in points.items()}
+    return {model: {name: np.array(curve) for name, curve in data.items()} for model, data in points.items()}
 
 
 def _shares(
-    shape: Shape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
+    shape: RoutingShape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
 ) -> Shares:
     curves = _curves()
     if name.lower() not in curves:
         raise unknown(name, curves, "rank curve", key="routing")
-    of_model = curves[name.lower()]
-    data = parameters["data"] or next(iter(of_model))
-    if data not in of_model:
-        raise unknown(data, of_model, f"data of {name}", key=GENERATOR.place("data"))
-    fractions, cumulative = of_model[data].T
+    by_data = curves[name.lower()]
+    data = parameters["data"] or next(iter(by_data))
+    if data not in by_data:
+        raise unknown(data, by_data, f"data of {name}", key=GENERATOR.place("data"))
+    fractions, cumulative = by_data[data].T
     ends = np.interp(np.arange(shape.experts + 1) / shape.experts, fractions, cumulative)
     by_rank = filled(np.diff(ends), shape.experts_per_token)
     return np.array([by_rank[shuffled(shape.experts, random)] for random in randoms])
 
 
-GENERATOR = Generator(
+GENERATOR = RoutingGenerator(
     name="ranks",
     meaning="shares of the selections by rank, as published for a model",
     settings=(Setting("data", "", "name of the data, for instance math; the first by default"),),

@@ -14,7 +14,7 @@ import numpy as np
 from ndpsim.base.errors import InputError
 from ndpsim.base.settings import Setting
 from ndpsim.workload.routing.shares import class_counts, filled, shuffled
-from ndpsim.workload.routing.spec import Generator, Randoms, Shape, Shares
+from ndpsim.workload.routing.spec import Randoms, RoutingGenerator, RoutingShape, Shares
 
 
 def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> list[float]:
@@ -29,13 +29,13 @@ def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> l
     for count, share in zip(counts, shares, strict=True):
         merged.append((count, share))
         while len(merged) > 1 and merged[-1][1] * merged[-2][0] > merged[-2][1] * merged[-1][0]:
-            last, before = merged.pop(), merged.pop()
-            merged.append((last[0] + before[0], last[1] + before[1]))
+            last, previous = merged.pop(), merged.pop()
+            merged.append((last[0] + previous[0], last[1] + previous[1]))
     return [share / count for count, share in merged for _ in range(count)]
 
 
 def _shares(
-    shape: Shape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
+    shape: RoutingShape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
 ) -> Shares:
     if parameters["hot_share"] + parameters["warm_share"] > 1:
         raise _above_one("hot_share", "warm_share", parameters)
@@ -43,7 +43,7 @@ def _shares(
         raise _above_one("hot_experts", "warm_experts", parameters)
     counts = class_counts(shape.experts, parameters["hot_experts"], parameters["warm_experts"])
     densities = np.array(_densities(counts, parameters))
-    own = given & {one.name for one in GENERATOR.settings}
+    own = given & {setting.name for setting in GENERATOR.settings}
     limit = 1 / shape.experts_per_token
     if own and densities[0] > limit * (1 + 1e-9):
         problem = (
@@ -61,7 +61,7 @@ def _above_one(first: str, second: str, parameters: Mapping[str, Any]) -> InputE
     return InputError(problem, "range", key=GENERATOR.place(first, second))
 
 
-GENERATOR = Generator(
+GENERATOR = RoutingGenerator(
     name="skewed",
     meaning="three classes of experts, hot, warm and cold, with shares of the selections",
     settings=(
