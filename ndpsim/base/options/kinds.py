@@ -187,7 +187,9 @@ class Several(Kind):
 
     def check(self, value: Any, key: str) -> Any:
         """See `Kind`."""
-        if not isinstance(value, Sequence) or isinstance(value, str):
+        if not (isinstance(value, Sequence) or getattr(value, "shape", None)) or isinstance(
+            value, str | bytes
+        ):
             return self.one.check(value, key)
         return [self.one.check(one, key) for one in value]
 
