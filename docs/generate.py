@@ -20,7 +20,8 @@ import click
 import ndpsim
 import ndpsim.policies
 from ndpsim.base.options import Table
-from ndpsim.base.options.dram import RULES
+from ndpsim.base.options.dram import RULES, ControllerOptions
+from ndpsim.base.options.settings import Settings
 from ndpsim.base.reported import Reported
 from ndpsim.cli.command import Command, CommandGroup
 from ndpsim.cli.main import cli
@@ -36,8 +37,16 @@ from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.prediction.run import predict
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.report.timings import NO_SOURCE
+from ndpsim.simulate.contention import simulate_contention
+from ndpsim.simulate.dimm import simulate_dimm
+from ndpsim.simulate.expert import simulate_expert
+from ndpsim.simulate.host import simulate_host_read
+from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.relayout import simulate_relayout
+from ndpsim.simulate.session import Session
 from ndpsim.simulate.trace import run_trace
+from ndpsim.studies.search.run import optimize
+from ndpsim.studies.sweeps.run import sweep
 
 HERE = Path(__file__).parent
 COMMAND = "python docs/generate.py"
@@ -168,7 +177,7 @@ def _cell(text: str) -> str:
 
 # The sections of the page: the packages whose public names they show.
 _SECTIONS = (
-    ("Experts, relayouts, traces", ("ndpsim.simulate", "ndpsim.dram")),
+    ("Experts, relayouts, traces", ("ndpsim.simulate", "ndpsim.dram", "ndpsim.base.options.dram")),
     (
         "Whole models",
         (
@@ -582,7 +591,10 @@ def _edges_of(rule: Rule) -> list[tuple[Any, ...]]:
 # ---- The stub of ndpsim ----------------------------------------------------------------------------------
 
 _MADE_FROM = "# ---- Made by `python docs/generate.py` from the settings of these calls\n"
-_WITH_SETTINGS = (predict, run_moe, run_serving, run_trace, simulate_relayout)
+_WITH_SETTINGS = (
+    *(optimize, predict, run_moe, run_serving, run_trace, simulate_contention, simulate_dimm),
+    *(simulate_expert, simulate_host_read, simulate_relayout, sweep, ControllerOptions, Memory, Session),
+)
 
 
 def stub() -> str:
@@ -591,15 +603,28 @@ def stub() -> str:
     return f"{written}{_MADE_FROM}\n{''.join(map(_stub_of, _WITH_SETTINGS))}"
 
 
-def _stub_of(call: Callable[..., Any]) -> str:
+def _stub_of(made: Callable[..., Any]) -> str:
+    if not inspect.isclass(made):
+        return _stub_of_call(made, f"  # {made.__module__}")
+    text = f"\nclass {made.__name__}(_{made.__name__}):\n"
+    for name, member in vars(made).items():
+        call = getattr(member, "__func__", member)
+        if hasattr(call, "__signature__") or (name == "__init__" and issubclass(made, Settings)):
+            decorated = "@classmethod\n" if isinstance(member, classmethod) else ""
+            text += textwrap.indent(decorated + _stub_of_call(call), "    ")
+    return text
+
+
+def _stub_of_call(call: Callable[..., Any], comment: str = "") -> str:
     signature, lines = inspect.signature(call), []
     for one in signature.parameters.values():
         if one.kind is one.KEYWORD_ONLY and "    *,\n" not in lines:
             lines.append("    *,\n")
         default = "" if one.default is one.empty else " = ..."
-        lines.append(f"    {one.name}: {one.annotation}{default},\n")
+        annotation = "" if one.annotation is one.empty else f": {one.annotation}"
+        lines.append(f"    {one.name}{annotation}{default},\n")
     ends = f") -> {signature.return_annotation}: ...\n"
-    return f"def {call.__name__}(  # {call.__module__}\n{''.join(lines)}{ends}"
+    return f"def {call.__name__}({comment}\n{''.join(lines)}{ends}"
 
 
 _STUB = "../ndpsim/__init__.pyi"

@@ -1,6 +1,7 @@
 # The public names, once: for type checkers, and through ndpsim.base._later for dir(), help() and import.
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from os import PathLike
+from typing import Any
 
 from numpy.typing import ArrayLike
 
@@ -17,12 +18,14 @@ from ndpsim.audit import check_serving as check_serving
 from ndpsim.base.arguments import Progress
 from ndpsim.base.errors import InputError as InputError
 from ndpsim.base.errors import MismatchError as MismatchError
+from ndpsim.base.options.dram import ControllerOptions as _ControllerOptions
 from ndpsim.base.options.serve import ServiceLevel
 from ndpsim.config import Hardware as Hardware
 from ndpsim.config import hardware_names as hardware_names
 from ndpsim.config import load_hardware as load_hardware
 from ndpsim.config.importers import Imported as Imported
 from ndpsim.config.importers import import_hardware as import_hardware
+from ndpsim.dimm.engines import OpenRow
 from ndpsim.dimm.layout import ExpertFormat as ExpertFormat
 from ndpsim.dimm.layout import WeightFormat as WeightFormat
 from ndpsim.dram.spec import Device as Device
@@ -46,34 +49,28 @@ from ndpsim.policies import PolicyCheck as PolicyCheck
 from ndpsim.policies import check_policy as check_policy
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.simulate import ContentionResult as ContentionResult
-from ndpsim.simulate import ControllerOptions as ControllerOptions
 from ndpsim.simulate import DimmResult as DimmResult
 from ndpsim.simulate import ExpertResult as ExpertResult
 from ndpsim.simulate import HostReadResult as HostReadResult
 from ndpsim.simulate import LoadPoint as LoadPoint
-from ndpsim.simulate import Memory as Memory
 from ndpsim.simulate import PlacedExpert as PlacedExpert
 from ndpsim.simulate import RelayoutResult as RelayoutResult
 from ndpsim.simulate import ResultCache as ResultCache
-from ndpsim.simulate import Session as Session
 from ndpsim.simulate import TraceResult as TraceResult
 from ndpsim.simulate import place_expert as place_expert
 from ndpsim.simulate import run_requests as run_requests
-from ndpsim.simulate import simulate_contention as simulate_contention
-from ndpsim.simulate import simulate_dimm as simulate_dimm
-from ndpsim.simulate import simulate_expert as simulate_expert
-from ndpsim.simulate import simulate_host_read as simulate_host_read
 from ndpsim.simulate import sweep_load as sweep_load
+from ndpsim.simulate.memory import Memory as _Memory
 from ndpsim.simulate.results import FoundRate as FoundRate
 from ndpsim.simulate.results import MoeResult as MoeResult
 from ndpsim.simulate.results import PolicyRun as PolicyRun
 from ndpsim.simulate.results import ServingResult as ServingResult
 from ndpsim.simulate.results.prediction import Prediction
+from ndpsim.simulate.session import Session as _Session
 from ndpsim.simulate.timing import Earliest as Earliest
 from ndpsim.simulate.timing import Probe as Probe
 from ndpsim.studies.search.result import SearchResult as SearchResult
-from ndpsim.studies.search.run import optimize as optimize
-from ndpsim.studies.sweeps.run import sweep as sweep
+from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.table import SweepResult as SweepResult
 from ndpsim.workload.models import Attention as Attention
 from ndpsim.workload.models import Expert as Expert
@@ -102,6 +99,27 @@ from ndpsim.workload.routing import load_routing as load_routing
 
 # ---- Made by `python docs/generate.py` from the settings of these calls
 
+def optimize(  # ndpsim.studies.search.run
+    command: str | PathLike[str],
+    vary: Mapping[str, Any] | None = ...,
+    objectives: Mapping[str, str] | None = ...,
+    *,
+    fixed: Mapping[str, Any] | None = ...,
+    constraints: Mapping[str, str] | None = ...,
+    derived: Mapping[str, str] | None = ...,
+    zip: bool | Sequence[Sequence[str]] = ...,
+    base: Mapping[str, Any] | None = ...,
+    budget: int | None = ...,
+    sampler: str | None = ...,
+    seed: int | None = ...,
+    batch: int | None = ...,
+    out: str | PathLike[str] | None = ...,
+    jobs: int | None = ...,
+    cluster: str | None = ...,
+    retry_failed: bool = ...,
+    force: bool = ...,
+    progress: Callable[[float], None] | None = ...,
+) -> SearchResult: ...
 def predict(  # ndpsim.inference.prediction.run
     cpu: str,
     memory: str,
@@ -210,6 +228,67 @@ def run_trace(  # ndpsim.simulate.trace
     rck: str = ...,
     rck_idle: int = ...,
 ) -> TraceResult: ...
+def simulate_contention(  # ndpsim.simulate.contention
+    hw: str | PathLike[str] | Hardware = ...,
+    model: str | PathLike[str] | MoeShape | Expert = ...,
+    tokens: int | Sequence[int] = ...,
+    host_gbps: float | str = ...,
+    read_share: float = ...,
+    pattern: str | PathLike[str] = ...,
+    arbitration: str = ...,
+    slice_clocks: int = ...,
+    layout: str = ...,
+    bits: int | ExpertFormat = ...,
+    sets: Sequence[str] = ...,
+    record_commands: bool = ...,
+    cache: bool | ResultCache = ...,
+    release_ns: float | Sequence[float] = ...,
+    *,
+    progress: Progress | None = ...,
+) -> ContentionResult: ...
+def simulate_dimm(  # ndpsim.simulate.dimm
+    hw: str | PathLike[str] | Hardware = ...,
+    experts: Sequence[Mapping[str, Any]] = ...,
+    host: Sequence[Mapping[str, Any]] = ...,
+    host_reads: Sequence[Mapping[str, Any]] = ...,
+    relayout: Mapping[str, Any] | None = ...,
+    until_ns: float | None = ...,
+    dimms: int | None = ...,
+    arbitration: str = ...,
+    slice_clocks: int = ...,
+    start_clock: int = ...,
+    open_rows: Iterable[OpenRow] = ...,
+    sets: Sequence[str] = ...,
+    record_commands: bool = ...,
+) -> DimmResult: ...
+def simulate_expert(  # ndpsim.simulate.expert
+    hw: str | PathLike[str] | Hardware = ...,
+    model: str | PathLike[str] | MoeShape | Expert = ...,
+    tokens: int | Sequence[int] = ...,
+    layout: str = ...,
+    bits: int | ExpertFormat = ...,
+    sets: Sequence[str] = ...,
+    record_commands: bool = ...,
+    exact_check: bool = ...,
+    cache: bool | ResultCache = ...,
+    release_ns: float | Sequence[float] = ...,
+    start_clock: int = ...,
+    refresh_phases: int | None = ...,
+    *,
+    progress: Progress | None = ...,
+) -> ExpertResult: ...
+def simulate_host_read(  # ndpsim.simulate.host
+    hw: str | PathLike[str] | Hardware = ...,
+    model: str | PathLike[str] | MoeShape | Expert = ...,
+    layout: str = ...,
+    bits: int | ExpertFormat = ...,
+    sets: Sequence[str] = ...,
+    record_commands: bool = ...,
+    exact_check: bool = ...,
+    cache: bool | ResultCache = ...,
+    *,
+    progress: Progress | None = ...,
+) -> HostReadResult: ...
 def simulate_relayout(  # ndpsim.simulate.relayout
     hw: str | PathLike[str] | Hardware = ...,
     model: str | PathLike[str] | MoeShape | Expert = ...,
@@ -227,3 +306,74 @@ def simulate_relayout(  # ndpsim.simulate.relayout
     *,
     progress: Progress | None = ...,
 ) -> RelayoutResult: ...
+def sweep(  # ndpsim.studies.sweeps.run
+    command: str | PathLike[str] | Definition,
+    vary: Mapping[str, Any] | None = ...,
+    *,
+    fixed: Mapping[str, Any] | None = ...,
+    zip: bool | Sequence[Sequence[str]] = ...,
+    baseline: Mapping[str, Any] | None = ...,
+    out: str | PathLike[str] | None = ...,
+    jobs: int | None = ...,
+    cluster: str | None = ...,
+    retry_failed: bool = ...,
+    force: bool = ...,
+    progress: Callable[[float], None] | None = ...,
+) -> SweepResult: ...
+
+class ControllerOptions(_ControllerOptions):
+    def __init__(
+        self,
+        scheduler: str = ...,
+        row_policy: str = ...,
+        row_cap: int = ...,
+        refresh: str = ...,
+        read_buffer: int = ...,
+        write_buffer: int = ...,
+        wck: str = ...,
+        refresh_control: str | None = ...,
+        rfm: str = ...,
+        rfm_threshold: int | None = ...,
+        rck: str = ...,
+        rck_idle: int = ...,
+    ) -> None: ...
+
+class Memory(_Memory):
+    @classmethod
+    def named(
+        cls,
+        standard: str = ...,
+        org: str = ...,
+        timing: str = ...,
+        ranks: int = ...,
+        overrides: Mapping[str, int | str] | None = ...,
+        mapper: str = ...,
+        channels: int = ...,
+        options: ControllerOptions | None = ...,
+        rules: str = ...,
+    ) -> Memory: ...
+
+class Session(_Session):
+    def __init__(
+        self,
+        hw: str | PathLike[str] | Hardware = ...,
+        dimms: int | None = ...,
+        arbitration: str = ...,
+        slice_clocks: int = ...,
+        start_clock: int = ...,
+        open_rows: Iterable[OpenRow] = ...,
+        sets: Sequence[str] = ...,
+        record_commands: bool = ...,
+    ) -> None: ...
+    def relayout(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = ...,
+        experts: int = ...,
+        source: str = ...,
+        target: str = ...,
+        source_dimms: Sequence[int] | None = ...,
+        target_dimms: Sequence[int] | None = ...,
+        bits: int | ExpertFormat = ...,
+        *,
+        start_ns: float = ...,
+    ) -> int: ...

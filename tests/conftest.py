@@ -133,6 +133,7 @@ def whole_sessions(short_sessions: dict[str, Any], monkeypatch: pytest.MonkeyPat
 @pytest.fixture(scope="session")
 def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A refresh policy of one more file: the banks from the last to the first, one rank after the other."""
+    from ndpsim.base.options.dram import CONTROLLER
     from ndpsim.dram import refresh_policies
 
     folder: Path = tmp_path_factory.mktemp("refresh_policies")
@@ -150,6 +151,7 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(refresh_policies, "__path__", [*refresh_policies.__path__, str(folder)])
         patch.setattr(refresh_policies, "NAMES", (*refresh_policies.NAMES, "reversed-banks"))
+        patch.setitem(vars(CONTROLLER["refresh"].kind), "names", refresh_policies.NAMES)
         yield "reversed-banks"
         sys.modules.pop("ndpsim.dram.refresh_policies.reversed_banks", None)
 

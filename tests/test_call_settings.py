@@ -9,7 +9,17 @@ import pytest
 
 from ndpsim import InputError
 from ndpsim.base.options import Choice, Flag, Parameter, Whole
-from ndpsim.base.options.settings import NEEDED, Settings, argument, called_with, like, option, table_of
+from ndpsim.base.options.settings import (
+    NEEDED,
+    Settings,
+    argument,
+    called_with,
+    documented_with,
+    fields_of,
+    like,
+    option,
+    table_of,
+)
 
 SEED = Parameter("seed", "Seed of the draw.", Whole(0, 9), 1)
 
@@ -32,6 +42,12 @@ class Draw(Settings):
     )
     seed: int = like(SEED, "Chance")
     players: object = argument((), "Who plays.", "Sequence[str]")
+
+
+class Seeded(Settings):
+    """What is random."""
+
+    seed: int = like(SEED, "Chance")
 
 
 @called_with(Draw)
@@ -100,6 +116,56 @@ def test_a_value_is_checked_where_the_settings_are_made(wrong, key):
     with pytest.raises(InputError) as error:
         Draw(**{"deck": "full"} | wrong)
     assert error.value.key == key
+
+
+class Game(Draw):
+    """A draw of several rounds."""
+
+    first = "deck rounds seed"
+
+    rounds: int = option(1, Whole(1), "Number of rounds.", "Game")
+
+
+class Table:
+    """A table.
+
+    Args:
+        name: its name.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @called_with(Game)
+    def play(self, stake: float, settings: Game, *, loud: bool = False) -> tuple[str, float, Game, bool]:
+        """Play.
+
+        Args:
+            stake: what each player puts in.
+            loud: whether to say so.
+        """
+        return self.name, stake, settings, loud
+
+
+def test_settings_of_a_call_inherit_fields_and_some_come_first():
+    order = ["deck", "rounds", "seed", "hands", "kept_cards", "shuffled", "players"]
+    assert list(inspect.signature(Table("oak").play).parameters) == ["stake", *order, "loud"]
+    assert list(table_of(Game)) == ["deck", "rounds", "hands", "kept-cards", "no-shuffle", "seed"]
+    assert fields_of(Draw, Game(deck="full", rounds=2)) == vars(Draw(deck="full"))
+
+
+def test_a_method_is_called_with_the_fields_in_the_place_of_its_settings():
+    assert Table("oak").play(1.5, "full", 2, loud=True) == ("oak", 1.5, Game(rounds=2, deck="full"), True)
+    with pytest.raises(TypeError, match="stake"):
+        Table("oak").play(deck="full")
+    lines = (inspect.getdoc(Table.play) or "").splitlines()
+    assert [line.partition(":")[0].strip() for line in lines[3:6]] == ["stake", "deck", "rounds"]
+    assert lines[-1] == "    loud: whether to say so."
+
+
+def test_the_docstring_of_a_class_has_the_fields_first():
+    lines = (documented_with(Seeded)(Table).__doc__ or "").splitlines()
+    assert lines[2:] == ["Args:", "    seed: seed of the draw.", "    name: its name."]
 
 
 def test_settings_stay_as_they_are():

@@ -54,7 +54,7 @@ def run_quietly(hardware, expert, tokens, arbitration, bits):
     """The expert on the shared DIMM, without traffic of the host."""
     machine = lower_machine(hardware)
     weights, _ = named_weights(expert, bits)
-    run = Channel(machine, arbitration, 100, recording=True)
+    run = Channel(machine, {"slice": "slice:clocks=100"}.get(arbitration, arbitration), recording=True)
     run.add_expert(0, weights, tokens)
     run.run_to_end()
     phases = run.queues[0].phases(machine.after_start_ns)

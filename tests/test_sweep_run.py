@@ -19,12 +19,12 @@ import pyarrow.parquet
 import pytest
 
 from mistakes import refused
+from ndpsim.base.options.swept import StudyOptions
 from ndpsim.studies.sweeps import execute as execute_module
 from ndpsim.studies.sweeps import points as points_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors.attempt import attempt, failure
-from ndpsim.studies.sweeps.options import StudyOptions
 from ndpsim.studies.sweeps.points import Progress
 from ndpsim.studies.sweeps.run import defined, run_sweep, sweep
 from ndpsim.studies.sweeps.table import SweepResult, parquet_of

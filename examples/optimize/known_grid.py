@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ndpsim.base.options.swept import StudyOptions
 from ndpsim.studies.search.run import problem_of, run_search
-from ndpsim.studies.sweeps.options import StudyOptions
 from ndpsim.studies.sweeps.run import run_sweep
 
 FILE = Path(__file__).with_name("time_power.yaml")

@@ -17,7 +17,7 @@ def from_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
     file = sys.modules[package].__file__
     assert file is not None
     with open(f"{file}i", encoding="utf-8") as stub:
-        lines = [line.split() for line in stub]
+        lines = [line.split() for line in stub if not line.startswith(" ")]
     homes = {words[3]: words[1] for words in lines if words[:1] == ["from"] and words[4:5] == ["as"]}
     homes |= {words[1].rstrip("("): words[-1] for words in lines if words[:1] == ["def"]}  # def NAME(  # HOME
     names = sorted(homes)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ndpsim.base.options import refuse
-from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM
+from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM, ControllerOptions
 from ndpsim.cli.options import hardware_of, naming, timing_overrides
 
 if TYPE_CHECKING:
@@ -36,7 +36,6 @@ def memory_of(given: Mapping[str, Any]) -> Memory:
     Raises:
         InputError: the options contradict each other, or name what does not exist.
     """
-    from ndpsim.dram.state import ControllerOptions
     from ndpsim.simulate import Memory
 
     if "hw" in given:

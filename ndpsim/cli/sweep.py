@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Output, Parameter, Table, joined, refuse, table
-from ndpsim.base.options.swept import PLACE, PLOT, STUDIES, SWEEP, SWEPT
+from ndpsim.base.options.swept import PLOT, STUDIES, STUDY, SWEEP, SWEPT, StudyOptions
 from ndpsim.cli.command import Command, CommandGroup, Given, group
 from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
@@ -86,9 +86,7 @@ class _Sweeps(CommandGroup):
 
 def run_with_progress(run: Callable[..., _R], out: Path, definition: Definition, given: Given) -> _R:
     """Run with the executor of the options, and show progress."""
-    from ndpsim.studies.sweeps.options import StudyOptions
-
-    options = StudyOptions(out=out, force="force" in given, **SWEEP.arguments(given, *PLACE))
+    options = StudyOptions(**STUDY.arguments(given) | {"out": out})
     compiles_here = [partial(announce_kernels, definition.command, definition.fixed)]
     with showing() as watch:
         return run(options, watch, *(compiles_here if options.cluster is None else ()))

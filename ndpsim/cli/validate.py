@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ndpsim.base.options import Flag, Folder, Kind, Parameter, table
-from ndpsim.base.options.swept import JOBS
+from ndpsim.base.options.swept import STUDY
 from ndpsim.cli.command import Given, taking
 from ndpsim.cli.options import JSON, answer, naming, progress_of
 
@@ -21,7 +21,7 @@ _VALIDATE = table(
                 positional=True,
                 repeatable=True,
             ),
-            JOBS,
+            STUDY["jobs"],
             Parameter(
                 "sensitivity", "Run again with other values of unstated assumptions; takes long.", Flag()
             ),

@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from ndpsim.base.options.dram import (
-    MAPPERS,
-    MOST_IDLE,
-    RCK,
-    REFRESH_CONTROLS,
-    REFRESH_POLICIES,
-    RFM,
-    ROW_POLICIES,
-    RULES,
-    SCHEDULERS,
-    WCK,
-)
+from pydantic import Field
+
+from ndpsim.base.options import dram as options
 from ndpsim.config.quantities import (
     XOR_TARGET,
     Banks,
@@ -33,7 +24,12 @@ from ndpsim.config.quantities import (
     Volts,
     Xor,
     key,
+    unit,
 )
+
+Accesses = Annotated[int, Field(ge=1, le=options.MOST_ACCESSES), unit("accesses")]
+Activations = Annotated[int, Field(ge=1, le=options.MOST_ACTIVATIONS), unit("activations")]
+Idle = Annotated[int, Field(ge=0, le=options.MOST_IDLE), unit("clocks")]
 
 
 class AddressMapping(Section):
@@ -126,41 +122,46 @@ class Dram(DramNames):
         "timings in clocks or ns (nRCD: 34, tRCD: 14.16ns), which replace those of the preset", {}
     )
     organisation: Sizes | None = None
-    rules: Literal[RULES] = key("rules of the standard; reference: rules of Ramulator 2.1", "standard")  # type: ignore[valid-type]
-    mapper: Literal[(*MAPPERS, "custom")] = key(  # type: ignore[valid-type]
-        "address mapping; custom: the mapping in dram.mapping", "RoBaRaCoCh"
+    rules: Literal[options.RULES] = key(  # type: ignore[valid-type]
+        "rules of the standard; reference: rules of Ramulator 2.1", options.RULE_SET.default
+    )
+    mapper: Literal[(*options.MAPPERS, "custom")] = key(  # type: ignore[valid-type]
+        "address mapping; custom: the mapping in dram.mapping", options.ChannelSettings.mapper
     )
     mapping: AddressMapping | None = key("the address mapping of mapper: custom", None)
-    scheduler: Literal[SCHEDULERS] = key("scheduling policy of the controller", "FRFCFS")  # type: ignore[valid-type]
-    row_policy: Literal[ROW_POLICIES] = key(  # type: ignore[valid-type]
-        "open: rows stay open; closed-cap: rows are closed after row_cap column accesses", "open"
+    scheduler: Literal[options.SCHEDULERS] = key(  # type: ignore[valid-type]
+        "scheduling policy of the controller", options.ControllerOptions.scheduler
     )
-    row_cap: int = key(
-        "column accesses after which closed-cap closes a row", 4, ge=1, le=1_000_000, unit="accesses"
+    row_policy: Literal[options.ROW_POLICIES] = key(  # type: ignore[valid-type]
+        "open: rows stay open; closed-cap: rows are closed after row_cap column accesses",
+        options.ControllerOptions.row_policy,
     )
-    refresh: Literal[REFRESH_POLICIES] = key("refresh mode", "all-bank")  # type: ignore[valid-type]
-    refresh_control: Literal[REFRESH_CONTROLS] | None = key(  # type: ignore[valid-type]
+    row_cap: Accesses = key(
+        "column accesses after which closed-cap closes a row", options.ControllerOptions.row_cap
+    )
+    refresh: Literal[options.REFRESH_POLICIES] = key("refresh mode", options.ControllerOptions.refresh)  # type: ignore[valid-type]
+    refresh_control: Literal[options.REFRESH_CONTROLS] | None = key(  # type: ignore[valid-type]
         "while a refresh of single banks waits; own-bank: only requests for its banks wait; reference: all "
         "queued requests wait, as in Ramulator 2.1; by default own-bank, reference with rules: reference",
         None,
     )
-    read_buffer: Slots = key("slots of the read queue", 32)
-    write_buffer: Slots = key("slots of the write queue", 32)
-    wck: Literal[WCK] = key(  # type: ignore[valid-type]
+    read_buffer: Slots = key("slots of the read queue", options.ControllerOptions.read_buffer)
+    write_buffer: Slots = key("slots of the write queue", options.ControllerOptions.write_buffer)
+    wck: Literal[options.WCK] = key(  # type: ignore[valid-type]
         "data clock of LPDDR5; need-sync: a command starts it after a stop; always-on: it always runs",
-        "need-sync",
+        options.ControllerOptions.wck,
     )
-    rfm: Literal[RFM] = key("refresh management by RFM commands, of which banks", "off")  # type: ignore[valid-type]
-    rfm_threshold: int | None = key(
-        "activations of a bank after which RFM is due (RAAIMT)", None, ge=1, le=1_000_000, unit="activations"
+    rfm: Literal[options.RFM] = key(  # type: ignore[valid-type]
+        "refresh management by RFM commands, of which banks", options.ControllerOptions.rfm
     )
-    rck: Literal[RCK] = key(  # type: ignore[valid-type]
+    rfm_threshold: Activations | None = key("activations of a bank after which RFM is due (RAAIMT)", None)
+    rck: Literal[options.RCK] = key(  # type: ignore[valid-type]
         "read clock of GDDR7; always-on: it always runs; start-with-read, start-with-rckstrt: it stops "
         "without reads, and a read or a command starts it",
-        "always-on",
+        options.ControllerOptions.rck,
     )
-    rck_idle: int = key(
-        "clocks without a read after which the read clock stops", 32, ge=0, le=MOST_IDLE, unit="clocks"
+    rck_idle: Idle = key(
+        "clocks without a read after which the read clock stops", options.ControllerOptions.rck_idle
     )
     power: Power | None = None
 

@@ -8,13 +8,14 @@ says ticks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.caching import cached_by_identity
+from ndpsim.base.options.dram import ControllerOptions as ControllerOptions  # noqa: PLC0414 (offered here, too)
 from ndpsim.dram import refresh_policies
 from ndpsim.dram.controllers import make_step
 from ndpsim.dram.refresh_policies import Refreshed, Round, Schedule, make_schedule
@@ -224,45 +225,6 @@ class Channel(NamedTuple):
     issued: Ints  # [command]: commands issued
     latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
     rfm: Ints  # as `Rfm`
-
-
-@dataclass(frozen=True)
-class ControllerOptions:
-    """Settings of a controller.
-
-    Attributes:
-        scheduler: a module of `schedulers`: "FRFCFS", "FRFCFS-RowHit", ...
-        row_policy: "open" or "closed-cap".
-        row_cap: column accesses after which "closed-cap" closes a row.
-        refresh: one of `refresh_policies.NAMES`.
-        refresh_control: what a waiting refresh of one bank, or of one bank of each group, holds back: the
-            requests for its banks ("own-bank"), or all queued requests ("reference", as Ramulator 2.1). None:
-            as the rules of the standard, "reference" or "standard", which has own-bank. A refresh of a rank
-            holds back all queued requests in any case. With "reference", a precharge of the row policy issues
-            even if another command has closed its bank.
-        read_buffer: slots of the read queue.
-        write_buffer: slots of the write queue.
-        rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
-        rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
-        wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
-            ("need-sync").
-        rck: for GDDR7: the clock of read data runs always ("always-on"), or stops and starts with a read
-            ("start-with-read") or with a command ("start-with-rckstrt").
-        rck_idle: clocks without a read after which it stops.
-    """
-
-    scheduler: str = "FRFCFS"
-    row_policy: str = "open"
-    row_cap: int = 4
-    refresh: str = "all-bank"
-    read_buffer: int = 32
-    write_buffer: int = 32
-    wck: str = "need-sync"
-    refresh_control: str | None = None
-    rfm: str = "off"
-    rfm_threshold: int | None = None
-    rck: str = "always-on"
-    rck_idle: int = 32
 
 
 def make_policy(

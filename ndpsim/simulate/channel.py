@@ -38,7 +38,7 @@ _STARVATION_CLOCKS = 16384  # clocks, many more than for row changes and refresh
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
-def _make_setup(machine: NdpMachine, arbitration: str, slice_clocks: int, start_clock: int) -> shared.Setup:
+def _make_setup(machine: NdpMachine, arbitration: str, start_clock: int) -> shared.Setup:
     """The setup of a channel with these DIMMs. Clocks count from 1, which is `start_clock` for refreshes."""
     geometry, device, standard = machine.geometry, machine.device, machine.device.standard
     if machine.lock_step:
@@ -48,7 +48,6 @@ def _make_setup(machine: NdpMachine, arbitration: str, slice_clocks: int, start_
         problem = f"not supported: ranks or command buses that are shared, under {standard.controller}"
         raise InputError(problem, "unsupported", key="dram.standard")
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
-    arbitration = f"slice:clocks={slice_clocks}" if arbitration == "slice" else arbitration
     of_command = [command.cycles for command in standard.by_number]
     return shared.Setup(
         sharing=Shared(),
@@ -74,7 +73,7 @@ class Channel:
 
     Args:
         machine: its DIMMs.
-        arbitration, slice_clocks: the arbitration between NDP units and the host.
+        arbitration: the arbitration between NDP units and the host, ``NAME:KEY=VALUE,...``.
         dimms: number of DIMMs, from the first, that may run experts.
         recording: keep all commands.
         start_clock: the DRAM clock at the start, for refreshes.
@@ -96,7 +95,6 @@ class Channel:
         self,
         machine: NdpMachine,
         arbitration: str,
-        slice_clocks: int,
         dimms: int = 1,
         recording: bool = False,
         start_clock: int = FIRST_CLOCK,
@@ -104,7 +102,7 @@ class Channel:
         readable: bool = False,
     ) -> None:
         self.machine = machine
-        self.setup = setup = _make_setup(machine, arbitration, slice_clocks, start_clock)
+        self.setup = setup = _make_setup(machine, arbitration, start_clock)
         lanes, buses = dimms * machine.lanes, machine.host_buses
         make = ReadableDimms if readable else make_dimms
         self.dimms = make(setup, lanes, buses, 1, recording, open_rows)
@@ -263,7 +261,7 @@ class LanesInTurn(Channel):
         if len(expert.of_dimm) > 1:
             problem = "an expert on several DIMMs whose ranks take turns on a command bus"
             raise InputError(f"not supported: {problem}", "unsupported", key="dimm.command_bus")
-        super().__init__(machine, "ndp-first", 1, 1, recording, start_clock, readable=plain)
+        super().__init__(machine, "ndp-first", 1, recording, start_clock, readable=plain)
         self.expert, self.start_clock, self.path = expert, start_clock, host_path(machine, expert)
 
     def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:

@@ -9,35 +9,34 @@ simulated, since the host's requests make them differ.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import Progress, flag, progress_function, text
+from ndpsim.base.arguments import Progress, progress_function
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.gemv import GEMV
-from ndpsim.config import Hardware, load_hardware
+from ndpsim.base.options.gemv import ContentionSettings
+from ndpsim.base.options.settings import called_with
+from ndpsim.config import load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.dimm.layout import ExpertFormat, parse_layout
+from ndpsim.dimm.layout import parse_layout
 from ndpsim.dram import state
 from ndpsim.dram.engines import make_controller
 from ndpsim.simulate.channel import Channel
-from ndpsim.simulate.expert import release_times, simulate_expert, token_counts
+from ndpsim.simulate.expert import simulate_expert
 from ndpsim.simulate.host_traffic import HostTraffic, RequestRound, host_round
 from ndpsim.simulate.lane import Bus, Ints, name_commands
 from ndpsim.simulate.latencies import read_latencies
 from ndpsim.simulate.machine import ensure_on_channel, lower_machine
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.contention import ContentionResult
 from ndpsim.simulate.results.expert import ExpertResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.samples import Samples, sample_clocks
 from ndpsim.simulate.weights import named_weights
-from ndpsim.workload.models import Expert, MoeShape
 
 _MOST_SLOWDOWN = 100  # A slower NDP unit is reported as starved.
 
@@ -87,71 +86,50 @@ def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
     return samples
 
 
+@called_with(ContentionSettings)
 def simulate_contention(
-    hw: str | PathLike[str] | Hardware = "trimoe",
-    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-    tokens: int | Sequence[int] = 1,
-    host_gbps: float | str = "saturate",
-    read_share: float = 0.67,
-    pattern: str | PathLike[str] = "sequential",
-    arbitration: str = "host-first",
-    slice_clocks: int = 1000,
-    layout: str = "localized",
-    bits: int | ExpertFormat = 16,
-    sets: Sequence[str] = (),
-    record_commands: bool = False,
-    progress: Progress | None = None,
-    cache: bool | ResultCache = False,
-    release_ns: float | Sequence[float] = 0.0,
+    settings: ContentionSettings, *, progress: Progress | None = None
 ) -> ContentionResult:
     """Simulate an expert, or several in turn, on a DIMM, cycle by cycle, while the host reads and writes it.
 
     Args:
-        hw, model, tokens, layout, bits, sets, release_ns: as in `simulate_expert`.
-        host_gbps: the host's traffic on this DIMM in GB/s, 0 for none; or "saturate": as much as possible.
-        read_share: the share of reads among its requests, 0 to 1.
-        pattern: "sequential", "random" (seeded, always the same), or a request trace (any format of
-            `traces.read_requests`): its addresses and kinds are repeated at the rate `host_gbps`.
-        arbitration: a module of `dimm.arbitrations`, "host-first", "ndp-first", "slice" or "batch"; with its
-            parameters "batch:reads=4,clocks=500". Under each arbitration, a request that has waited for more
-            than 16384 clocks in a lane gives its master priority.
-        slice_clocks: DRAM clocks of a turn with "slice".
-        record_commands: keep the command trace of every lane.
         progress: called with the share of the work that is done, first with 0 after all checks; None: no
             calls.
-        cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands`
-            everything is simulated.
 
     Raises:
         InputError: an argument, the hardware, the model or the trace is invalid or does not fit, or the
             host's traffic leaves the NDP unit no bandwidth.
     """
-    stopwatch = Stopwatch()
-    arbitration = checked_arbitration(arbitration)
-    slice_clocks = GEMV["slice-clocks"].checked(slice_clocks)
-    of_jobs, layout = token_counts(tokens), text(layout, "layout")
-    released = release_times(release_ns, len(of_jobs))
-    record_commands, progress = flag(record_commands, "record_commands"), progress_function(progress)
-    hardware = load_hardware(hw, sets, "gemv")
-    host = HostTraffic.of(host_gbps, read_share, pattern, hardware.dimm_host_gbps)
+    stopwatch, show = Stopwatch(), progress_function(progress)
+    checked_arbitration(settings.arbitration)
+    of_experts, releases_ns, layout = settings.of_experts, settings.releases_ns, settings.layout
+    hardware = load_hardware(settings.hw, settings.sets, "gemv")
+    host = HostTraffic.of(settings.host_gbps, settings.read_share, settings.pattern, hardware.dimm_host_gbps)
     ensure_on_channel(hardware)
     if parse_layout(layout)[1] > 1:
         problem = "beside the host's traffic one DIMM is simulated: localized"
         raise InputError(problem, "unsupported", key="layout")
-    weights, model_name = named_weights(model, bits)
+    weights, model_name = named_weights(settings.model, settings.bits)
     asked = (host.gbps, host.read_share, host.pattern if host.requests is None else host.requests)
-    given = (hardware, weights, of_jobs, released, layout, *asked, arbitration, slice_clocks)
+    sharing = settings.arbitration, settings.slice_clocks
+    given = (hardware, weights, of_experts, releases_ns, layout, *asked, *sharing)
     labels = {"model": model_name, "pattern": host.pattern}
-    lookup = Lookup(ContentionResult, cache, record_commands, given, labels)
-    if (found := lookup.find(stopwatch, progress)) is not None:
+    lookup = Lookup(ContentionResult, settings.cache, settings.record_commands, given, labels)
+    if (found := lookup.find(stopwatch, show)) is not None:
         return found
     alone = simulate_expert(
-        hardware, model, of_jobs, layout, bits, progress=lambda share: progress(0.0), release_ns=released
+        hardware,
+        settings.model,
+        of_experts,
+        layout,
+        settings.bits,
+        release_ns=releases_ns,
+        progress=lambda share: show(0.0),
     )
 
     machine = lower_machine(hardware)
-    run = Channel(machine, arbitration, slice_clocks, recording=record_commands)
-    for each, ns in zip(of_jobs, released, strict=True):
+    run = Channel(machine, settings.arbiter, recording=settings.record_commands)
+    for each, ns in zip(of_experts, releases_ns, strict=True):
         run.add_expert(0, weights, each, machine.release_tick(ns))
     requests = host_round(hardware, host, run.first_free_place[0])
     run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
@@ -165,11 +143,10 @@ def simulate_contention(
         "host_gbps": "saturate" if host.gbps is None else host.gbps,
         "read_share": host.read_share if host.requests is None else None,
         "pattern": host.pattern,
-        "arbitration": arbitration,
-        "slice_clocks": slice_clocks if arbitration == "slice" else None,
+        "arbitration": settings.arbitration,
+        "slice_clocks": settings.own_slice_clocks,
     }
-    energy = _energy(run, alone.energy_nj or {})
-    return lookup.store(_result(run, meanwhile, samples, quiet, alone, host, energy, config, stopwatch))
+    return lookup.store(_result(run, meanwhile, samples, quiet, alone, host, config, stopwatch))
 
 
 def _energy(run: Channel, alone: Mapping[str, float | None]) -> Energy:
@@ -186,7 +163,6 @@ def _result(
     quiet: Sequence[Bus],
     alone: ExpertResult,
     host: HostTraffic,
-    energy: Energy,
     config: dict[str, Any],
     stopwatch: Stopwatch,
 ) -> ContentionResult:
@@ -208,6 +184,7 @@ def _result(
     requests = int(host_values[:, state.TAKEN].sum())
     sampled, bursts = samples.rises()
     at_ns = np.array([ns(clock) for clock in (sampled - FIRST_CLOCK).tolist()])
+    energy_nj, energy_note = _energy(run, alone.energy_nj or {})
     ndp_curve, host_curve = bursts * burst_bytes / np.diff(at_ns)
     return ContentionResult(
         ndp_time_ns=time_ns,
@@ -249,8 +226,8 @@ def _result(
             {"ndp_bytes": int(ndp), "host_bytes": int(of_host)}
             for ndp, of_host in zip(*meanwhile, strict=True)
         ),
-        energy_nj=energy[0],
-        energy_note=energy[1],
+        energy_nj=energy_nj,
+        energy_note=energy_note,
         config=config,
         **stopwatch.times(),
         curve_ns=tuple(at_ns[1:].tolist()),

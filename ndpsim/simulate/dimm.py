@@ -3,57 +3,36 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from os import PathLike
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ndpsim.base.arguments import several, shown
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.config import Hardware
-from ndpsim.dimm.engines import OpenRow
+from ndpsim.base.options.session import DimmSettings, SessionSettings
+from ndpsim.base.options.settings import called_with, fields_of
 from ndpsim.simulate.results.session import DimmResult
 from ndpsim.simulate.session import Session
 
 
-def simulate_dimm(
-    hw: str | PathLike[str] | Hardware = "trimoe",
-    experts: Sequence[Mapping[str, Any]] = (),
-    host: Sequence[Mapping[str, Any]] = (),
-    host_reads: Sequence[Mapping[str, Any]] = (),
-    relayout: Mapping[str, Any] | None = None,
-    until_ns: float | None = None,
-    dimms: int | None = None,
-    arbitration: str = "host-first",
-    slice_clocks: int = 1000,
-    start_clock: int = 1,
-    open_rows: Iterable[OpenRow] = (),
-    sets: Sequence[str] = (),
-    record_commands: bool = False,
-) -> DimmResult:
+@called_with(DimmSettings)
+def simulate_dimm(settings: DimmSettings) -> DimmResult:
     """Simulate experts on the DIMMs of a host channel, with the host and a relayout, on one clock.
 
     Args:
-        hw: as in `simulate_expert`.
-        experts: arguments of `Session.expert` for each, in the order of the queues: ``{"tokens": 3}``.
-        host: arguments of `Session.host` for each stream: ``{"gbps": 4, "start_ns": 1000}``.
-        host_reads: arguments of `Session.host_read` for each.
-        relayout: arguments of `Session.relayout`; None: nothing moves.
-        until_ns: as in `Session.run`.
-        dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands: as in `Session`.
 
     Raises:
         InputError: an argument is invalid.
     """
-    session = Session(hw, dimms, arbitration, slice_clocks, start_clock, open_rows, sets, record_commands)
+    session = Session(**fields_of(SessionSettings, settings))
     for add, key, calls in (
-        (session.expert, "experts", experts),
-        (session.host, "host", host),
-        (session.host_read, "host_reads", host_reads),
-        (session.relayout, "relayout", () if relayout is None else (relayout,)),
+        (session.expert, "experts", settings.experts),
+        (session.host, "host", settings.host),
+        (session.host_read, "host_reads", settings.host_reads),
+        (session.relayout, "relayout", () if settings.relayout is None else (settings.relayout,)),
     ):
         for arguments in several(calls, key, _mapping):
             _call(add, key, arguments)
-    session.run(until_ns)
+    session.run(settings.until_ns)
     return session.result()
 
 

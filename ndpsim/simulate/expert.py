@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from os import PathLike
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ndpsim.base.arguments import Progress, flag, progress_function, several, text
+from ndpsim.base.arguments import Progress, progress_function
 from ndpsim.base.errors import InputError, MismatchError
-from ndpsim.base.options import Real, Whole
-from ndpsim.base.options.gemv import GEMV, LAST_RELEASE_NS, MAX_TOKENS
+from ndpsim.base.options.gemv import ExpertSettings
+from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dimm.layout import ExpertFormat, parse_layout
+from ndpsim.dimm.layout import parse_layout
 from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.simulate.alone import LanesAlone
@@ -23,68 +22,19 @@ from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
 from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, lower_machine, place_on_dimms
 from ndpsim.simulate.power import unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Queue, TilesFrom
-from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.weights import named_weights
-from ndpsim.workload.models import Expert, MoeShape
 
 if TYPE_CHECKING:
     from ndpsim.simulate.channel import LanesInTurn
 
-T = TypeVar("T")
-
-_MOST_JOBS = 4096
 _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state.IDLE_ROW}
 
 
-def _one_or_several(value: Any, key: str, each: Callable[[Any, str], T]) -> tuple[T, ...]:
-    """The result of `each` for a value, or for each value of a list."""
-    if not isinstance(value, list | tuple | np.ndarray) or getattr(value, "shape", None) == ():
-        return (each(value, key),)
-    return several(value, key, each)
-
-
-def token_counts(tokens: int | Sequence[int]) -> tuple[int, ...]:
-    """The tokens of each expert in turn.
-
-    Raises:
-        InputError: a count is not from 1 to `MAX_TOKENS`, or there are no experts or too many.
-    """
-    counts = _one_or_several(tokens, "tokens", Whole(1, MAX_TOKENS).check)
-    if not 1 <= len(counts) <= _MOST_JOBS:
-        raise InputError(f"{len(counts)} experts are not from 1 to {_MOST_JOBS}", "range", key="tokens")
-    return counts
-
-
-def release_times(release_ns: float | Sequence[float], experts: int) -> tuple[float, ...]:
-    """The releases of several experts in turn.
-
-    Raises:
-        InputError: a time is invalid, or their number is neither 1 nor that of experts.
-    """
-    times = _one_or_several(release_ns, "release_ns", Real(0, LAST_RELEASE_NS).check)
-    if len(times) not in (1, experts):
-        problem = f"{len(times)} times for {experts} experts; give one for each, or one for all"
-        raise InputError(problem, "conflict", key="release_ns")
-    return times * (experts // len(times))
-
-
-def simulate_expert(
-    hw: str | PathLike[str] | Hardware = "trimoe",
-    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-    tokens: int | Sequence[int] = 1,
-    layout: str = "localized",
-    bits: int | ExpertFormat = 16,
-    sets: Sequence[str] = (),
-    record_commands: bool = False,
-    exact_check: bool = False,
-    progress: Progress | None = None,
-    cache: bool | ResultCache = False,
-    release_ns: float | Sequence[float] = 0.0,
-    start_clock: int = FIRST_CLOCK,
-    refresh_phases: int | None = None,
-) -> ExpertResult:
+@called_with(ExpertSettings)
+def simulate_expert(settings: ExpertSettings, *, progress: Progress | None = None) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
     Each expert has its own weights, placed behind those of the previous one, from the next row on. Its
@@ -92,53 +42,29 @@ def simulate_expert(
     FIFOs.
 
     Args:
-        hw: a bundled hardware name, a path of a hardware file, or a loaded `Hardware`.
-        model: a bundled model name, a path of a Hugging Face config.json, what `load_model` returns, or an
-            `Expert`.
-        tokens: tokens that go through the expert, 1 to `MAX_TOKENS`; or those of each expert in turn.
-        layout: layout of the weights: "localized", or "sharded:N" over N DIMMs.
-        bits: bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.
-        sets: changes to the hardware, "dimm.ranks=2".
-        record_commands: keep the command trace of every lane.
-        exact_check: run a second time with every lane by itself, step by step on the plain controller, and
-            compare.
         progress: called with the share of the work that is done, first with 0 after all checks; None: no
             calls.
-        cache: True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands` or
-            `exact_check` everything is simulated.
-        release_ns: earliest start in ns after the first clock, of each expert in turn or of all; before it,
-            no activations arrive and no weights are read ahead.
-        start_clock: the DRAM clock at which the run begins. Refreshes are due at multiples of their interval
-            from clock 0; refreshes that were due before the start are done, and all ranks are ready. Times
-            are relative to the start; clocks of commands are relative to clock 0.
-        refresh_phases: also run from this number of clocks (at most 1024), evenly over one period of the
-            refreshes from `start_clock` on; the result has `over_refresh`. None: run from `start_clock` only.
 
     Raises:
         InputError: an argument, the hardware or the model is invalid or does not fit.
         MismatchError: the exact check found a difference.
     """
-    stopwatch = Stopwatch()
-    of_jobs, layout = token_counts(tokens), text(layout, "layout")
-    released = release_times(release_ns, len(of_jobs))
-    record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
-    start_clock = GEMV["start-clock"].checked(start_clock)
-    progress = progress_function(progress)
-    hardware = load_hardware(hw, sets, "gemv")
-    if refresh_phases is not None:
-        count = GEMV["refresh-phases"].checked(refresh_phases)
-        run_from = functools.partial(
-            simulate_expert, hardware, model, of_jobs, layout, bits,
-            exact_check=exact_check, cache=cache, release_ns=released,
-        )  # fmt: skip
-        first = run_from(
-            start_clock=start_clock,
-            record_commands=record_commands,
-            progress=lambda share: progress(share / count),
-        )
-        schedule = lower_machine(hardware).schedule
-        over = _over_refresh(first, schedule, start_clock, count, run_from, progress)
-        return replace(first, over_refresh=over, **stopwatch.times())
+    stopwatch, count = Stopwatch(), settings.refresh_phases
+    show = progress_function(progress)
+    hardware = load_hardware(settings.hw, settings.sets, "gemv")
+    if count is None:
+        return _simulate(hardware, settings, show, stopwatch)
+    first = _simulate(hardware, settings, lambda share: show(share / count), Stopwatch())
+    over = _over_refresh(first, count, hardware, replace(settings, record_commands=False), show)
+    return replace(first, over_refresh=over, **stopwatch.times())
+
+
+def _simulate(
+    hardware: Hardware, settings: ExpertSettings, progress: Progress, stopwatch: Stopwatch
+) -> ExpertResult:
+    """The run from one start clock."""
+    layout, start_clock, recording = settings.layout, settings.start_clock, settings.record_commands
+    of_experts, releases_ns = settings.of_experts, settings.releases_ns
     if parse_layout(layout)[0] == "striped":
         raise InputError(
             "striped spreads each row of weights over all DIMMs, and a DIMM multiplies only rows of its own: "
@@ -146,12 +72,12 @@ def simulate_expert(
             "unsupported",
             key="layout",
         )
-    weights, model_name = named_weights(model, bits)
+    weights, model_name = named_weights(settings.model, settings.bits)
     lookup = Lookup(
         ExpertResult,
-        cache,
-        record_commands or exact_check,
-        (hardware, weights, of_jobs, layout, released, start_clock),
+        settings.cache,
+        recording or settings.exact_check,
+        (hardware, weights, of_experts, layout, releases_ns, start_clock),
         {"model": model_name},
     )
     if (found := lookup.find(stopwatch, progress)) is not None:
@@ -159,22 +85,22 @@ def simulate_expert(
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
         expert = place_on_dimms(machine, layout, weights)
-        tilings = [machine.unit.tile(each, weights.hidden, expert.slice) for each in of_jobs]
-    jobs = [(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, released, strict=True)]
+        tilings = [machine.unit.tile(each, weights.hidden, expert.slice) for each in of_experts]
+    jobs = [(tiles, machine.release_tick(ns)) for tiles, ns in zip(tilings, releases_ns, strict=True)]
     _check_room(machine, expert, len(jobs))
-    if record_commands:
+    if recording:
         ensure_recordable(expert.layout.bursts * sum(map(len, tilings)))
-    run = _lanes(machine)(machine, expert, record_commands, start_clock)
+    run = _lanes(machine)(machine, expert, recording, start_clock)
     queue = run.run_queue(jobs, progress)
-    if exact_check:
+    if settings.exact_check:
         _check(run, queue, jobs)
     config = {
         "hardware": machine.described,
         **expert.described,
         "model": model_name,
-        "tokens": of_jobs[0] if len(of_jobs) == 1 else list(of_jobs),
+        "tokens": of_experts[0] if len(of_experts) == 1 else list(of_experts),
         "layout": layout,
-        **({"release_ns": list(released)} if any(released) else {}),
+        **({"release_ns": list(releases_ns)} if any(releases_ns) else {}),
         **({"start_clock": start_clock} if start_clock != FIRST_CLOCK else {}),
     }
     return lookup.store(_result(run, queue, config, stopwatch))
@@ -190,24 +116,21 @@ def _lanes(machine: NdpMachine) -> type[LanesAlone] | type[LanesInTurn]:
 
 
 def _over_refresh(
-    first: ExpertResult,
-    schedule: Schedule,
-    start_clock: int,
-    count: int,
-    run_from: Callable[..., ExpertResult],
-    progress: Progress,
+    first: ExpertResult, count: int, hardware: Hardware, settings: ExpertSettings, progress: Progress
 ) -> OverRefresh:
     """Runs from this many start clocks over one refresh period; `first` is the run from `start_clock`.
 
     All runs without a refresh are equal, so only one of them is simulated.
     """
-    clocks = [start_clock + number * schedule.period // count for number in range(count)]
+    schedule, begin = lower_machine(hardware).schedule, settings.start_clock
+    clocks = [begin + number * schedule.period // count for number in range(count)]
     runs: list[ExpertResult] = []
     undisturbed: ExpertResult | None = None
     for clock in clocks:
         run = undisturbed
         if run is None or _refreshes(schedule, clock, run.cycles):
-            run = run_from(start_clock=clock) if runs else first
+            here = replace(settings, start_clock=clock)
+            run = _simulate(hardware, here, lambda share: None, Stopwatch()) if runs else first
         if not _refreshes(schedule, clock, run.cycles):
             undisturbed = run
         runs.append(run)

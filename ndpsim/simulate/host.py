@@ -12,16 +12,17 @@ import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from os import PathLike
 from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import Progress, flag, progress_function, text
+from ndpsim.base.arguments import Progress, progress_function
 from ndpsim.base.limits import ensure_fits
+from ndpsim.base.options.gemv import HostReadSettings
+from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.system import Cxl
-from ndpsim.dimm.layout import ExpertFormat, Layout, make_layout
+from ndpsim.dimm.layout import Layout, make_layout
 from ndpsim.dimm.link import Pipe
 from ndpsim.dimm.units import last_served
 from ndpsim.dram import state
@@ -41,11 +42,10 @@ from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, ensure_on_channel
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.host_read import HostReadResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.weights import describe_weights, named_weights
-from ndpsim.workload.models import Expert, MoeShape
 
 # ---- The path between the host and the DIMMs that share an expert: the buses of their channels, or a link
 #
@@ -236,48 +236,33 @@ def _run_alike(
     return [runs[bus.alike] for bus in buses]
 
 
-def simulate_host_read(
-    hw: str | PathLike[str] | Hardware = "trimoe",
-    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-    layout: str = "striped",
-    bits: int | ExpertFormat = 16,
-    sets: Sequence[str] = (),
-    record_commands: bool = False,
-    exact_check: bool = False,
-    progress: Progress | None = None,
-    cache: bool | ResultCache = False,
-) -> HostReadResult:
+@called_with(HostReadSettings)
+def simulate_host_read(settings: HostReadSettings, *, progress: Progress | None = None) -> HostReadResult:
     """Simulate the host's reading of all weights of an expert, DRAM command by DRAM command.
 
     Args:
-        hw, model, bits, sets: as in `simulate_expert`.
-        layout: layout of the weights: "localized", "striped" or "sharded:N".
-        record_commands: keep the command trace of every bus.
-        exact_check: run a second time, step by step on the plain controller, and compare.
         progress: called with the share of the work that is done, first with 0 after all checks; None: no
             calls.
-        cache: as in `simulate_expert`.
 
     Raises:
         InputError: an argument, the hardware or the model is invalid or does not fit.
         MismatchError: the exact check found a difference.
     """
-    stopwatch = Stopwatch()
-    layout, progress = text(layout, "layout"), progress_function(progress)
-    record_commands, exact_check = flag(record_commands, "record_commands"), flag(exact_check, "exact_check")
-    hardware = load_hardware(hw, sets)
+    stopwatch, show = Stopwatch(), progress_function(progress)
+    layout, recording, exact_check = settings.layout, settings.record_commands, settings.exact_check
+    hardware = load_hardware(settings.hw, settings.sets)
     ensure_on_channel(hardware)
-    weights, model_name = named_weights(model, bits)
-    computing, labels = record_commands or exact_check, {"model": model_name}
-    lookup = Lookup(HostReadResult, cache, computing, (hardware, weights, layout), labels)
-    if (found := lookup.find(stopwatch, progress)) is not None:
+    weights, model_name = named_weights(settings.model, settings.bits)
+    given, labels = (hardware, weights, layout), {"model": model_name}
+    lookup = Lookup(HostReadResult, settings.cache, recording or exact_check, given, labels)
+    if (found := lookup.find(stopwatch, show)) is not None:
         return found
     laid = make_layout(layout, geometry_of(hardware), weights)
     ensure_fits(laid.bursts * _BYTES_OF_A_BURST, f"an expert of {laid.bursts} bursts")
-    if record_commands:
+    if recording:
         ensure_recordable(laid.bursts)
-    progress(0.0)
-    runs = _run_alike(laid, hardware, record_commands, exact_check, progress)
+    show(0.0)
+    runs = _run_alike(laid, hardware, recording, exact_check, show)
     config = {"hardware": hardware.to_dict(), **describe_weights(weights, model_name), "layout": layout}
     power = dram_power(hardware.lane_device(), hardware.power_changes)
     return lookup.store(_result(laid, runs, power, config, stopwatch))

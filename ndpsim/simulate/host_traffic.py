@@ -11,7 +11,7 @@ import numpy as np
 
 from ndpsim.base.arguments import number, path_of, shown
 from ndpsim.base.errors import InputError, one_of
-from ndpsim.base.options.host import READS
+from ndpsim.base.options.host import PATTERNS, TRAFFIC
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware
 from ndpsim.dimm.building import Stream
@@ -21,9 +21,6 @@ from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.dram.traces import Requests, read_requests
 from ndpsim.simulate.lane import Ints
 from ndpsim.simulate.memory import named_mapping
-
-#: Patterns by name; anything else is a request trace.
-PATTERNS = ("sequential", "random")
 
 _ROUND = 1 << 16  # requests of a generated round, which is repeated
 _SEED = 1
@@ -55,7 +52,7 @@ class HostTraffic:
             InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
                 number from 0 to 1; or the pattern is neither a name nor a trace of addresses.
         """
-        rate, share = _rate(host_gbps, bus_gbps), READS.checked(read_share)
+        rate, share = _rate(host_gbps, bus_gbps), TRAFFIC["host-reads"].checked(read_share)
         name = _pattern(pattern)
         if name in PATTERNS:
             return cls(rate, share, name)

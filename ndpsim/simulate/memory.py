@@ -8,7 +8,8 @@ from typing import Any
 
 from ndpsim.base.arguments import instance, number, shown, text
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.dram import CHANNEL, CONTROLLER
+from ndpsim.base.options.dram import CHANNEL, RULE_SET, ChannelSettings, ControllerOptions
+from ndpsim.base.options.settings import called_with, fields_of
 from ndpsim.base.reported import text_table
 from ndpsim.base.units import format_bytes
 from ndpsim.config import Dram, Hardware
@@ -16,7 +17,7 @@ from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
 from ndpsim.dram.refresh_policies import is_elastic
 from ndpsim.dram.spec import Device, resolve
 from ndpsim.dram.spec.management import managed
-from ndpsim.dram.state import ALL_RANKS, ITS_BANKS, NO_RFM, ControllerOptions, Policy, Rfm, make_policy
+from ndpsim.dram.state import ALL_RANKS, ITS_BANKS, NO_RFM, Policy, Rfm, make_policy
 from ndpsim.simulate.lane import check_refresh
 
 
@@ -50,7 +51,7 @@ def rfm_of(options: ControllerOptions, device: Device) -> Rfm:
 
 def controller_options(dram: Dram) -> ControllerOptions:
     """The controller of a hardware file."""
-    return ControllerOptions(**{field.name: getattr(dram, field.name) for field in fields(ControllerOptions)})
+    return ControllerOptions(**fields_of(ControllerOptions, dram))
 
 
 def bus_policy(dram: Dram, device: Device) -> Policy:
@@ -104,16 +105,18 @@ class Memory:
         self,
         device: Device,
         options: ControllerOptions | None = None,
-        mapper: str = "RoBaRaCoCh",
+        mapper: str = ChannelSettings.mapper,
         mapping: Mapping | None = None,
-        channels: int = 1,
+        channels: int = ChannelSettings.channels,
         power: Dictionary[str, float] | None = None,
     ) -> None:
         if mapping is None:
             mapping = MAPPERS[CHANNEL["mapper"].checked(mapper)]
         values = {
             "device": instance(device, "device", Device),
-            "options": _checked(ControllerOptions() if options is None else options),
+            "options": instance(
+                ControllerOptions() if options is None else options, "options", ControllerOptions
+            ),
             "mapper": text(mapper, "mapper"),
             "mapping": instance(mapping, "mapping", Mapping),
             "channels": CHANNEL["channels"].checked(channels),
@@ -125,32 +128,25 @@ class Memory:
         rfm_of(self.options, self.device)
 
     @classmethod
+    @called_with(ChannelSettings)
     def named(
         cls,
-        standard: str = "DDR5",
-        org: str = "DDR5_16Gb_x8",
-        timing: str = "DDR5_4800AN",
-        ranks: int = 1,
-        overrides: Dictionary[str, int | str] | None = None,
-        mapper: str = "RoBaRaCoCh",
-        channels: int = 1,
+        settings: ChannelSettings,
         options: ControllerOptions | None = None,
-        rules: str = "standard",
+        rules: str = RULE_SET.default,
     ) -> Memory:
         """A memory, described by names.
 
         Args:
-            standard, org, timing, ranks, overrides, rules: a channel, as in `spec.resolve`.
-            mapper: one of `dram.mapping.MAPPERS`.
-            channels: the number of channels, 1 to 4096.
             options: the controller of each; by default `ControllerOptions()`.
+            rules: as in `spec.resolve`.
 
         Raises:
             InputError: a name is unknown or a number is invalid.
         """
-        CHANNEL["mapper"].checked(mapper)
-        device = resolve(standard, org, timing, ranks, overrides, rules)
-        return cls(device, options, mapper, None, channels)
+        chip = settings.standard, settings.org, settings.timing
+        device = resolve(*chip, settings.ranks, settings.overrides, rules)
+        return cls(device, options, settings.mapper, None, settings.channels)
 
     @classmethod
     def of_hardware(cls, hardware: Hardware) -> Memory:
@@ -210,14 +206,6 @@ class Memory:
             "power": dict(self.power),
             **asdict(self.options),
         }
-
-
-def _checked(options: Any) -> ControllerOptions:
-    """`options` with Python's texts and numbers."""
-    given = asdict(instance(options, "options", ControllerOptions))
-    return ControllerOptions(
-        **{one.argument: one.checked(given[one.argument]) for one in CONTROLLER.values()}
-    )
 
 
 def _checked_power(power: Any) -> dict[str, float]:

@@ -6,7 +6,6 @@ its DIMM. See `dimm` for the sharing of ranks and buses by NDP units and host.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from os import PathLike
 from typing import Any
 
@@ -14,7 +13,10 @@ import numpy as np
 
 from ndpsim.base.arguments import flag, number, several, text, whole_number
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.gemv import GEMV, MAX_TOKENS
+from ndpsim.base.options.gemv import MAX_TOKENS
+from ndpsim.base.options.relayout import MoveSettings
+from ndpsim.base.options.session import SessionSettings
+from ndpsim.base.options.settings import called_with, documented_with
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
@@ -115,58 +117,39 @@ _NONE: Ints = np.zeros(0, dtype=np.int64)
 _MOST_LAG = 2048  # clocks of a host read, longer than all ranks' refreshes, but shorter than an expert
 
 
+@documented_with(SessionSettings)
 class Session:
     """A host channel with all its DIMMs on one clock.
 
     Args:
-        hw: as in `simulate_expert`.
-        dimms: the number of DIMMs, from the first of the channel, that may run experts; None: all. The others
-            have only host traffic.
-        arbitration, slice_clocks: as in `simulate_contention`.
-        start_clock: the DRAM clock at which the session begins. Refreshes are due at multiples of their
-            interval from clock 0; refreshes that were due before the start are done, and all ranks are ready.
-            Times of a session, turns of "slice" and the clocks of units are relative to the start; clocks of
-            commands are relative to clock 0.
-        open_rows: rows that are open at the start: (rank on the channel, bank group, bank, row), on every
-            sub-channel.
-        sets: changes to the hardware, "dimm.ranks=2".
-        record_commands: keep the commands of every lane.
 
     Raises:
         InputError: an argument or the hardware is invalid.
     """
 
-    def __init__(
-        self,
-        hw: str | PathLike[str] | Hardware = "trimoe",
-        dimms: int | None = None,
-        arbitration: str = "host-first",
-        slice_clocks: int = 1000,
-        start_clock: int = 1,
-        open_rows: Iterable[OpenRow] = (),
-        sets: Sequence[str] = (),
-        record_commands: bool = False,
-    ) -> None:
-        self._stopwatch = Stopwatch()
-        arbitration = checked_arbitration(arbitration)
-        slice_clocks = GEMV["slice-clocks"].checked(slice_clocks)
-        start_clock = GEMV["start-clock"].checked(start_clock)
-        recording = flag(record_commands, "record_commands")
-        self.hardware = load_hardware(hw, sets)
+    @called_with(SessionSettings)
+    def __init__(self, settings: SessionSettings) -> None:
+        self._stopwatch, start_clock = Stopwatch(), settings.start_clock
+        checked_arbitration(settings.arbitration)
+        self.hardware = load_hardware(settings.hw, settings.sets)
         ensure_on_channel(self.hardware)
         with self.hardware.errors_at_origins():
             self.machine = machine = lower_machine(self.hardware)
         on_channel = len(machine.geometry.dimms_of(0))
-        count = on_channel if dimms is None else whole_number(dimms, "dimms", 1, on_channel)
+        dimms = on_channel if settings.dimms is None else settings.dimms
+        count = whole_number(dimms, "dimms", 1, on_channel)
         ranks = on_channel * machine.geometry.ranks
-        rows = several(open_rows, "open_rows", lambda row, _: _checked_row(row, ranks, machine.device))
+        rows = several(
+            settings.open_rows, "open_rows", lambda row, _: _checked_row(row, ranks, machine.device)
+        )
         with self.hardware.errors_at_origins():
-            self._run = Channel(machine, arbitration, slice_clocks, count, recording, start_clock, rows)
+            recording = settings.record_commands
+            self._run = Channel(machine, settings.arbiter, count, recording, start_clock, rows)
         self._config = {
             "hardware": machine.described,
             "dimms": count,
-            "arbitration": arbitration,
-            "slice_clocks": slice_clocks if arbitration == "slice" else None,
+            "arbitration": settings.arbitration,
+            "slice_clocks": settings.own_slice_clocks,
             "start_clock": start_clock,
             "open_rows": rows,
         }
@@ -285,26 +268,15 @@ class Session:
             run.first_free_place[:] = [placed.end] * len(run.first_free_place)
         return run.dimms.add_stream(Stream(sources, numbers, clock, pace, offered, _MOST_LAG))
 
-    def relayout(
-        self,
-        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-        experts: int = 1,
-        source: str = "localized",
-        target: str = "striped",
-        source_dimms: Sequence[int] | None = None,
-        target_dimms: Sequence[int] | None = None,
-        start_ns: float = 0.0,
-        bits: int | ExpertFormat = 16,
-    ) -> int:
+    @called_with(MoveSettings)
+    def relayout(self, settings: MoveSettings, *, start_ns: float = 0.0) -> int:
         """Move experts to another layout; one relayout at a time.
 
         Before and after the move, the experts are behind the data on the DIMMs of this channel. Links are
-        those of the whole machine. DIMMs of other channels are not simulated: they read and write without
-        delay.
+        those of the whole machine, and DIMMs are numbered over it; every n-th is on this channel. DIMMs of
+        other channels are not simulated: they read and write without delay.
 
         Args:
-            model, experts, source, target, source_dimms, target_dimms, bits: as in `simulate_relayout`; DIMMs
-                are numbered over the machine; every n-th is on this channel.
             start_ns: its start; times in the past count as now.
 
         Returns:
@@ -318,9 +290,11 @@ class Session:
         if run.relayouts and run.relayouts[-1].value[UNSERVED]:
             problem = "another relayout is under way; run until it is done"
             raise InputError(problem, "conflict", key="relayout")
-        experts = whole_number(experts, "experts", 1, hardware.relayout.concurrent_experts)
-        weights, _ = named_weights(model, bits)
-        first, second = first_dimms(source, target, source_dimms, target_dimms, experts, geometry.dimms)
+        source, target = settings.source, settings.target
+        experts = whole_number(settings.experts, "experts", 1, hardware.relayout.concurrent_experts)
+        weights, _ = named_weights(settings.model, settings.bits)
+        places = settings.source_dimms, settings.target_dimms
+        first, second = first_dimms(source, target, *places, experts, geometry.dimms)
         own, used = geometry.dimms_of(0), [0] * geometry.dimms
         for dimm, place in zip(own, run.first_free_place, strict=False):
             used[dimm] = place

@@ -6,7 +6,6 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
 from fractions import Fraction
 from os import PathLike
 from typing import Any
@@ -16,8 +15,8 @@ import numpy as np
 from ndpsim.base.arguments import Progress, flag, instance, path_of, progress_function, shown
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.base.options.dram import TraceSettings
-from ndpsim.base.options.settings import called_with
+from ndpsim.base.options.dram import ChannelSettings, ControllerOptions, TraceSettings
+from ndpsim.base.options.settings import called_with, fields_of
 from ndpsim.dram import state
 from ndpsim.dram.controllers import own_counters
 from ndpsim.dram.engines import Controller, ScanController, make_controller
@@ -364,18 +363,8 @@ def run_trace(settings: TraceSettings) -> TraceResult:
         MismatchError: the exact check found a difference.
     """
     chosen_cache(settings.cache)  # checked before a trace is read, which may take long
-    of_controller = {one.name: getattr(settings, one.name) for one in fields(state.ControllerOptions)}
-    memory = Memory.named(
-        settings.standard,
-        settings.org,
-        settings.timing,
-        settings.ranks,
-        settings.overrides,
-        settings.mapper,
-        settings.channels,
-        state.ControllerOptions(**of_controller),
-        settings.rules,
-    )
+    options = ControllerOptions(**fields_of(ControllerOptions, settings))
+    memory = Memory.named(**fields_of(ChannelSettings, settings), options=options, rules=settings.rules)
     ways = settings.wrap, settings.record_commands, settings.exact_check
     return run_requests(_requests(settings.requests), memory, *ways, cache=settings.cache)
 

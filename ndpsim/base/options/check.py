@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ndpsim.base.options.dram import ORG, RANKS, REFRESH, RFM_MODE, RFM_THRESHOLD, RULE_SET, STANDARD, TIMING
+from ndpsim.base.options.dram import CHANNEL, CONTROLLER, RULE_SET
 from ndpsim.base.options.hardware import HW, SET
 from ndpsim.base.options.kinds import Flag, Kind, Whole
 from ndpsim.base.options.table import Parameter, table
@@ -26,19 +26,19 @@ CHECK = table(
             SET,
         ),
         "Memory": (
-            replace(STANDARD, help="DDR4, DDR5, ...", default=None),
-            replace(ORG, help="Organisation preset, e.g. DDR5_16Gb_x8.", default=None),
-            replace(TIMING, help="Timing preset, e.g. DDR5_4800AN.", default=None),
-            replace(RANKS, help="Ranks on the channel."),
+            replace(CHANNEL["standard"], help="DDR4, DDR5, ...", default=None),
+            replace(CHANNEL["org"], help="Organisation preset, e.g. DDR5_16Gb_x8.", default=None),
+            replace(CHANNEL["timing"], help="Timing preset, e.g. DDR5_4800AN.", default=None),
+            replace(CHANNEL["ranks"], help="Ranks on the channel."),
             replace(RULE_SET, help="standard, or reference: the rules of Ramulator 2.1."),
-            replace(REFRESH, otherwise="all-bank, or as the hardware says"),
+            replace(CONTROLLER["refresh"], otherwise="all-bank, or as the hardware says"),
             replace(
-                RFM_MODE,
-                help=f"Banks need refresh management: {RFM_MODE.kind.allowed}.",
+                CONTROLLER["rfm"],
+                help=f"Banks need refresh management: {CONTROLLER['rfm'].kind.allowed}.",
                 otherwise="off, or as the hardware says",
             ),
             replace(
-                RFM_THRESHOLD,
+                CONTROLLER["rfm-threshold"],
                 help="RAAIMT: activations of a bank after which RFM is due; RAAMMT is a multiple of it.",
                 needs="",
             ),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ndpsim.base.options.hardware import HW
 from ndpsim.base.options.kinds import Choice, Flag, Kind, Whole
-from ndpsim.base.options.settings import NEEDED, Settings, argument, like
+from ndpsim.base.options.settings import NEEDED, Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Parameter, Table, joined, table
 from ndpsim.base.plugins import option_names
 
@@ -22,89 +22,115 @@ REFRESH_CONTROLS = ("own-bank", "reference")
 RCK = ("always-on", "start-with-read", "start-with-rckstrt")
 MOST_IDLE = 1_000_000  #: Maximum clocks without a read after which the read clock stops.
 MOST_SLOTS = 1024
+MOST_ACCESSES = 1_000_000  #: Maximum number of column accesses after which a row is closed.
 MOST_ACTIVATIONS = 1_000_000  #: Maximum threshold of refresh management.
 MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
 
+_MEMORY, _TRACE = "Memory", "Trace"
 _SCHEDULER = Choice(SCHEDULERS, "scheduler")
 _ROWS = Choice(ROW_POLICIES, "row policy")
 _REFRESH = Choice(REFRESH_POLICIES, "refresh")
 _RFM = Choice(RFM, "RFM")
 _WCK = Choice(WCK, "wck")
-_REFRESH_CONTROL = Choice(REFRESH_CONTROLS, "refresh control")
 _RCK = Choice(RCK, "rck")
 
 TRACE = Parameter(
     "trace", "The request trace.", Kind(form="TRACE"), positional=True, required=True, files=("",)
 )
-STANDARD = Parameter("standard", "DRAM standard.", Kind(form="NAME"), "DDR5", names="standards")
-ORG = Parameter("org", "Organisation preset.", Kind(form="NAME"), "DDR5_16Gb_x8", names="orgs")
-TIMING = Parameter("timing", "Timing preset.", Kind(form="NAME"), "DDR5_4800AN", names="timings")
-RANKS = Parameter("ranks", "Ranks on a channel.", Whole(1), 1)
 RULE_SET = Parameter(
     "rules",
     "Rules: standard, or reference: the rules of Ramulator 2.1.",
     Choice(RULES, "set of rules"),
     "standard",
 )
-REFRESH = Parameter("refresh", f"Refreshes: {_REFRESH.allowed}.", _REFRESH, "all-bank")
-RFM_MODE = Parameter("rfm", f"Refresh management by RFM commands: {_RFM.allowed}.", _RFM, "off")
-RFM_THRESHOLD = Parameter(
-    "rfm-threshold",
-    "Activations of a bank after which RFM is due (RAAIMT).",
-    Whole(1, MOST_ACTIVATIONS),
-    otherwise="as the standard says",
-    needs="rfm",
-)
+
+
+class ChannelSettings(Settings):
+    """Channels of memory by names."""
+
+    standard: str = option("DDR5", Kind(form="NAME"), "DRAM standard.", _MEMORY, names="standards")
+    org: str = option("DDR5_16Gb_x8", Kind(form="NAME"), "Organisation preset.", _MEMORY, names="orgs")
+    timing: str = option("DDR5_4800AN", Kind(form="NAME"), "Timing preset.", _MEMORY, names="timings")
+    ranks: int = option(1, Whole(1), "Ranks on a channel.", _MEMORY)
+    overrides: Any = argument(
+        None, "Changed timings and sizes, as in `resolve`.", "Mapping[str, int | str] | None"
+    )
+    mapper: str = option(
+        "RoBaRaCoCh", Choice(MAPPERS, "mapper"), f"Address mapping: {', '.join(MAPPERS)}.", _MEMORY
+    )
+    channels: int = option(1, Whole(1, MOST_CHANNELS), "Channels, interleaved by bursts.", _MEMORY)
+
+
+class ControllerOptions(Settings, kw_only=False):
+    """Settings of a controller.
+
+    Attributes:
+        scheduler: a module of `schedulers`: "FRFCFS", "FRFCFS-RowHit", ...
+        row_policy: "open" or "closed-cap".
+        row_cap: column accesses after which "closed-cap" closes a row.
+        refresh: one of `refresh_policies.NAMES`.
+        refresh_control: what a waiting refresh of one bank, or of one bank of each group, holds back: the
+            requests for its banks ("own-bank"), or all queued requests ("reference", as Ramulator 2.1). None:
+            as the rules of the standard, "reference" or "standard", which has own-bank. A refresh of a rank
+            holds back all queued requests in any case. With "reference", a precharge of the row policy issues
+            even if another command has closed its bank.
+        read_buffer: slots of the read queue.
+        write_buffer: slots of the write queue.
+        rfm: refresh management: "off", or the scope of the RFM commands: "all-bank", "same-bank", "per-bank".
+        rfm_threshold: activations of a bank after which RFM is due; None: as the standard says (RAAIMT).
+        wck: for LPDDR5: the data clock runs always ("always-on"), or a command starts it when it has stopped
+            ("need-sync").
+        rck: for GDDR7: the clock of read data runs always ("always-on"), or stops and starts with a read
+            ("start-with-read") or with a command ("start-with-rckstrt").
+        rck_idle: clocks without a read after which it stops.
+    """
+
+    first = "scheduler row_policy row_cap refresh refresh_control read_buffer write_buffer rfm rfm_threshold"
+
+    scheduler: str = option("FRFCFS", _SCHEDULER, f"Scheduling policy: {_SCHEDULER.allowed}.", _MEMORY)
+    row_policy: str = option("open", _ROWS, f"Row policy: {_ROWS.allowed}.", _MEMORY)
+    row_cap: int = option(
+        4,
+        Whole(1, MOST_ACCESSES),
+        "Column accesses after which closed-cap closes a row.",
+        _MEMORY,
+        needs="row-policy=closed-cap",
+    )
+    refresh: str = option("all-bank", _REFRESH, f"Refreshes: {_REFRESH.allowed}.", _MEMORY)
+    read_buffer: int = option(32, Whole(1, MOST_SLOTS), "Slots of the read queue.", _MEMORY)
+    write_buffer: int = option(32, Whole(1, MOST_SLOTS), "Slots of the write queue.", _MEMORY)
+    wck: str = option("need-sync", _WCK, f"Data clock of LPDDR5: {_WCK.allowed}.", _MEMORY)
+    refresh_control: str | None = option(
+        None,
+        Choice(REFRESH_CONTROLS, "refresh control"),
+        "While a refresh of single banks waits: own-bank: only requests for its banks wait; "
+        "reference: all queued requests wait, as in Ramulator 2.1.",
+        _MEMORY,
+        otherwise="own-bank; reference with --rules reference",
+    )
+    rfm: str = option("off", _RFM, f"Refresh management by RFM commands: {_RFM.allowed}.", _MEMORY)
+    rfm_threshold: int | None = option(
+        None,
+        Whole(1, MOST_ACTIVATIONS),
+        "Activations of a bank after which RFM is due (RAAIMT).",
+        _MEMORY,
+        otherwise="as the standard says",
+        needs="rfm",
+    )
+    rck: str = option("always-on", _RCK, f"Read clock of GDDR7: {_RCK.allowed}.", _MEMORY)
+    rck_idle: int = option(
+        32, Whole(0, MOST_IDLE), "Clocks without a read after which the read clock stops.", _MEMORY
+    )
+
 
 #: Parameters of the channels, for `Memory.named`.
-CHANNEL = table(
-    {
-        "Memory": (
-            STANDARD,
-            ORG,
-            TIMING,
-            RANKS,
-            RULE_SET,
-            Parameter("channels", "Channels, interleaved by bursts.", Whole(1, MOST_CHANNELS), 1),
-            Parameter(
-                "mapper", f"Address mapping: {', '.join(MAPPERS)}.", Choice(MAPPERS, "mapper"), "RoBaRaCoCh"
-            ),
-        )
-    }
+CHANNEL = joined(
+    table_of(ChannelSettings),
+    table({_MEMORY: (RULE_SET,)}),
+    first=("standard", "org", "timing", "ranks", "rules", "channels"),
 )
 #: Parameters of the controller, for `ControllerOptions`.
-CONTROLLER = table(
-    {
-        "Memory": (
-            Parameter("scheduler", f"Scheduling policy: {_SCHEDULER.allowed}.", _SCHEDULER, "FRFCFS"),
-            Parameter("row-policy", f"Row policy: {_ROWS.allowed}.", _ROWS, "open"),
-            Parameter(
-                "row-cap",
-                "Column accesses after which closed-cap closes a row.",
-                Whole(1, MOST_SLOTS),
-                4,
-                needs="row-policy=closed-cap",
-            ),
-            REFRESH,
-            Parameter(
-                "refresh-control",
-                "While a refresh of single banks waits: own-bank: only requests for its banks wait; "
-                "reference: all queued requests wait, as in Ramulator 2.1.",
-                _REFRESH_CONTROL,
-                otherwise="own-bank; reference with --rules reference",
-            ),
-            Parameter("read-buffer", "Slots of the read queue.", Whole(1, MOST_SLOTS), 32),
-            Parameter("write-buffer", "Slots of the write queue.", Whole(1, MOST_SLOTS), 32),
-            RFM_MODE,
-            RFM_THRESHOLD,
-            Parameter("wck", f"Data clock of LPDDR5: {_WCK.allowed}.", _WCK, "need-sync"),
-            Parameter("rck", f"Read clock of GDDR7: {_RCK.allowed}.", _RCK, "always-on"),
-            Parameter(
-                "rck-idle", "Clocks without a read after which the read clock stops.", Whole(0, MOST_IDLE), 32
-            ),
-        )
-    }
-)
+CONTROLLER = table_of(ControllerOptions)
 MEMORY = joined(
     table({"What is simulated": (TRACE,)}),
     CHANNEL,
@@ -118,7 +144,7 @@ MEMORY = joined(
                     default=None,
                 ),
             ),
-            "Trace": (
+            _TRACE: (
                 Parameter(
                     "format",
                     "The trace's format.",
@@ -131,16 +157,17 @@ MEMORY = joined(
     ),
 )
 DRAM: Table = joined(
-    MEMORY,
-    table({"Trace": (Parameter("wrap", "Take addresses beyond the memory modulo its size.", Flag()),)}),
+    MEMORY, table({_TRACE: (Parameter("wrap", "Take addresses beyond the memory modulo its size.", Flag()),)})
 )
 
 
-_TRACE, _MEMORY = "Trace", "Memory"
-
-
-class TraceSettings(Settings):
+class TraceSettings(ChannelSettings, ControllerOptions):
     """A request trace, and the memory and the controller that serve it."""
+
+    first = (
+        "requests standard org timing ranks overrides mapper scheduler row_policy row_cap "
+        "refresh read_buffer write_buffer channels wrap record_commands exact_check cache rules wck"
+    )
 
     requests: Any = argument(
         NEEDED,
@@ -148,21 +175,6 @@ class TraceSettings(Settings):
         "byte addresses, and 1 for a write or 0 for a read.",
         "str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike]",
     )
-    standard: str = like(STANDARD, _MEMORY)
-    org: str = like(ORG, _MEMORY)
-    timing: str = like(TIMING, _MEMORY)
-    ranks: int = like(RANKS, _MEMORY)
-    overrides: Any = argument(
-        None, "Changed timings and sizes, as in `resolve`.", "Mapping[str, int | str] | None"
-    )
-    mapper: str = like(CHANNEL["mapper"], _MEMORY)
-    scheduler: str = like(CONTROLLER["scheduler"], _MEMORY)
-    row_policy: str = like(CONTROLLER["row-policy"], _MEMORY)
-    row_cap: int = like(CONTROLLER["row-cap"], _MEMORY)
-    refresh: str = like(REFRESH, _MEMORY)
-    read_buffer: int = like(CONTROLLER["read-buffer"], _MEMORY)
-    write_buffer: int = like(CONTROLLER["write-buffer"], _MEMORY)
-    channels: int = like(CHANNEL["channels"], _MEMORY)
     wrap: bool = like(DRAM["wrap"], _TRACE, default=False)
     record_commands: bool = argument(
         False, "Keep the command traces; fast-forward then skips no request.", kind=Flag()
@@ -176,9 +188,3 @@ class TraceSettings(Settings):
         "bool | ResultCache",
     )
     rules: str = like(RULE_SET, _MEMORY)
-    wck: str = like(CONTROLLER["wck"], _MEMORY)
-    refresh_control: str | None = like(CONTROLLER["refresh-control"], _MEMORY)
-    rfm: str = like(RFM_MODE, _MEMORY)
-    rfm_threshold: int | None = like(RFM_THRESHOLD, _MEMORY)
-    rck: str = like(CONTROLLER["rck"], _MEMORY)
-    rck_idle: int = like(CONTROLLER["rck-idle"], _MEMORY)

@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.kinds import Choice, Kind, Own, Real, Whole
+from ndpsim.base.options.kinds import Choice, Kind, Real, Whole
+from ndpsim.base.options.settings import Settings, like, option, table_of
 from ndpsim.base.options.table import Parameter
 from ndpsim.base.plugins import option_names
 
-PATTERNS = ("sequential", "random")
+PATTERNS = ("sequential", "random")  #: Anything else is a request trace.
 MAX_SLICE = 1 << 30  #: Maximum number of clocks of a turn.
+HOST_TRAFFIC = "Host traffic"  #: The section of the help.
 _TRAFFIC = "host-traffic"
 
 
-def _rate(value: Any, key: str) -> float | str:
-    if isinstance(value, str) and value.strip() == "saturate":
-        return "saturate"
-    try:
-        return float(Real().take(value, key))
-    except InputError:
-        problem = f"{shown(value)} is neither 'saturate' nor a number of GB/s from 0"
-        raise InputError(problem, key=key, code="form") from None
+@dataclass(frozen=True)
+class _Rate(Real):
+    """GB/s, or as many as possible."""
+
+    allowed = "saturate, or a number from 0"
+    form: str = field(default="GBPS|saturate", kw_only=True)
+
+    def check(self, value: Any, key: str) -> Any:
+        """See `Kind`."""
+        if isinstance(value, str) and value.strip() == "saturate":
+            return "saturate"
+        try:
+            return super().check(value, key)
+        except InputError:
+            problem = f"{shown(value)} is neither 'saturate' nor a number of GB/s from 0"
+            raise InputError(problem, key=key, code="form") from None
 
 
 _ARBITRATION = Choice(option_names("dimm/arbitrations", "host-first"), "arbitration", settings=True)
@@ -32,35 +43,74 @@ ARBITRATION = Parameter(
     _ARBITRATION,
     "host-first",
 )
-TRAFFIC = Parameter(
-    _TRAFFIC,
-    "Rate in GB/s at which the host reads and writes the DIMM during the run.",
-    Own(_rate, form="GBPS|saturate", allowed="saturate, or a number from 0"),
-    argument="host_gbps",
-    names=("saturate",),
-)
-READS = Parameter(
-    "host-reads",
-    "Share of reads in --host-traffic.",
-    Real(0, 1, form="SHARE"),
-    0.67,
-    argument="read_share",
-    needs=_TRAFFIC,
-)
-PATTERN = Parameter(
-    "host-pattern",
-    "Addresses of the host traffic: sequential, random, or a request trace.",
-    Kind(form="NAME|FILE"),
-    "sequential",
-    argument="pattern",
-    names=PATTERNS,
-    files=("",),
-    needs=_TRAFFIC,
-)
-SLICE_CLOCKS = Parameter(
-    "slice-clocks",
-    "DRAM clocks of a turn, for arbitration slice.",
-    Whole(1, MAX_SLICE),
-    1000,
-    needs="arbitration=slice",
-)
+
+
+class SharingSettings(Settings):
+    """How a host and NDP units share DIMMs."""
+
+    arbitration: str = like(
+        replace(ARBITRATION, needs=_TRAFFIC),
+        HOST_TRAFFIC,
+        told='a module of `dimm.arbitrations`, "host-first", "ndp-first", "slice" or "batch"; with its '
+        'parameters "batch:reads=4,clocks=500". Under each arbitration, a request that has waited for more '
+        "than 16384 clocks in a lane gives its master priority",
+    )
+    slice_clocks: int = option(
+        1000,
+        Whole(1, MAX_SLICE),
+        "DRAM clocks of a turn, for arbitration slice.",
+        HOST_TRAFFIC,
+        needs="arbitration=slice",
+    )
+
+    @property
+    def own_slice_clocks(self) -> int | None:
+        """The clocks of a turn; None: there are no turns."""
+        return self.slice_clocks if self.arbitration == "slice" else None
+
+    @property
+    def arbiter(self) -> str:
+        """The arbitration with its clocks of a turn."""
+        clocks = self.own_slice_clocks
+        return self.arbitration if clocks is None else f"slice:clocks={clocks}"
+
+
+class TrafficSettings(SharingSettings):
+    """A host that reads and writes a DIMM beside its NDP unit."""
+
+    host_gbps: Any = option(
+        "saturate",
+        _Rate(),
+        "Rate in GB/s at which the host reads and writes the DIMM during the run.",
+        HOST_TRAFFIC,
+        "float | str",
+        told='the host\'s traffic on this DIMM in GB/s, 0 for none; or "saturate": as much as possible',
+        name=_TRAFFIC,
+        stated=None,
+        names=("saturate",),
+    )
+    read_share: float = option(
+        0.67,
+        Real(0, 1, form="SHARE"),
+        "Share of reads in --host-traffic.",
+        HOST_TRAFFIC,
+        told="the share of reads among its requests, 0 to 1",
+        name="host-reads",
+        needs=_TRAFFIC,
+    )
+    pattern: Any = option(
+        "sequential",
+        Kind(form="NAME|FILE"),
+        "Addresses of the host traffic: sequential, random, or a request trace.",
+        HOST_TRAFFIC,
+        "str | PathLike[str]",
+        told='"sequential", "random" (seeded, always the same), or a request trace (any format of '
+        "`traces.read_requests`): its addresses and kinds are repeated at the rate `host_gbps`",
+        name="host-pattern",
+        names=PATTERNS,
+        files=("",),
+        needs=_TRAFFIC,
+    )
+
+
+TRAFFIC = table_of(TrafficSettings)

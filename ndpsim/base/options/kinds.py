@@ -173,7 +173,8 @@ class Several(Kind):
         return read[0] if len(read) == 1 and not self.always else read
 
     def check(self, value: Any, key: str) -> Any:
-        if not isinstance(value, Sequence) or isinstance(value, str):
+        listed = isinstance(value, Sequence) or getattr(value, "shape", None)
+        if not listed or isinstance(value, str | bytes):
             return self.one.check(value, key)
         return [self.one.check(one, key) for one in value]
 

@@ -10,7 +10,7 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.generated import BATCH, MOST, SEED, STEPS
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.host import ARBITRATION
+from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
 from ndpsim.base.options.kinds import Choice, Kind, Own, Real, Whole
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Parameter, table
@@ -39,7 +39,7 @@ def _step_and_layer(value: Any, key: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-SIMULATED, WEIGHTS, TRAFFIC, ROUTING = "What is simulated", "Weights", "Host traffic", "Routing"
+SIMULATED, WEIGHTS, ROUTING = "What is simulated", "Weights", "Routing"
 CACHE = "Whether to reuse costs of earlier calls, or the cache to use."
 POLICY = Parameter(
     "policy",
@@ -54,7 +54,7 @@ POLICY = Parameter(
 class MoeSettings(Settings):
     """What is run: the layers of a model on a machine, under policies."""
 
-    sections = SIMULATED, WEIGHTS, TRAFFIC, ROUTING
+    sections = SIMULATED, WEIGHTS, HOST_TRAFFIC, ROUTING
 
     hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
     model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
@@ -122,7 +122,7 @@ class MoeSettings(Settings):
     gpu_experts: int | None = option(
         None, Whole(0), "Experts of a layer in the GPU's memory.", SIMULATED, otherwise="as many as fit"
     )
-    arbitration: str = like(ARBITRATION, TRAFFIC)
+    arbitration: str = like(ARBITRATION, HOST_TRAFFIC)
     cache: Any = argument(True, CACHE, "bool | ResultCache")
 
 

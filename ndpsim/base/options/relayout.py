@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ndpsim.base.options.gemv import MODEL, OFFERED, SHAPE
-from ndpsim.base.options.hardware import HW, SET
+from ndpsim.base.options.gemv import OFFERED, SHAPE, CallSettings, WeightSettings
 from ndpsim.base.options.kinds import Flag, Kind, Several, Whole
 from ndpsim.base.options.moe import SIMULATED
-from ndpsim.base.options.settings import Settings, argument, like, option, table_of
+from ndpsim.base.options.settings import option, table_of
 from ndpsim.base.options.table import Parameter, joined, table
 from ndpsim.base.options.weights import WEIGHTS
 
@@ -18,11 +16,11 @@ MAX_EXPERTS = 64  #: Maximum number of experts.
 _DIMMS = Several(Whole(0, 99_999), always=True, form="D,D,...")
 
 
-class RelayoutSettings(Settings):
+class MoveSettings(WeightSettings):
     """Experts that move from one layout to another."""
 
-    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
-    model: Any = like(MODEL, SIMULATED, accepts="str | PathLike[str] | MoeShape | Expert")
+    first = "model experts source target source_dimms target_dimms"
+
     experts: int = option(1, Whole(1, MAX_EXPERTS), "Experts that move.", SIMULATED)
     source: str = option(
         "localized",
@@ -55,10 +53,13 @@ class RelayoutSettings(Settings):
         name="to-dimms",
         otherwise="spread evenly",
     )
-    bits: Any = argument(
-        16, "Bits of a weight, 16, 8, 4, 3, 2 or 1, or the format of each matrix.", "int | ExpertFormat"
-    )
-    sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+
+
+class RelayoutSettings(MoveSettings, CallSettings):
+    """Experts that move on hardware of their own."""
+
+    first = "hw model experts source target source_dimms target_dimms bits sets host other_dimms"
+
     host: bool = option(
         True,
         Flag(),
@@ -77,13 +78,6 @@ class RelayoutSettings(Settings):
         told="also simulate the move with experts on neighbouring DIMMs; experts that are spread evenly may "
         "be on few of the host's channels",
         stated=None,
-    )
-    record_commands: bool = argument(False, "Keep the command trace of every lane.", kind=Flag())
-    cache: Any = argument(
-        False,
-        "True, or a `ResultCache`, to reuse the result of an equal simulation; with `record_commands` "
-        "everything is simulated.",
-        "bool | ResultCache",
     )
 
 

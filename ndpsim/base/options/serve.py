@@ -11,9 +11,9 @@ from ndpsim.base.arguments import text
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.generated import SEED
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.host import ARBITRATION
+from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
 from ndpsim.base.options.kinds import Choice, Flag, Kind, Own, Real, Whole
-from ndpsim.base.options.moe import CACHE, MOE, POLICY, ROUTING, SIMULATED, TRAFFIC, WEIGHTS
+from ndpsim.base.options.moe import CACHE, MOE, POLICY, ROUTING, SIMULATED, WEIGHTS
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Parameter, table
 from ndpsim.base.plugins import option_names
@@ -65,7 +65,7 @@ def _level(value: Any, key: str) -> Any:
 class ServeSettings(Settings):
     """What a server is, and which requests it serves."""
 
-    sections = SIMULATED, _ENGINE, WEIGHTS, TRAFFIC, ROUTING
+    sections = SIMULATED, _ENGINE, WEIGHTS, HOST_TRAFFIC, ROUTING
 
     hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
     model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
@@ -164,7 +164,7 @@ class ServeSettings(Settings):
     dense_bits: int | None = like(MOE["dense-bits"], WEIGHTS, default=None)
     weights: str | None = like(MOE["weights"], WEIGHTS)
     gpu_experts: int | None = like(MOE["gpu-experts"], _ENGINE)
-    arbitration: str = like(ARBITRATION, TRAFFIC)
+    arbitration: str = like(ARBITRATION, HOST_TRAFFIC)
     cache: Any = argument(True, CACHE, "bool | ResultCache")
 
     def __post_init__(self) -> None:

@@ -10,14 +10,15 @@ import functools
 import inspect
 import re
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
-from typing import Any, ClassVar, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from ndpsim.base.options.kinds import Kind
 from ndpsim.base.options.table import Parameter, Table, table
 
 R = TypeVar("R")
+D = TypeVar("D")  # a class or function with a docstring
 
 #: The default of a field that has none.
 NEEDED = MISSING
@@ -58,32 +59,46 @@ def _field(default: Any, parameter: Parameter | None, kind: Kind | None, help: s
     return field(default=default, metadata=metadata)
 
 
-@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(option, like, argument))
 class Settings:
-    """Settings of a call, checked; a subclass is a frozen dataclass with keyword-only fields.
+    """Settings of a call, checked; a subclass is a frozen dataclass.
 
     Attributes:
         sections: sections of the help that come first, in their order.
+        first: names of the fields that come first in a call, in their order; others follow, those of base
+            classes first.
 
     Raises:
         InputError: a value is not allowed; its key is the field's name.
     """
 
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]
     sections: ClassVar[tuple[str, ...]] = ()
+    first: ClassVar[str] = ""
 
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True, kw_only=True)(cls)
+    if TYPE_CHECKING:  # a call of a subclass has its fields as arguments
+
+        def __init__(self, *values: Any, **named: Any) -> None: ...
+
+    def __init_subclass__(cls, kw_only: bool = True) -> None:
+        dataclass(frozen=True, kw_only=kw_only)(cls)
 
     def __post_init__(self) -> None:
-        for one in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+        for one in fields(self):
             value, kind = getattr(self, one.name), one.metadata["kind"]
             more_than_text = one.metadata["accepts"] and not isinstance(value, str)
             if kind is not None and not more_than_text and not (value is None and one.default is None):
                 object.__setattr__(self, one.name, kind.check(value, one.name))
 
 
-def _fields(settings: type[Settings]) -> tuple[Field[Any], ...]:
-    return fields(settings)  # type: ignore[arg-type]
+def _fields(settings: type[Settings]) -> list[Field[Any]]:
+    """The fields in the order of a call."""
+    places = {name: place for place, name in enumerate(settings.first.split())}
+    return sorted(fields(settings), key=lambda one: places.get(one.name, len(places)))
+
+
+def fields_of(settings: type[Settings], given: object) -> dict[str, Any]:
+    """The values of the fields of settings in an object that has them all, by name."""
+    return {one.name: getattr(given, one.name) for one in _fields(settings)}
 
 
 def table_of(settings: type[Settings]) -> Table:
@@ -102,53 +117,58 @@ def _annotation(one: Field[Any]) -> str:
 
 
 def called_with(settings: type[Settings]) -> Callable[[Callable[..., R]], Callable[..., R]]:
-    """Let a function of settings be called with their fields as arguments.
+    """Let a function or method of settings be called with their fields as arguments.
 
-    The function takes the settings, then keywords of its own. The call has all in its signature and in its
-    docstring, where the fields stand before the function's own ``Args``.
+    The function has a parameter `settings`, in whose place the call has the fields, in its signature and in
+    its docstring.
     """
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
-        _, *own = inspect.signature(function).parameters.values()
-        keywords = [
-            inspect.Parameter(
-                one.name,
-                inspect.Parameter.POSITIONAL_OR_KEYWORD,
-                default=inspect.Parameter.empty if one.default is NEEDED else one.default,
-                annotation=_annotation(one),
-            )
-            for one in _fields(settings)
-        ]
-        signature = inspect.signature(function).replace(parameters=[*keywords, *own])
-        names = {one.name for one in own}
+        own = inspect.signature(function).parameters
+        place, every = list(own).index("settings"), list(own.values())
+        every[place : place + 1] = [_parameter(one, own["settings"].kind) for one in _fields(settings)]
+        signature = inspect.signature(function).replace(parameters=every)
 
         @functools.wraps(function)
         def call(*values: Any, **named: Any) -> R:
             given = signature.bind(*values, **named).arguments
-            of_function = {name: value for name, value in given.items() if name in names}
-            asked = {name: value for name, value in given.items() if name not in names}
-            return function(settings(**asked), **of_function)
+            of_function = {name: given.pop(name) for name in own if name in given}
+            return function(settings=settings(**given), **of_function)
 
-        call.__doc__ = _documented(function.__doc__ or "", settings)
+        documented_with(settings, *list(own)[place + 1 : place + 2])(call)
         vars(call)["__signature__"] = signature
         return call
 
     return decorate
 
 
-def _documented(text: str, settings: type[Settings]) -> str:
-    """A docstring with the fields of settings before other arguments."""
-    lines = []
+def _parameter(one: Field[Any], kind: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if one.default is NEEDED else one.default
+    return inspect.Parameter(one.name, kind, default=default, annotation=_annotation(one))
+
+
+def documented_with(settings: type[Settings], before: str = "") -> Callable[[D], D]:
+    """Put the fields of settings into the ``Args`` of a docstring, before another argument or first."""
+
+    def decorate(made: D) -> D:
+        text = inspect.cleandoc(made.__doc__ or "")
+        place = re.search(rf"^    (?={before}[:,])" if before else r"(?<=^Args:\n)", text, re.MULTILINE)
+        if place is not None:
+            text = text[: place.start()] + "".join(_lines(settings)) + text[place.start() :]
+        made.__doc__ = text
+        return made
+
+    return decorate
+
+
+def _lines(settings: type[Settings]) -> Iterator[str]:
+    """The lines of fields in a docstring."""
     for one in _fields(settings):
         told = one.metadata["help"].rstrip(".")
         if told[1:2].islower() or told[1:2] == " ":  # and not DRAM
             told = told[0].lower() + told[1:]
         parameter = one.metadata["parameter"]
         usual = parameter.stated_default if parameter is not None and one.default is None else ""
-        lines += textwrap.wrap(
-            f"{one.name}: {told}" + (f"; None: {usual}." if usual else "."),
-            _WIDTH,
-            initial_indent=" " * 8,
-            subsequent_indent=" " * 12,
-        )
-    return re.sub(r"\n    Args:\n", lambda found: found[0] + "\n".join(lines) + "\n", text, count=1)
+        text = f"{one.name}: {told}" + (f"; None: {usual}." if usual else ".")
+        wrapped = textwrap.wrap(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
+        yield "\n".join(wrapped) + "\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ndpsim.base.options.dram import ORG, RULE_SET
+from ndpsim.base.options.dram import CHANNEL, RULE_SET
 from ndpsim.base.options.gemv import DEFAULT_MODEL, OFFERED
 from ndpsim.base.options.hardware import HW, SET, YAML, model_of
 from ndpsim.base.options.kinds import Choice, Kind, Several, Whole
@@ -56,7 +56,7 @@ SHOW = table(
                 otherwise="1,4,16,64,256,1024",
             ),
             SET,
-            replace(ORG, help="For a timing: the organisation.", default=None, otherwise="all"),
+            replace(CHANNEL["org"], help="For a timing: the organisation.", default=None, otherwise="all"),
             replace(RULE_SET, help="For a timing or org: the rules.", default=None, otherwise="both"),
             Parameter(
                 "for",

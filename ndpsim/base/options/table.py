@@ -79,12 +79,12 @@ class Parameter:
         return self.kind.take(value, self.name if key is None else key)
 
     def checked(self, value: Any) -> Any:
-        """Check a value given in Python; None means "not given" if the parameter allows it.
+        """Check a value given in Python.
 
         Raises:
             InputError: the value is not allowed; its key is the name in Python.
         """
-        return None if value is None and self.default is None else self.kind.check(value, self.argument)
+        return self.kind.check(value, self.argument)
 
 
 class Table(dict[str, Parameter]):
@@ -126,9 +126,10 @@ def table(sections: Mapping[str, Iterable[Parameter]]) -> Table:
     )
 
 
-def joined(*tables: Table) -> Table:
-    """All parameters of several tables."""
-    return Table({name: one for each in tables for name, one in each.items()})
+def joined(*tables: Table, first: Iterable[str] = ()) -> Table:
+    """All parameters of several tables; `first`: those that come first, in their order."""
+    every = {name: one for each in tables for name, one in each.items()}
+    return Table({name: every[name] for name in dict.fromkeys((*first, *every))})
 
 
 def refuse(given: Mapping[str, Any], why: str, *names: str) -> None:

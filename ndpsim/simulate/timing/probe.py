@@ -9,7 +9,7 @@ from typing import NamedTuple, Self
 from ndpsim.base.arguments import choice, flag, instance, whole_number
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError, MismatchError
-from ndpsim.base.options.dram import ORG, RULE_SET, STANDARD, TIMING
+from ndpsim.base.options.dram import RULE_SET, ChannelSettings
 from ndpsim.base.reported import text_table
 from ndpsim.dram.spec import Device, Rule, resolve, standards
 from ndpsim.simulate.timing.checker import CheckerSide
@@ -86,9 +86,9 @@ class Probe:
     ) -> None:
         found = standards()[choice(standard, "standard", standards(), "standard")]
         found = found.under(RULE_SET.checked(rules))
-        usual = standard == STANDARD.default
-        first = str(ORG.default) if usual else next(iter(found.organisations))
-        speed = str(TIMING.default) if usual else next(iter(found.speeds))
+        usual = standard == ChannelSettings.standard
+        first = ChannelSettings.org if usual else next(iter(found.organisations))
+        speed = ChannelSettings.timing if usual else next(iter(found.speeds))
         org, timing = first if org is None else org, speed if timing is None else timing
         if ranks is None:
             fixed = org in found.organisations and found.organisations[org].ranks

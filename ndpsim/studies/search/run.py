@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
 from ndpsim.base.arguments import path_of, shown
 from ndpsim.base.errors import InputError, did_you_mean
-from ndpsim.base.options.swept import OPTIMIZE, STUDIES
+from ndpsim.base.options.settings import called_with
+from ndpsim.base.options.swept import OPTIMIZE, STUDIES, SearchOptions, StudyOptions
 from ndpsim.report.metrics import is_number
 from ndpsim.studies.search.file import SECTIONS, SearchKeys
 from ndpsim.studies.search.formula import parse_formula
@@ -21,14 +23,14 @@ from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
 from ndpsim.studies.sweeps.file import placed, read_file
-from ndpsim.studies.sweeps.options import StudyOptions
 from ndpsim.studies.sweeps.points import Point, SweepRun, shares
 from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
 
 
+@called_with(SearchOptions)
 def optimize(
-    command: str | os.PathLike[str],
+    command: str | PathLike[str],
     vary: Mapping[str, Any] | None = None,
     objectives: Mapping[str, str] | None = None,
     *,
@@ -37,22 +39,15 @@ def optimize(
     derived: Mapping[str, str] | None = None,
     zip: bool | Sequence[Sequence[str]] = False,
     base: Mapping[str, Any] | None = None,
-    budget: int | None = None,
-    sampler: str | None = None,
-    seed: int | None = None,
-    batch: int | None = None,
-    out: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    retry_failed: bool = False,
-    force: bool = False,
+    settings: SearchOptions,
     progress: Callable[[float], None] | None = None,
 ) -> SearchResult:
     """Search a sweep for the points with the best metrics; only a few points run.
 
     Needs the extra `optimize`. The points depend on the problem, its seed and its batch alone, not on `jobs`,
     the cluster or the time of points. A point that cannot be run, or has no number for an objective, is
-    infeasible; the sampler takes this into account.
+    infeasible; the sampler takes this into account. The same call, or one with a larger budget, continues the
+    search in `out`.
 
     Args:
         command: gemv, moe, relayout, dram or serve; or a YAML file that describes a search, which the other
@@ -67,13 +62,6 @@ def optimize(
             With + - * / **, min, max, ceil, floor, log2 and sqrt; dashes in names of options are underscores.
         zip: as in `sweep`.
         base: a value of each variable: this point runs first and is the reference for other points.
-        budget: number of different points to run; None: the value of the file, or 100.
-        sampler: "tpe", "nsga2" or "random"; None: the value of the file, or "tpe".
-        seed: the seed of the sampler; None: the value of the file, or 1.
-        batch: points that the sampler chooses at once, which may run in parallel; None: the value of the
-            file, or 8.
-        out: a folder as in `sweep`: the same call, or one with a larger budget, continues the search there.
-        jobs, cluster, retry_failed, force: as in `sweep`.
         progress: called with the share of the budget that is run.
 
     Returns:
@@ -92,13 +80,12 @@ def optimize(
         constraints=constraints,
         derived=derived,
         base=base,
-        budget=budget,
-        sampler=sampler,
-        seed=seed,
-        batch=batch,
+        budget=settings.budget,
+        sampler=settings.sampler,
+        seed=settings.seed,
+        batch=settings.batch,
     )
-    options = StudyOptions(out=out, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
-    return run_search(problem, options, shares(progress))
+    return run_search(problem, settings, shares(progress))
 
 
 def problem_of(

@@ -13,11 +13,11 @@ from importlib import metadata
 from typing import Any
 
 from ndpsim.base.arguments import progress_function
+from ndpsim.base.options.swept import StudyOptions
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
 from ndpsim.studies.sweeps.executors.attempt import failure, reason_of
-from ndpsim.studies.sweeps.options import StudyOptions
 from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.studies.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
 

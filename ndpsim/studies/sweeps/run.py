@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
+from os import PathLike
 from typing import Any, TypeAlias
 
 from ndpsim.base.arguments import is_flag, path_of, several, shown, text
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.base.options.swept import STUDIES
+from ndpsim.base.options.settings import called_with
+from ndpsim.base.options.swept import STUDIES, StudyOptions
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.file import read_definition
-from ndpsim.studies.sweeps.options import StudyOptions
 from ndpsim.studies.sweeps.points import SweepRun, shares
 from ndpsim.studies.sweeps.table import SweepResult
 from ndpsim.studies.sweeps.values import checked
@@ -26,21 +27,18 @@ Zipped: TypeAlias = bool | Sequence[Sequence[str]]
 _MOST_POINTS = 1_000_000
 
 
+@called_with(StudyOptions)
 def sweep(
-    command: str | os.PathLike[str] | Definition,
+    command: str | PathLike[str] | Definition,
     vary: Mapping[str, Any] | None = None,
     *,
     fixed: Mapping[str, Any] | None = None,
     zip: bool | Sequence[Sequence[str]] = False,
     baseline: Mapping[str, Any] | None = None,
-    out: str | os.PathLike[str] | None = None,
-    jobs: int | None = None,
-    cluster: str | None = None,
-    retry_failed: bool = False,
-    force: bool = False,
+    settings: StudyOptions,
     progress: Callable[[float], None] | None = None,
 ) -> SweepResult:
-    """Run a command at many points, on all cores or on a cluster.
+    """Run a command at many points, on all cores or on a cluster (extra `cluster`).
 
     >>> import ndpsim
     >>> result = ndpsim.sweep("gemv", {"tokens": [1, 2], "dimm.ranks": [2, 4]}, fixed={"shape": "256,128"})
@@ -58,14 +56,6 @@ def sweep(
             ...]: combine the n-th values of the keys of each group.
         baseline: values of some varied keys: `speedup` compares each point with the point that has these
             values and is otherwise equal.
-        out: a folder with a file for every finished point, table.csv and table.parquet. The same call
-            continues an interrupted sweep; it runs points again if ndpsim or a named file has changed. None:
-            nothing is stored.
-        jobs: processes; None: one a core.
-        cluster: address or scheduler file of a Dask cluster that runs the points (extra `cluster`). Named
-            files must be there under the same path, with the same content.
-        retry_failed: run points again that have failed before.
-        force: replace the tables of another sweep in `out`.
         progress: called with the share of points that are done.
 
     Returns:
@@ -74,9 +64,7 @@ def sweep(
     Raises:
         InputError: the sweep is invalid, or `out` cannot be written, or holds another sweep.
     """
-    definition = defined(command, vary, fixed, zip, baseline)
-    options = StudyOptions(out=out, jobs=jobs, cluster=cluster, retry_failed=retry_failed, force=force)
-    return run_sweep(definition, options, shares(progress))
+    return run_sweep(defined(command, vary, fixed, zip, baseline), settings, shares(progress))
 
 
 def defined(

@@ -7,8 +7,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import refuse
-from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM
-from ndpsim.dram.state import ControllerOptions
+from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM, ControllerOptions
 from ndpsim.dram.traces import read_requests
 from ndpsim.simulate import Memory, run_requests
 from ndpsim.simulate.results import TraceResult

@@ -16,7 +16,7 @@ from concurrent.futures.process import BrokenProcessPool
 from threading import Lock, Thread, local
 from typing import Any
 
-from ndpsim.base.options.swept import JOBS
+from ndpsim.base.options.swept import STUDY
 from ndpsim.studies.sweeps.command import SweptCommand
 from ndpsim.studies.sweeps.executors import Answer, Answers, Task, Tasks, run_tasks
 from ndpsim.studies.sweeps.executors.attempt import attempt, failure
@@ -33,7 +33,7 @@ def chosen_jobs(jobs: int | None) -> int:
         InputError: it is not a number of processes.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return cores if jobs is None else JOBS.checked(jobs)
+    return cores if jobs is None else STUDY["jobs"].checked(jobs)
 
 
 def run_locally(command: SweptCommand, tasks: Tasks, jobs: int) -> Answers:
