@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndpsim.inference.layers import layer, record, step_run
+from ndpsim.inference.layers import layer, layer_run, run_state
 
 
 def layout(value: Any) -> Any:
@@ -36,6 +36,6 @@ def always_the_same(of_kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 def watch_argument_types(patch: pytest.MonkeyPatch) -> None:
     """Every kernel of a run that looks at its arguments once is one of `always_the_same`."""
-    patch.setattr(step_run, "same_types", always_the_same)
+    patch.setattr(layer_run, "same_types", always_the_same)
     patch.setattr(layer, "same_types", always_the_same)
-    patch.setattr(record, "_find_path", always_the_same(record.find_path))
+    patch.setattr(run_state, "_find_path", always_the_same(run_state.find_path))

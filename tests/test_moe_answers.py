@@ -16,7 +16,7 @@ from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import Hardware
 from ndpsim.config.files import data_path
-from ndpsim.inference.layers import step_run
+from ndpsim.inference.layers import layer_run
 from ndpsim.inference.layers.log import writing_log
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policies
@@ -474,7 +474,7 @@ def test_a_checked_layer_reads_the_bits_of_replicas(engine):
 @pytest.mark.parametrize("policy", ["edge", "klotski", "cxl:bits=2", "trimoe"])
 def test_however_many_waiting_copies_are_tried_at_once_the_run_is_the_same(policy, monkeypatch):
     def run(copies: int) -> dict[str, Any]:
-        monkeypatch.setattr(step_run, "_COPIES", copies)
+        monkeypatch.setattr(layer_run, "_COPIES", copies)
         return plain(moe(policy, prompt=4, steps=4, gpu_experts=6, batch=4, sets=["pcie.gbps=30"]))
 
     assert run(1) == run(3) == run(1000)

@@ -224,9 +224,16 @@ def test_a_read_of_few_bits_costs_its_share_of_a_read_in_full():
     view = LayerView("decode", 0, 1, np.array([3]), 3, placement, nowhere, np.zeros((3, 1), np.int16))
     totals = Totals(16, 1000, 1, 4)
     none, half = Parts(np.array([], np.int64), np.array([])), Parts(np.array([0]), np.array([0.5]))
-    totals.add_layer(
-        view, CheckedAssignment(none, half, none, None, {0: 4}, False, 0.0, []), 1.0, 0.0, {}, none.experts
+    layer: Any = SimpleNamespace(
+        view=view,
+        assigned=CheckedAssignment(none, half, none, None, {0: 4}, False, 0.0, []),
+        began_ns=0.0,
+        end_ns=1.0,
+        visit=SimpleNamespace(shared_ns=0.0),
+        path=SimpleNamespace(waited_ns={}),
+        on_ndp=none.experts,
     )
+    totals.layer_done(layer)
     reads = SimpleNamespace(
         at_rest_nj=lambda time_ns: {},
         host_read=lambda shards: SimpleNamespace(added_nj={"read": 80.0}),
@@ -234,12 +241,12 @@ def test_a_read_of_few_bits_costs_its_share_of_a_read_in_full():
     )
     assert totals.energy(reads, None, 1.0)[0]["read"] == 80 * 0.5 * 4 / 16
     moved = MigrationRecord("prefetch", 1, 0, "striped", "gpu", 250, 0.0, 0.0, 1.0, 0.0)
-    totals.add_migrations([moved])
+    totals.migrated([moved])
     assert totals.energy(reads, None, 1.0)[0]["read"] == 80 * (0.5 * 4 / 16 + 250 / 1000)
 
 
 def test_migrations_of_a_kind_are_added_up() -> None:
     totals = Totals(16, 1000, 1, 4)
     one = MigrationRecord("prefetch", 0, 0, "striped", "gpu", 1000, 0.0, 10.0, 50.0, 30.0)
-    totals.add_migrations([one, replace(one, start_ns=60.0, end_ns=80.0, hidden_ns=5.0)])
+    totals.migrated([one, replace(one, start_ns=60.0, end_ns=80.0, hidden_ns=5.0)])
     assert totals.migrations["prefetch"] == {"count": 2, "bytes": 2000, "hidden_ns": 35.0, "exposed_ns": 25.0}

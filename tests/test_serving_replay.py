@@ -56,7 +56,7 @@ class Experts:
         assert most >= self.count
         self.most = most
 
-    def evict(self, count: int, now_ns: float) -> None:
+    def evict(self, count: int) -> None:
         assert 0 < count <= self.movable
         self.count -= count
         self.movable -= count
@@ -102,7 +102,7 @@ def log_of(
     sizes = SharedSizes(10 * room, 10, chance.choice([7, 25]))
     experts = Experts((room - longest) * sizes.block // sizes.expert if shares else 0)
     steps = RandomSteps(chance, experts)
-    shared: Any = SharedRoom(sizes, room, experts, lambda: steps.clock_ns) if shares else None  # type: ignore[arg-type]
+    shared: Any = SharedRoom(sizes, room, experts) if shares else None  # type: ignore[arg-type]
     host_bytes = chance.choice([0, 5 * room, 100 * room])
     host = HostRoom(host_bytes, lambda blocks: 10 * sum(blocks) + 3 * len(blocks))
     kv = KvCache(room, block_tokens, reuse, shared, host)

@@ -96,7 +96,7 @@ class TwoExperts:
 @pytest.mark.parametrize(("blocks", "most"), [(40, (80 - 40) // 10), (41, 2)])
 def test_experts_get_no_room_back_when_a_sequence_found_too_little(blocks: int, most: int):
     residents: Any = TwoExperts()  # beside which 60 blocks have room
-    shared = SharedRoom(SharedSizes(room=80, block=1, expert=10), 70, residents, lambda: 0.0)
+    shared = SharedRoom(SharedSizes(room=80, block=1, expert=10), 70, residents)
     cache = KvCache(70, shared=shared)
     first, second = (Sequence(number, 16 * size, 1, 0.0) for number, size in enumerate((20, blocks)))
     cache.new_step()
@@ -112,11 +112,11 @@ def test_no_expert_leaves_for_more_blocks_than_there_can_be(blocks: int, leaving
     class Movable(TwoExperts):
         movable, evicted = 2, 0
 
-        def evict(self, count: int, now_ns: float) -> None:
+        def evict(self, count: int) -> None:
             self.evicted = count
 
     residents: Any = Movable()
-    shared = SharedRoom(SharedSizes(room=80, block=1, expert=10), 70, residents, lambda: 0.0)
+    shared = SharedRoom(SharedSizes(room=80, block=1, expert=10), 70, residents)
     assert shared.make(blocks) == residents.evicted == leaving
 
 

@@ -15,8 +15,8 @@ import pytest
 
 import ndpsim
 from ndpsim.audit import check_serving
+from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.setup import host_room_bytes
-from ndpsim.inference.layers.step_run import StepRunner
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
 from ndpsim.inference.serving.kv import HostRoom, KvCache
 from ndpsim.inference.serving.log import ServingLog, writing_serving_log
@@ -122,14 +122,14 @@ def serve(**more: Any) -> Any:
 
 def test_moves_take_the_time_of_their_bytes_on_pcie(monkeypatch: pytest.MonkeyPatch):
     moved: list[tuple[int, int, float, float]] = []
-    move = StepRunner.move_cache
+    move = LayerRun.move_cache
 
-    def noted(self: StepRunner, to_gpu: int, to_host: int) -> None:
+    def noted(self: LayerRun, to_gpu: int, to_host: int) -> None:
         began = self.clock_ns
         move(self, to_gpu, to_host)
         moved.append((to_gpu, to_host, self.clock_ns - began, self.setup.transfers.pcie_ns(to_gpu + to_host)))
 
-    monkeypatch.setattr(StepRunner, "move_cache", noted)
+    monkeypatch.setattr(LayerRun, "move_cache", noted)
     result = serve(preemption="swap")
     assert result.preemptions == sum(to_host > 0 for _, to_host, *_ in moved) > 0
     for to_gpu, to_host, took_ns, alone_ns in moved:

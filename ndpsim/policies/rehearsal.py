@@ -29,7 +29,9 @@ class Rehearsed:
 class Stage(Protocol):
     """A run that is stopped at a layer's gate, or at its end."""
 
-    clock_ns: float
+    @property
+    def clock_ns(self) -> float:
+        """The time."""
 
     @property
     def visit(self) -> Visit | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ndpsim.policies import views
-from ndpsim.policies.answers import CheckedAssignment, legal_migrations
+from ndpsim.policies.answers import legal_migrations
 from ndpsim.policies.interface import (
     Assignment,
     Migration,
@@ -16,7 +15,6 @@ from ndpsim.policies.interface import (
     Part,
     Policy,
     PolicyParameters,
-    experts_and_parts,
     parts_of,
 )
 
@@ -68,54 +66,6 @@ class Script:
             for answer in self.answers.values()
         )
         return self.contention and not lossy
-
-
-class ScriptWriter:
-    """Records the answers of a run."""
-
-    def __init__(self, policy: Policy, placement: views.Placement) -> None:
-        self._placement, self._contention = placement, policy.contention
-        self._parameters = common_parameters(policy.parameters)
-        self._assigned: dict[Visit, tuple[CheckedAssignment, float]] = {}
-        self._moved: dict[tuple[Visit, str], tuple[Migration, ...]] = {}
-
-    def copy(self) -> ScriptWriter:
-        """An independent copy."""
-        other = copy.copy(self)
-        other._assigned, other._moved = dict(self._assigned), dict(self._moved)
-        return other
-
-    def assigned(self, visit: Visit, checked: CheckedAssignment, planning_ns: float) -> None:
-        """Record an assignment with its planning time."""
-        self._assigned[visit] = checked, planning_ns
-
-    def moved(self, visit: Visit, moment: str, migrations: Sequence[Migration]) -> None:
-        """Record the migrations that were decided at a moment."""
-        self._moved[visit, moment] = tuple(migrations)
-
-    def script(self) -> Script:
-        """The answers so far."""
-        answers = {
-            visit: Answer(
-                _listed(*assigned), self._moved.get((visit, "gate"), ()), self._moved.get((visit, "end"), ())
-            )
-            for visit, assigned in self._assigned.items()
-        }
-        return Script(self._placement, answers, self._parameters, self._contention)
-
-
-def _listed(checked: CheckedAssignment, planning_ns: float) -> Assignment:
-    gpu, cpu, ndp = (experts_and_parts(parts.listed()) for parts in checked[:3])
-    return Assignment(
-        gpu,
-        cpu,
-        ndp,
-        checked.estimated_ns,
-        bits=checked.bits,
-        sequential=checked.sequential,
-        planning=planning_ns,
-        awaits=checked.awaits,
-    )
 
 
 def common_parameters(parameters: PolicyParameters) -> PolicyParameters:

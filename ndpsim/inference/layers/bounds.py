@@ -26,6 +26,7 @@ from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.events.state import Slowdown
 from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.run_state import DoneLayer, Listener
 from ndpsim.inference.layers.transfers import Transfers
 from ndpsim.inference.processors import Processors
 from ndpsim.inference.processors.devices import weight_bytes
@@ -195,8 +196,8 @@ def least_lost_ns_per_byte(slowdown: Slowdown, most_gbps: float) -> float:
     return float((np.column_stack([lost, lost[:, -1]]) / rates).min())
 
 
-class RunBound:
-    """The bound of one run; its layers are added one by one.
+class RunBound(Listener):
+    """The bound of one run; listens to its layers.
 
     Args:
         slowdown: the slowdown of the run.
@@ -208,12 +209,9 @@ class RunBound:
         self._beside = slowdown, replicas
         self._visits: list[_Visit] = []
 
-    def add(self, loads: Ints, shared_ns: float, free_ns: float) -> None:
-        """A layer's experts in a step.
-
-        free_ns: time in which PCIe was free for weights since the experts of the previous layer.
-        """
-        self._visits.append(_Visit(loads, math.ceil(free_ns), shared_ns))
+    def layer_done(self, done: DoneLayer) -> None:
+        """Add a layer's experts in a step."""
+        self._visits.append(_Visit(done.view.loads, math.ceil(done.free_ns), done.visit.shared_ns))
 
     def last_ns(self) -> float:
         """Bound of the layer that was added last, by itself, in ns."""

@@ -81,6 +81,11 @@ class Migrations:
         """The number of migrations that are decided and not done."""
         return len(self._moving)
 
+    def take_done(self) -> tuple[MigrationRecord, ...]:
+        """`done`, which is empty from now on."""
+        done, self.done = tuple(self.done), []
+        return done
+
     def decide(self, migrations: Iterable[Migration], now_ns: float) -> None:
         """Take migrations that a policy has asked for, which have been checked before.
 

@@ -20,7 +20,8 @@ class Places:
     Attributes:
         now: as policies see it; its arrays cannot be written through it.
         moving: flags [layer, expert]: a migration of it is not done.
-        gpu_free: experts that the GPU's memory has room for.
+        gpu_room: experts that the GPU's memory has room for now, with those that are there.
+        gpu_free: experts that it has room for besides.
         gpu_bits: by row and expert, bits of copies with the GPU, or on their way, that are replicas.
 
     Raises:
@@ -37,7 +38,8 @@ class Places:
         self._moving = np.zeros_like(self._resident)
         self._layers: dict[int, tuple[LayerPlacement, NDArray[np.bool_]]] = {}
         self._show(placement.replicas)
-        self.gpu_free = machine.gpu_experts - int(self._resident.sum())
+        self.gpu_room = machine.gpu_experts
+        self.gpu_free = self.gpu_room - int(self._resident.sum())
         self.gpu_bits: dict[tuple[int, int], int] = {}
         sizes = [weight_bytes(machine.model.expert, bits) for bits in placement.replicas]
         self._stored_bytes = machine.expert_bytes + sum(sizes)

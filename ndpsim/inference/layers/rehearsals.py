@@ -13,14 +13,15 @@ import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.units import format_time
-from ndpsim.inference.layers.policy_run import PolicyRunner
+from ndpsim.inference.layers.layer_run import LayerRun
+from ndpsim.inference.layers.run_state import DoneLayer, Listener
 from ndpsim.inference.layers.setup import Setup
-from ndpsim.inference.layers.step_run import DoneLayer
 from ndpsim.inference.layers.visits import itinerary
+from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.choose import ChosenPolicy
-from ndpsim.policies.interface import Policy
+from ndpsim.policies.interface import Assignment, Migration, experts_and_parts
 from ndpsim.policies.rehearsal import Rehearsed
-from ndpsim.policies.script import Answer, Script, Scripted, Visit
+from ndpsim.policies.script import Answer, Script, Scripted, Visit, common_parameters
 from ndpsim.policies.views import Flags, LayerView, Placement
 from ndpsim.workload.routing.trace import loads_of
 
@@ -29,9 +30,54 @@ _log = logging.getLogger("ndpsim")
 _LONG_S = 30.0
 
 
-def rehearsed(runner: PolicyRunner, chosen: ChosenPolicy | None = None) -> Rehearsed:
-    """A finished run."""
-    return Rehearsed(runner.clock_ns, runner.script.script(), chosen)
+class ScriptWriter(Listener):
+    """Records the answers of a run's policy."""
+
+    def __init__(self, run: LayerRun) -> None:
+        self._policy, self._placement = run.policy, run.placed
+        self._assigned: dict[Visit, tuple[CheckedAssignment, float]] = {}
+        self._decided: dict[tuple[Visit, str], tuple[Migration, ...]] = {}
+
+    def copy(self) -> ScriptWriter:
+        """An independent copy."""
+        other = copy.copy(self)
+        other._assigned, other._decided = dict(self._assigned), dict(self._decided)
+        return other
+
+    def decided(self, visit: Visit, moment: str, migrations: Sequence[Migration]) -> None:
+        """Record the migrations that were decided at a moment."""
+        self._decided[visit, moment] = tuple(migrations)
+
+    def layer_done(self, done: DoneLayer) -> None:
+        """Record an assignment with its planning time."""
+        self._assigned[done.visit.visit] = done.assigned, done.planning_ns
+
+    def script(self) -> Script:
+        """The answers so far."""
+        answers = {
+            visit: Answer(
+                _listed(*assigned),
+                self._decided.get((visit, "gate"), ()),
+                self._decided.get((visit, "end"), ()),
+            )
+            for visit, assigned in self._assigned.items()
+        }
+        policy = self._policy
+        return Script(self._placement, answers, common_parameters(policy.parameters), policy.contention)
+
+
+def _listed(checked: CheckedAssignment, planning_ns: float) -> Assignment:
+    gpu, cpu, ndp = (experts_and_parts(parts.listed()) for parts in checked[:3])
+    return Assignment(
+        gpu,
+        cpu,
+        ndp,
+        checked.estimated_ns,
+        bits=checked.bits,
+        sequential=checked.sequential,
+        planning=planning_ns,
+        awaits=checked.awaits,
+    )
 
 
 class Rehearsals:
@@ -57,9 +103,9 @@ class Rehearsals:
         self._policy, self.others = policy, others
         self._setup, self._progress = setup, progress
         trace = setup.known_trace
-        visits, _ = itinerary(trace, setup.size.layers, setup.decode, setup.prefill)
-        self.loads = MappingProxyType({one.visit: loads_of(one.ids, trace.experts) for one in visits})
-        self._layers, self._all_layers = 0, runs * len(visits)
+        self.visits, self.tail = itinerary(trace, setup.size.layers, setup.decode, setup.prefill)
+        self.loads = MappingProxyType({one.visit: loads_of(one.ids, trace.experts) for one in self.visits})
+        self._layers, self._all_layers = 0, runs * len(self.visits)
         self._run_s, self._has_told = 0.0, False
 
     def run_policy(self, chosen: ChosenPolicy, hindsight: bool = False) -> Rehearsed | None:
@@ -67,12 +113,17 @@ class Rehearsals:
         setup = replace(self._setup, offline=self._setup.known_trace) if hindsight else self._setup
         began_s = time.perf_counter()
         try:
-            runner = _Uncounted(setup, chosen.start(setup.machine, setup.estimates), self._went_on)
-            runner.run()
+            run = LayerRun(setup, chosen.start(setup.machine, setup.estimates))
+            script = ScriptWriter(run)
+            run.listeners = [script]
+            for visit in self.visits:
+                run.run_layer(visit)
+                self.went_on()
+            run.run_windows(self.tail)
         except InputError:
             return None
         self._run_s = time.perf_counter() - began_s
-        return rehearsed(runner, chosen)
+        return Rehearsed(run.clock_ns, script.script(), chosen)
 
     def run_script(self, script: Script) -> Rehearsed:
         """The run of a script."""
@@ -81,13 +132,13 @@ class Rehearsals:
             stage.go_on(script.answers[stage.visit])
         return stage.rehearsed()
 
-    def stage(self, script: Script) -> ScriptedRun:
+    def stage(self, script: Script) -> StagedRun:
         """A run with the placement of `script`, at its first gate."""
         setup = self._setup
         self._tell()
         policy = Scripted(setup.machine, setup.estimates, script.parameters)
         policy.follow(script)
-        return ScriptedRun(setup, policy, self._went_on)
+        return StagedRun(self, policy, LayerRun(setup, policy))
 
     def _tell(self) -> None:
         """Print once the maximum time of the remaining runs, from the time of the last policy's run."""
@@ -97,88 +148,86 @@ class Rehearsals:
             _log.warning(text, self._policy, runs, format_time(1e9 * self._run_s * runs))
         self._has_told = True
 
-    def _went_on(self, _: float) -> None:
+    def went_on(self) -> None:
+        """Tell the progress after a layer."""
         self._layers += 1
         self._progress(min(self._layers / self._all_layers, 1.0))
 
 
-class _Uncounted(PolicyRunner):
-    """A run without totals: only its time and its answers are stored."""
-
-    def __init__(self, setup: Setup, policy: Policy, progress: Callable[[float], None]) -> None:
-        super().__init__(setup, policy, {}, None, None, progress)
-
-    def _count(self, done: DoneLayer) -> None:
-        self._progress(0.0)
-
-
-class ScriptedRun(_Uncounted):
+class StagedRun:
     """A run that continues gate by gate, with one answer at each; see `Stage`."""
 
-    policy: Scripted
-
-    def __init__(self, setup: Setup, policy: Scripted, progress: Callable[[float], None]) -> None:
-        super().__init__(setup, policy, progress)
+    def __init__(self, rehearsals: Rehearsals, policy: Scripted, run: LayerRun) -> None:
+        self._rehearsals, self._policy, self._run = rehearsals, policy, run
+        self._script = ScriptWriter(run)
+        run.listeners = [self._script]
         self._place = 0
         self.ends_ns: Mapping[str, float] = {}
         self._to_gate()
 
     @property
+    def clock_ns(self) -> float:
+        """The time now."""
+        return self._run.clock_ns
+
+    @property
     def visit(self) -> Visit | None:
         """The layer at whose gate the run is; None: the run is over."""
-        return self._visits[self._place].visit if self._place < len(self._visits) else None
+        visits = self._rehearsals.visits
+        return visits[self._place].visit if self._place < len(visits) else None
 
     @property
     def view(self) -> LayerView:
         """The view that `assign` is shown there."""
-        return self._view(self._visits[self._place])
+        return self._run.view(self._rehearsals.visits[self._place])
 
     @property
     def placement(self) -> Placement:
         """The location of every expert."""
-        return self._places.now
+        return self._run.state.places.now
 
     @property
     def moving(self) -> Flags:
         """Experts that move, by layer and expert."""
-        return self._places.moving
+        return self._run.state.places.moving
 
     @property
     def gpu_free(self) -> int:
         """Experts that the GPU's memory has room for."""
-        return self._places.gpu_free
+        return self._run.state.places.gpu_free
 
-    def copy(self) -> ScriptedRun:
+    def copy(self) -> StagedRun:
         """An independent copy of the run from here on."""
         other = copy.copy(self)
-        other._places = self._places.copy()
-        other._migrations = self._migrations.copy(other._places)
-        other.script = self.script.copy()
+        other._script = self._script.copy()
+        other._run = self._run.copy([other._script])
         return other
 
     def go_on(self, answer: Answer) -> None:
         """Go on to the next gate, or to the end of the last window."""
-        visit = self._visits[self._place]
-        script = self.policy.script
-        self.policy.script = replace(script, answers={visit.visit: answer})
-        self._layer(visit, 0.0)
-        self.policy.script = script
+        visit, policy = self._rehearsals.visits[self._place], self._policy
+        script, policy.script = policy.script, replace(policy.script, answers={visit.visit: answer})
+        self.ends_ns = _ends(self._run.run_experts(visit))
+        policy.script = script
+        self._rehearsals.went_on()
         self._place += 1
         self._to_gate()
 
     def rehearsed(self) -> Rehearsed:
         """The finished run."""
-        return rehearsed(self)
+        return Rehearsed(self.clock_ns, self._script.script())
 
     def _to_gate(self) -> None:
-        over = self._place == len(self._visits)
-        self.reach(self._tail if over else self._visits[self._place].windows)
+        visits = self._rehearsals.visits
+        over = self._place == len(visits)
+        self._run.run_windows(self._rehearsals.tail if over else visits[self._place].windows)
 
-    def _count(self, done: DoneLayer) -> None:
-        self._progress(0.0)
-        arrays, count = done.jobs.arrays, len(done.jobs)
-        ends_ns = np.where(arrays.background == 0, arrays.end_ns - done.began_ns, 0.0)[:count].tolist()
-        latest: dict[str, float] = {}
-        for resource, end_ns in zip(done.jobs.resources(), ends_ns, strict=True):
-            latest[resource] = max(latest.get(resource, 0.0), end_ns)
-        self.ends_ns = latest
+
+def _ends(done: DoneLayer) -> Mapping[str, float]:
+    """When the layer's last job of the foreground ended on each resource, from the gate on."""
+    arrays, count = done.jobs.arrays, len(done.jobs)
+    ends_ns = np.where(arrays.background == 0, arrays.end_ns - done.began_ns, 0.0)[:count].tolist()
+    latest: dict[str, float] = {}
+    for resource, end_ns in zip(done.jobs.resources(), ends_ns, strict=True):
+        latest[resource] = max(latest.get(resource, 0.0), end_ns)
+    return latest

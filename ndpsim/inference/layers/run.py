@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -16,17 +16,20 @@ from ndpsim.base.options.moe import CHECKS, MoeSettings
 from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.inference.layers.bounds import Bounds
-from ndpsim.inference.layers.policy_run import PolicyRunner
-from ndpsim.inference.layers.record import Observer
-from ndpsim.inference.layers.rehearsals import Rehearsals, rehearsed
+from ndpsim.inference.layers.bounds import Bounds, RunBound
+from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.layer_run import LayerRun
+from ndpsim.inference.layers.record import LayerRecord, Observer
+from ndpsim.inference.layers.recorder import Recorder
+from ndpsim.inference.layers.rehearsals import Rehearsals, ScriptWriter
 from ndpsim.inference.layers.setup import RunSize, Setup, check_link, check_one_gpu, set_up_machine
-from ndpsim.inference.layers.totals import ENGINES
+from ndpsim.inference.layers.totals import ENGINES, Totals, machine_results
+from ndpsim.inference.layers.visits import itinerary
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors import Processors
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.rehearsal import Rehearsed
-from ndpsim.simulate.results.moe import MoeResult, PolicyRun
+from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape, load_moe_model
 from ndpsim.workload.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
@@ -252,64 +255,82 @@ def _run(
     policy = chosen.start(setup.machine, setup.estimates)
     if chosen.policy.rehearses:
         policy.rehearse(Rehearsals(setup, chosen.name, others, progress, work))
-    parameters: dict[str, Any] = policy.parameters.model_dump()
-    runner = PolicyRunner(
-        setup, policy, parameters, observer, check_layer, lambda share: progress(1 - (1 - share) / work)
-    )
-    runner.run()
-    check = None
-    if runner.record is not None:
-        from ndpsim.inference.layers.exact_layer import check_layer as exact  # noqa: PLC0415 (rarely needed)
-
-        check = exact(setup.costs, runner.record, check_limit)
-    totals, trace = runner.totals, runner.trace
-    prefill_ns, decode_ns = runner.prefill_ns, runner.clock_ns - runner.prefill_ns
-    time_ns = prefill_ns + decode_ns
-    prefill_moe_ns, decode_moe_ns = (sum(totals.layer_ns[phase]) for phase in ("prefill", "decode"))
-    moe_ns = prefill_moe_ns + decode_moe_ns
-    of_layers = np.array(totals.layer_ns["decode"] or totals.layer_ns["prefill"])
-    hits, misses = totals.experts["gpu_hit"], totals.experts["gpu_miss"]
-    cache = {"hits": hits, "misses": misses, "hit_rate": hits / (hits + misses) if hits + misses else None}
-    energy_nj, energy_note = runner.energy(time_ns)
-    waited_ns = sum(totals.waited_ns.values())
-    bound, bound_ns = runner.bound.total_ns() if runner.bound else (None, None)
-    run = PolicyRun(
+    parameters, trace = policy.parameters.model_dump(), setup.known_trace
+    run, totals, bound = LayerRun(setup, policy), Totals.of(setup), None
+    script = ScriptWriter(run)
+    run.listeners += [totals, script]
+    if setup.bounds is not None:
+        bound = RunBound(setup.bounds, run.slowdown, run.placed.replicas, len(trace.layers))
+        run.listeners.append(bound)
+    if observer is not None:
+        run.listeners.append(Recorder(run, parameters, observer, bound))
+    checked: list[LayerRecord] = []
+    if check_layer is not None:
+        recorder = Recorder(run, parameters, lambda _, layer: checked.append(layer), bound, check_layer)
+        run.listeners.append(recorder)
+    visits, tail = itinerary(trace, setup.size.layers, setup.decode, setup.prefill)
+    for number, visit in enumerate(visits, 1):
+        run.run_layer(visit)
+        progress(1 - (1 - number / len(visits)) / work)
+    run.run_windows(tail)
+    check = _check(setup.costs, checked[0], check_limit) if checked else None
+    bound_kind, bound_ns = bound.total_ns() if bound else (None, None)
+    times = _times(totals, run.clock_ns, trace)
+    result = PolicyRun(
         policy=chosen.name,
         parameters=parameters,
-        time_ns=time_ns,
-        prefill_ns=prefill_ns,
-        decode_ns=decode_ns,
-        moe_ns=moe_ns,
-        prefill_moe_ns=prefill_moe_ns,
-        decode_moe_ns=decode_moe_ns,
-        shared_ns=totals.shared_ns,
-        layer_ns={
+        speedup=1.0,
+        speedup_moe=1.0,
+        bound=bound_kind,
+        bound_ns=bound_ns,
+        prediction=policy.prediction(),
+        check=check,
+        **times,
+        **_counts(totals, policy.cache_counts()),
+        **machine_results(run, totals, times["time_ns"]),
+        **watch.times(),
+    )
+    return result, Rehearsed(run.clock_ns, script.script(), chosen)
+
+
+def _check(costs: Costs, layer: LayerRecord, limit: float) -> LayerCheck:
+    from ndpsim.inference.layers.exact_layer import check_layer  # noqa: PLC0415 (rarely needed)
+
+    return check_layer(costs, layer, limit)
+
+
+def _times(totals: Totals, end_ns: float, trace: Routing) -> dict[str, Any]:
+    """Fields of `PolicyRun` on the times of a run that ended at `end_ns`."""
+    prefill_ns, decode_ns = totals.prefill_ns, end_ns - totals.prefill_ns
+    prefill_moe_ns, decode_moe_ns = (sum(totals.layer_ns[phase]) for phase in ("prefill", "decode"))
+    of_layers = np.array(totals.layer_ns["decode"] or totals.layer_ns["prefill"])
+    return {
+        "time_ns": prefill_ns + decode_ns,
+        "prefill_ns": prefill_ns,
+        "decode_ns": decode_ns,
+        "moe_ns": prefill_moe_ns + decode_moe_ns,
+        "prefill_moe_ns": prefill_moe_ns,
+        "decode_moe_ns": decode_moe_ns,
+        "shared_ns": totals.shared_ns,
+        "estimated_ns": totals.estimated_ns,
+        "layer_ns": {
             "mean": float(of_layers.mean()),
             "p50": float(np.percentile(of_layers, 50)),
             "p99": float(np.percentile(of_layers, 99)),
             "max": float(of_layers.max()),
         },
-        tokens_per_s=trace.steps * trace.batch / decode_ns * 1e9,
-        speedup=1.0,
-        speedup_moe=1.0,
-        bound=bound,
-        bound_ns=bound_ns,
-        pairs=round(sum(totals.pairs.values())),
-        experts={name: totals.experts[name] for name in ENGINES},
-        pairs_by_engine={name: totals.pairs[name] for name in ENGINES},
-        weight_bits={
-            name: totals.bits[name] / totals.pairs[name] if totals.pairs[name] else None for name in ENGINES
-        },
-        utilization={name: ns / time_ns for name, ns in runner.busy_ns.items()},
-        migrations=totals.migrations,
-        cache=policy.cache_counts() or cache,
-        prediction=policy.prediction(),
-        estimated_ns=totals.estimated_ns,
-        policy_wall_s=totals.policy_s,
-        bottleneck={name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
-        energy_nj=energy_nj,
-        energy_note=energy_note,
-        **watch.times(),
-        check=check,
-    )
-    return run, rehearsed(runner, chosen)
+        "tokens_per_s": trace.steps * trace.batch / decode_ns * 1e9,
+    }
+
+
+def _counts(totals: Totals, cache: Mapping[str, float | None] | None) -> dict[str, Any]:
+    """Fields of `PolicyRun` on experts; `cache`: those of the policy, if it counts its own."""
+    experts, pairs, bits = totals.experts, totals.pairs, totals.bits
+    hits, misses = experts["gpu_hit"], experts["gpu_miss"]
+    hit_rate = hits / (hits + misses) if hits + misses else None
+    return {
+        "pairs": round(sum(pairs.values())),
+        "experts": experts,
+        "weight_bits": {name: bits[name] / pairs[name] if pairs[name] else None for name in ENGINES},
+        "cache": cache or {"hits": hits, "misses": misses, "hit_rate": hit_rate},
+    }

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.layer import NdpPart
+from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.record import MigrationRecord
-from ndpsim.policies.answers import CheckedAssignment
+from ndpsim.inference.layers.run_state import DoneLayer, Listener
+from ndpsim.inference.layers.setup import Setup
+from ndpsim.inference.layers.visits import Window
 from ndpsim.policies.assignment.parts import BITS, EXPERTS, PAIRS, count_parts
-from ndpsim.policies.views import LayerView
-
-Ints = NDArray[np.int64]
 
 #: In the order of `HITS` and so on.
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
@@ -28,21 +28,21 @@ _NOTE = (
 )
 
 
-class Totals:
-    """Sums over all layers of a run.
+class Totals(Listener):
+    """Sums over all layers of a run, to which it listens.
 
     Attributes:
+        prefill_ns: the end of the prefill.
         layer_ns: of each layer's experts, by phase.
         shared_ns, estimated_ns: summed; `estimated_ns` is None when one layer had no estimate.
         waited_ns: time of the critical paths by resource.
-        policy_s: that the policy took.
     """
 
     def __init__(self, bits: float, expert_bytes: int, experts: int, dimms: int) -> None:
         self._bits, self._expert_bytes = bits, expert_bytes
         self._full_bits = np.full(experts, float(bits))
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": [], "mixed": []}
-        self.shared_ns = self.policy_s = 0.0
+        self.prefill_ns = self.shared_ns = 0.0
         self.estimated_ns: float | None = 0.0
         self._sums = np.zeros((len(ENGINES), 3))
         self.waited_ns: Counter[str] = Counter()
@@ -52,24 +52,24 @@ class Totals:
         self._turns = np.full(dimms + 1, -1)  # in which each was first read; -1: it was not
         self._relayouts: Counter[tuple[str, str]] = Counter()
 
-    @property
-    def layers(self) -> int:
-        """Layers that are done."""
-        return sum(map(len, self.layer_ns.values()))
+    @classmethod
+    def of(cls, setup: Setup) -> Totals:
+        """Sums of 0 for a run on a machine."""
+        machine = setup.machine
+        dimms = setup.hardware.system.dimm.count
+        return cls(machine.mean_bits, machine.expert_bytes, machine.model.routed_experts, dimms)
 
-    def add_layer(
-        self,
-        view: LayerView,
-        assigned: CheckedAssignment,
-        time_ns: float,
-        shared_ns: float,
-        waited_ns: Mapping[str, float],
-        on_ndp: Ints,
-    ) -> None:
-        """Add a layer's experts; `on_ndp`: the numbers of the parts of `assigned.ndp`; see `energy`."""
-        self.layer_ns[view.phase].append(time_ns)
-        self.shared_ns += shared_ns
-        for name, ns in waited_ns.items():
+    def window_done(self, window: Window, clock_ns: float) -> None:
+        """Note the end of the prefill."""
+        if window.phase == "prefill":
+            self.prefill_ns = clock_ns
+
+    def layer_done(self, done: DoneLayer) -> None:
+        """Add a layer's experts."""
+        view, assigned = done.view, done.assigned
+        self.layer_ns[view.phase].append(done.end_ns - done.began_ns)
+        self.shared_ns += done.visit.shared_ns
+        for name, ns in done.path.waited_ns.items():
             self.waited_ns[name] += ns  # type: ignore[assignment]  # counters may count time
         if assigned.estimated_ns is None:
             self.estimated_ns = None
@@ -82,7 +82,7 @@ class Totals:
         of_layer = placement.resident, view.arriving, placement.dimm, placement.shards, bits, self._bits
         gpu, cpu, ndp = [(one.experts, one.shares) for one in assigned[:3]]
         count_parts(view.loads, *of_layer, *gpu, *cpu, *ndp, self._sums, self._reads, self._turns)
-        self._ndp.update(on_ndp.tolist())
+        self._ndp.update(done.on_ndp.tolist())
 
     @property
     def experts(self) -> dict[str, float]:
@@ -102,9 +102,9 @@ class Totals:
     def _by_engine(self, kind: int) -> dict[str, float]:
         return dict(zip(ENGINES, self._sums[:, kind].tolist(), strict=True))
 
-    def add_cache_read(self, experts: float) -> None:
-        """Add what the host reads of the KV cache, as this many striped experts."""
-        self._add_read(None, experts)
+    def cache_read(self, size: int) -> None:
+        """Add bytes of the KV cache, as if of striped experts."""
+        self._add_read(None, size / self._expert_bytes)
 
     def _add_read(self, shards: int | None, experts: float) -> None:
         """Add experts that the host reads; `shards` as of `Costs.host_read`."""
@@ -113,9 +113,9 @@ class Totals:
             self._turns[place] = self._turns.max() + 1
         self._reads[place] += experts
 
-    def add_migrations(self, done: Sequence[MigrationRecord]) -> None:
+    def migrated(self, migrations: Sequence[MigrationRecord]) -> None:
         """Add migrations that have ended."""
-        for one in done:
+        for one in migrations:
             of_kind = self._migrations.setdefault(
                 one.kind, {"count": 0, "bytes": 0, "hidden_ns": 0.0, "exposed_ns": 0.0}
             )
@@ -172,3 +172,19 @@ class Totals:
         if measured:
             note += f"; {' and '.join(measured)}: measured power over the whole time"
         return {**dict(sorted(sums.items())), **measured, **dict.fromkeys(unknown)}, note
+
+
+def machine_results(run: LayerRun, totals: Totals, time_ns: float) -> dict[str, Any]:
+    """What `PolicyRun` and `ServingResult` both tell of a machine over the time of a run."""
+    setup, waited_ns = run.setup, sum(totals.waited_ns.values())
+    power_w = setup.processors.power_w(setup.machine.model)
+    energy_nj, energy_note = totals.energy(setup.costs, power_w, time_ns, run.ndp_parts)
+    return {
+        "pairs_by_engine": totals.pairs,
+        "utilization": {name: ns / time_ns for name, ns in run.busy_ns.items()},
+        "migrations": totals.migrations,
+        "bottleneck": {name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
+        "energy_nj": energy_nj,
+        "energy_note": energy_note,
+        "policy_wall_s": run.state.policy_s,
+    }

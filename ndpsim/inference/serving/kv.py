@@ -63,13 +63,10 @@ class SharedRoom:
     Args:
         sizes: the sizes in bytes.
         most_blocks: maximum number of blocks of the KV cache.
-        now: returns the time.
     """
 
-    def __init__(
-        self, sizes: SharedSizes, most_blocks: int, residents: Residents, now: Callable[[], float]
-    ) -> None:
-        self._sizes, self._residents, self._now = sizes, residents, now
+    def __init__(self, sizes: SharedSizes, most_blocks: int, residents: Residents) -> None:
+        self._sizes, self._residents = sizes, residents
         self._most_blocks, self._most_experts = most_blocks, residents.most
 
     @property
@@ -88,7 +85,7 @@ class SharedRoom:
         leaving = self._residents.now() - self._experts_beside(blocks)
         if blocks > self._most_blocks or leaving > self._residents.movable:
             return 0
-        self._residents.evict(leaving, self._now())
+        self._residents.evict(leaving)
         return leaving
 
     def leave(self, blocks: int, lacks: bool) -> int:

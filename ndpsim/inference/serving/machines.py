@@ -10,9 +10,10 @@ import numpy as np
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.moe import MOE
 from ndpsim.config import Hardware
+from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.record import Observer
+from ndpsim.inference.layers.recorder import Recorder
 from ndpsim.inference.layers.setup import Setup
-from ndpsim.inference.layers.step_run import StepRunner
 from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import DenseTime, Processors
 from ndpsim.inference.processors.operations import MixedStep
@@ -71,9 +72,11 @@ class UnderPolicy:
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """See `ServingMachine`."""
         setup, chosen = self.setup, self.chosen
-        policy = chosen.start(setup.machine, setup.estimates)
+        run = LayerRun(setup, chosen.start(setup.machine, setup.estimates))
+        if observer is not None:
+            run.listeners.append(Recorder(run, chosen.parameters.model_dump(), observer))
         return MoeSteps(
-            StepRunner(setup, policy, chosen.parameters.model_dump(), observer),
+            run,
             self.routing.by_sequence(requests.prompt_tokens),
             self._dense_time,
             self.kv_bits,

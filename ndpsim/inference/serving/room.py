@@ -17,7 +17,7 @@ without experts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,9 +55,9 @@ class KvRoom:
     memory: GpuMemory
     shared: SharedSizes | None = None
 
-    def shared_with(self, residents: Residents, now: Callable[[], float]) -> SharedRoom | None:
+    def shared_with(self, residents: Residents) -> SharedRoom | None:
         """The shared memory during a run; None if it is not shared."""
-        return None if self.shared is None else SharedRoom(self.shared, self.blocks, residents, now)
+        return None if self.shared is None else SharedRoom(self.shared, self.blocks, residents)
 
     def kept_bytes(self, blocks: Sequence[int]) -> int:
         """Bytes of sequences, from the number of blocks of each."""

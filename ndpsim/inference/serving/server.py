@@ -230,7 +230,7 @@ def schedulers(settings: ServeSettings, engines: int, room: KvRoom, steps: Steps
     former, swaps = scheduler_named(settings.scheduler), settings.preemption == "swap"
     limits, sizes = Limits(settings.max_batch, settings.max_tokens), (room.blocks, room.block_tokens)
     residents = steps.residents
-    shared = None if residents is None else room.shared_with(residents, lambda: steps.clock_ns)
+    shared = None if residents is None else room.shared_with(residents)
     host = HostRoom(steps.host_bytes, room.kept_bytes) if swaps else None
     return [
         former(KvCache(*sizes, settings.prefix_cache, shared, host), limits, swaps) for _ in range(engines)

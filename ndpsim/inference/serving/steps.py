@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.layers.setup import host_room_bytes
-from ndpsim.inference.layers.step_run import StepRunner
-from ndpsim.inference.layers.totals import ENGINES
+from ndpsim.inference.layers.totals import Totals, machine_results
 from ndpsim.inference.layers.visits import GatedVisit, Window, windows_of_step
 from ndpsim.inference.processors import DenseTime
 from ndpsim.inference.processors.operations import MixedStep
@@ -79,29 +79,30 @@ class MoeSteps:
 
     def __init__(
         self,
-        runner: StepRunner,
+        run: LayerRun,
         routing: TokenRouting,
         dense_time: Callable[[MixedStep], DenseTime],
         kv_bits: int,
         kept_bytes: Callable[[Sequence[int]], int],
     ) -> None:
-        self.runner, self._routing, self._dense_time, self._kv_bits = runner, routing, dense_time, kv_bits
-        self._kept_bytes = kept_bytes
-        self.residents: Residents | None = runner.residents
-        self.host_bytes = host_room_bytes(runner.setup, runner.placed.replicas)
+        self._run, self._routing, self._dense_time, self._kv_bits = run, routing, dense_time, kv_bits
+        self._kept_bytes, self._totals = kept_bytes, Totals.of(run.setup)
+        run.listeners.append(self._totals)
+        self.residents: Residents | None = Residents(run)
+        self.host_bytes = host_room_bytes(run.setup, run.placed.replicas)
 
     @property
     def clock_ns(self) -> float:
         """The time now: the end of the last step, or the time until which the engine waited."""
-        return self.runner.clock_ns
+        return self._run.clock_ns
 
     def wait_until(self, time_ns: float) -> None:
         """Nothing is to be computed until then; experts on their way move on."""
-        self.runner.wait_until(time_ns)
+        self._run.wait_until(time_ns)
 
     def move_blocks(self, to_gpu: Sequence[int], to_host: Sequence[int]) -> None:
         """Move blocks of the KV cache over PCIe before anything else of the step begins."""
-        self.runner.move_cache(self._kept_bytes(to_gpu), self._kept_bytes(to_host))
+        self._run.move_cache(self._kept_bytes(to_gpu), self._kept_bytes(to_host))
 
     def run(self, number: int, parts: Sequence[Sequence[Chunk]]) -> None:
         """Run step `number` of the only engine."""
@@ -112,29 +113,18 @@ class MoeSteps:
         step = mixed_step(ordered, self._kv_bits)
         dense = self._dense_time(step)
         visits, tail = self._visits(number, ordered, dense, step.tokens - len(decoding))
-        self.runner.run_step(visits, tail)
+        self._run.run_step(visits, tail)
 
     def results(self, time_ns: float) -> dict[str, Any]:
         """Fields of a result that tell of the machine in this time: see `ServingResult`."""
-        totals = self.runner.totals
-        energy_nj, energy_note = self.runner.energy(time_ns)
-        waited_ns = sum(totals.waited_ns.values())
-        return {
-            "pairs_by_engine": {name: totals.pairs[name] for name in ENGINES},
-            "utilization": {name: ns / time_ns for name, ns in self.runner.busy_ns.items()},
-            "migrations": totals.migrations,
-            "bottleneck": {name: ns / waited_ns for name, ns in totals.waited_ns.most_common()},
-            "energy_nj": energy_nj,
-            "energy_note": energy_note,
-            "policy_wall_s": totals.policy_s,
-        }
+        return machine_results(self._run, self._totals, time_ns)
 
     def _visits(
         self, number: int, chunks: Sequence[Chunk], dense: DenseTime, prompt_tokens: int
     ) -> tuple[list[GatedVisit], tuple[Window, ...]]:
         """The layers with experts, the last first to know what follows, and the windows behind the last."""
         ids = self._routing.ids(*tokens_of(chunks))
-        setup = self.runner.setup
+        setup = self._run.setup
         layers, phase = setup.machine.layers, "mixed" if prompt_tokens else "decode"
         gates, tail = windows_of_step(layers, setup.size.layers, phase, dense)
         following: GatedVisit | None = None
