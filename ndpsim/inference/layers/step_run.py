@@ -117,8 +117,8 @@ class StepRunner:
         )
         self._slowdown = setup.transfers.slowdown(policy.contention, shards)
         self._free_ns = 0.0  # time that PCIe was free for weights since the last layer with experts
-        self._servers = FIRST_NDP + len(self._slowdown.channel)
-        self._names = (*server_names(len(self._slowdown.channel)), *setup.transfers.shared_names)
+        self._servers = FIRST_NDP + dimms
+        self._names = (*server_names(dimms), *setup.transfers.shared_names)
         self._busy = np.zeros(len(self._names))
         self._jobs, self._work = JobList(), make_work(0, 0, 0, 0)
         self._run_to_end = same_types(run_jobs)
@@ -233,7 +233,7 @@ class StepRunner:
         """Working arrays of the loop, made anew where there are more jobs than ever."""
         if jobs > len(self._work.active):
             shared = len(self._names) - self._servers
-            self._work = make_work(2 * jobs, self._servers, shared, len(self._slowdown.channel))
+            self._work = make_work(2 * jobs, self._servers, shared, self._servers - FIRST_NDP)
         return self._work
 
     def _view(self, visit: GatedVisit) -> LayerView:
