@@ -75,36 +75,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def short_sessions() -> Iterator[dict[str, Any]]:
-    """Rates of experts beside the host are measured in a fraction of the time, and kept in no folder.
+def _short_plan() -> Iterator[None]:
+    """Slowdown tables are measured in a fraction of the time."""
+    from ndpsim.inference.layers.shared_dimm import measured_by
+    from plans import SHORT
 
-    What users have instead, by its name in `ndpsim.inference.layers.shared_dimm`.
-    """
-    from ndpsim.inference.layers import contention, shared_dimm
-    from ndpsim.simulate.results.cache import ResultCache
-
-    kept, measure = ResultCache(disk_bytes=0), shared_dimm.measure_shared_dimm
-    short = {
-        "_TOKENS": (1, 8),
-        "_RELAYOUT_TOKENS": (1, 8),
-        "_SHARES_OF_SEVERAL": (0.5,),
-        "_WINDOW_NS": (2_000.0, 16_000.0),
-        "_RELAYOUT_WINDOW_NS": (2_000.0, 6_000.0),
-        "_CROWDED": (3,),
-        "_VECTOR_TOKENS": (1, 4),
-        "_VECTOR_EXPERTS": 3,
-    }
-
-    def measure_in_memory(*given: Any) -> Any:
-        *others, cache, is_part = given
-        return measure(*others, kept if cache is True else cache, is_part)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(contention, "measure_shared_dimm", measure_in_memory)
-        whole = {name: getattr(shared_dimm, name) for name in short}
-        for name, value in short.items():
-            patch.setattr(shared_dimm, name, value)
-        yield whole
+    with measured_by(SHORT):
+        yield
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -121,13 +98,12 @@ def _compiled_first(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def whole_sessions(short_sessions: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rates of experts beside the host are measured as users have them."""
-    from ndpsim.inference.layers import contention, shared_dimm
+def plan_of_users() -> Iterator[None]:
+    """Slowdown tables are measured as users have them."""
+    from ndpsim.inference.layers.shared_dimm import Plan, measured_by
 
-    for name, value in short_sessions.items():
-        monkeypatch.setattr(shared_dimm, name, value)
-    monkeypatch.setattr(contention, "measure_shared_dimm", shared_dimm.measure_shared_dimm)
+    with measured_by(Plan()):
+        yield
 
 
 @pytest.fixture(scope="session")

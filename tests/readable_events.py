@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.inference.events.state import Jobs, Kinds, Slowdown
+from ndpsim.inference.events.state import Jobs, Kinds
+from ndpsim.simulate.results.slowdown import SlowdownTable
 
 Floats = NDArray[np.float64]
 
@@ -102,7 +103,7 @@ class ReadableLoop:
 
     jobs: Jobs
     kinds: Kinds
-    slowdown: Slowdown
+    slowdown: SlowdownTable
     clock_ns: float
     prioritised: int
     busy_ns: dict[tuple[str, int], float] = field(default_factory=dict)
@@ -193,10 +194,10 @@ class ReadableLoop:
 
     def _use(self, job: int, k: int, units: Mapping[int, int]) -> float:
         """The share of a resource that a transfer at full speed uses."""
-        kinds, slowdown, kind = self.kinds, self.slowdown, self.jobs.kind[job]
+        kinds, kind = self.kinds, self.jobs.kind[job]
         ns = float(kinds.shared_ns[kind, k])
-        for dimm in range(len(slowdown.channel)):
-            if slowdown.channel[dimm] == k:
+        for dimm in range(len(kinds.channel)):
+            if kinds.channel[dimm] == k:
                 beside = self._host_speed(units[dimm], k) if dimm in units else 1.0
                 ns += float(kinds.read_ns[kind, dimm]) / beside / self._left(self.jobs.bus_share, k, units)
         return ns * float(self.jobs.per_ns[job])
@@ -207,7 +208,7 @@ class ReadableLoop:
         for job in self._active():
             kind = self.jobs.kind[job]
             if kind >= 0:
-                read = np.flatnonzero(self.kinds.read_ns[kind] * (slowdown.channel == channel))
+                read = np.flatnonzero(self.kinds.read_ns[kind] * (self.kinds.channel == channel))
                 count += len(read) / max(float(self.kinds.stream_dimms[kind]), 1)
         return self._of_streams([self._of_tokens(row, unit) for row in slowdown.host_speed], count)
 
@@ -217,13 +218,13 @@ class ReadableLoop:
 
     def _left(self, shares: Floats, channel: int, units: Mapping[int, int]) -> float:
         """What those at work on a channel leave of it, or of the pace of its reads."""
-        taken = [float(shares[job]) for dimm, job in units.items() if self.slowdown.channel[dimm] == channel]
+        taken = [float(shares[job]) for dimm, job in units.items() if self.kinds.channel[dimm] == channel]
         return max(1 - sum(taken), _LEAST_SPEED)
 
     def _paced(self, job: int, units: Mapping[int, int]) -> float:
         """The part of its pace that a read keeps on the channel that leaves it least."""
         read_ns = self.kinds.read_ns[self.jobs.kind[job]]
-        channels = {int(self.slowdown.channel[dimm]) for dimm in np.flatnonzero(read_ns)}
+        channels = {int(self.kinds.channel[dimm]) for dimm in np.flatnonzero(read_ns)}
         return min((self._left(self.jobs.pause_share, k, units) for k in channels), default=1.0)
 
     def _of_tokens(self, column: Sequence[float] | Floats, job: int) -> float:
@@ -315,8 +316,8 @@ class ReadableLoop:
             kind = self.jobs.kind[job]
             of_dimms = {
                 dimm: float(self.kinds.read_bytes[kind, dimm] * self.jobs.per_ns[job]) * speed
-                for dimm in range(len(self.slowdown.channel))
-                if self.slowdown.channel[dimm] == channel and self.kinds.read_bytes[kind, dimm] * speed
+                for dimm in range(len(self.kinds.channel))
+                if self.kinds.channel[dimm] == channel and self.kinds.read_bytes[kind, dimm] * speed
             }
             if of_dimms and self.kinds.stream_dimms[kind] > 1:
                 found.append(_Stream(sum(of_dimms.values()), tuple(of_dimms)))
@@ -329,8 +330,8 @@ class ReadableLoop:
         return min(stream.gbps, float(self.slowdown.waiting_gbps[0]) if channel in self._full else math.inf)
 
     def _crowded(self, table: Iterable[Floats], dimm: int, ndp: int, moving: Mapping[int, float]) -> float:
-        """1 - h (1 - v), see `Slowdown`; 1 where the host reads nothing."""
-        channel = int(self.slowdown.channel[dimm])
+        """1 - h (1 - v), see `SlowdownTable`; 1 where the host reads nothing."""
+        channel = int(self.kinds.channel[dimm])
         streams = self._streams(channel, moving)
         here = sum(self._weight(of, channel) / len(of.dimms) for of in streams if dimm in of.dimms)
         if not here:
@@ -348,7 +349,7 @@ class ReadableLoop:
         """Beside transfers at these speeds."""
         jobs, kinds, slowdown = self.jobs, self.kinds, self.slowdown
         speeds = [self._crowded(table, dimm, job, moving) for table in slowdown.ndp_speed]
-        speed = self._of_streams(speeds, self._equal_streams(int(slowdown.channel[dimm]), moving))
+        speed = self._of_streams(speeds, self._equal_streams(int(kinds.channel[dimm]), moving))
         left = 1.0
         for way, table in enumerate(slowdown.ndp_speed_moving):
             gbps = sum(

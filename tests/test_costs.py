@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,12 +12,14 @@ import pytest
 from mistakes import refused
 from ndpsim.cli.notices import notices
 from ndpsim.config import load_hardware
-from ndpsim.inference.layers import shared_dimm
+from ndpsim.inference.layers import contention
 from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.shared_dimm import measured_by
 from ndpsim.inference.layers.transfers import _BesideOfTokens
 from ndpsim.simulate import simulate_expert, simulate_host_read, simulate_relayout
 from ndpsim.simulate.results import ResultCache
 from ndpsim.workload.models import Expert
+from plans import SHORT
 
 MODEL = Expert(96, 40)
 LARGE = Expert(1024, 176)  # more than 1000 bursts on each lane of RING
@@ -270,8 +273,7 @@ def tables():
     """The table of a memory-bound and a compute-bound expert by arbitration; for one, also beside relayouts."""
     model = Expert(1024, 512)
     found = {"host-first": costs(model=model).contention()}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("ndpsim.inference.layers.shared_dimm._relayouts", lambda hardware: [])
+    with measured_by(replace(SHORT, relayout_tokens=())):
         found["ndp-first"] = costs(model=model, arbitration="ndp-first").contention()
     return found
 
@@ -279,21 +281,21 @@ def tables():
 def test_an_expert_loses_more_to_the_host_the_more_it_reads_and_the_less_it_computes(tables):
     table = tables["host-first"]
     assert table.streams.tolist() == [1, 2]
-    assert table.ndp_rate.shape == (2, len(table.tokens), len(table.host_gbps)) == (2, 2, 6)
-    assert (table.ndp_rate[:, :, 0] == 1).all()
-    ndp_rate = table.ndp_rate[0]  # beside one read
-    assert (np.diff(ndp_rate[0]) < 0.05).all()  # the rhythm of reads and experts, see the module
-    assert ndp_rate[0, -1] < ndp_rate[0, 2] < ndp_rate[0, 1]
-    assert (ndp_rate[0, 1:] < ndp_rate[1, 1:]).all()
+    assert table.ndp_speed.shape == (2, len(table.tokens), len(table.host_gbps)) == (2, 2, 6)
+    assert (table.ndp_speed[:, :, 0] == 1).all()
+    ndp_speed = table.ndp_speed[0]  # beside one read
+    assert (np.diff(ndp_speed[0]) < 0.05).all()  # the rhythm of reads and experts, see the module
+    assert ndp_speed[0, -1] < ndp_speed[0, 2] < ndp_speed[0, 1]
+    assert (ndp_speed[0, 1:] < ndp_speed[1, 1:]).all()
     assert table.host_gbps[-1] == pytest.approx(33.9, abs=0.8)  # what a localized host read reaches alone
     # The host takes at least its own bursts of the lanes' time, and at most whole ranks.
-    assert 1 - 34 / 136 - 0.06 < ndp_rate[0, -1] < 1 - 34 / 153.6 + 0.06
+    assert 1 - 34 / 136 - 0.06 < ndp_speed[0, -1] < 1 - 34 / 153.6 + 0.06
 
 
 def test_the_host_reads_as_if_alone_where_it_is_first_and_hardly_where_it_is_not(tables):
-    assert (tables["host-first"].host_rate[0] > 0.97).all()
-    assert tables["ndp-first"].host_rate[0, 0] < 0.3
-    assert tables["ndp-first"].ndp_rate[0, 0].min() > tables["host-first"].ndp_rate[0, 0].min()
+    assert (tables["host-first"].host_speed[0] > 0.97).all()
+    assert tables["ndp-first"].host_speed[0, 0] < 0.3
+    assert tables["ndp-first"].ndp_speed[0, 0].min() > tables["host-first"].ndp_speed[0, 0].min()
 
 
 def test_vectors_take_the_bus_from_host_reads_for_at_least_as_long_as_they_last(tables):
@@ -309,50 +311,63 @@ def test_long_measuring_is_announced(monkeypatch, capsys):
     def stop():
         raise InterruptedError
 
-    monkeypatch.setattr(shared_dimm, "simulation_threads", stop)
+    monkeypatch.setattr(contention, "simulation_threads", stop)
     with pytest.raises(InterruptedError), notices():
-        shared_dimm.measure_shared_dimm(QUIET, MODEL, 16, "host-first", False, False)
+        contention.slowdown_table(QUIET, MODEL, 16, "host-first", False)
     assert re.fullmatch(r"ndpsim: measuring .* \d+ simulations \.\.\.\n", capsys.readouterr().err)
 
 
 def test_relayouts_slow_experts_and_writing_more_than_reading(tables):
     table = tables["host-first"]
-    assert table.relayout_gbps[0] == 0
-    for beside in (table.ndp_rate_beside_relayout, table.ndp_rate_beside_writes):
-        assert beside.shape == (2, len(table.relayout_gbps))
-        assert (beside[:, 0] == 1).all()
-        assert beside[0, -1] < 0.9
-    assert (table.ndp_rate_beside_writes[:, -1] < table.ndp_rate_beside_relayout[:, -1]).all()
-    for crowded in (table.ndp_rate_crowded, table.relayout_rate_crowded):
+    assert table.moved_gbps[0] == 0
+    assert table.ndp_speed_moving.shape == (2, 2, len(table.moved_gbps))
+    assert (table.ndp_speed_moving[:, :, 0] == 1).all()
+    assert (table.ndp_speed_moving[:, 0, -1] < 0.9).all()
+    beside_reads, beside_writes = table.ndp_speed_moving
+    assert (beside_writes[:, -1] < beside_reads[:, -1]).all()
+    for crowded in (table.ndp_crowded, table.moving_crowded):
         assert crowded.shape == (2, 2, len(table.host_gbps))
         assert (crowded[:, :, 0] == 1).all()
         assert 0.3 < crowded.min() < 0.98
-    assert (table.most_relayout_gbps > 1).all()
+    assert (table.most_moved_gbps > 1).all()
 
 
-def test_without_links_there_is_nothing_beside_relayouts(monkeypatch):
-    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._TOKENS", (1,))
-    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._WINDOW_NS", (200.0, 2000.0))
-    table = costs("dimm.count=8").contention()  # one DIMM on a channel
-    assert table.ndp_rate_beside_relayout.tolist() == table.ndp_rate_beside_writes.tolist() == [[1.0]]
-    assert (table.ndp_rate_crowded == 1).all()
-    assert (table.relayout_rate_crowded == 1).all()
-    assert np.isinf(table.most_relayout_gbps).all()
+def test_without_links_there_is_nothing_beside_relayouts():
+    with measured_by(replace(SHORT, tokens=(1,), window_ns=(200.0, 2000.0))):
+        table = costs("dimm.count=8").contention()  # one DIMM on a channel
+    assert table.ndp_speed_moving.tolist() == [[[1.0]], [[1.0]]]
+    assert (table.ndp_crowded == 1).all()
+    assert (table.moving_crowded == 1).all()
+    assert np.isinf(table.most_moved_gbps).all()
 
 
-def test_contention_comes_from_the_cache_and_depends_on_the_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._TOKENS", (1,))
-    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._RELAYOUT_TOKENS", ())
-    monkeypatch.setattr("ndpsim.inference.layers.shared_dimm._WINDOW_NS", (1000.0, 8000.0))
-    cache = ResultCache(tmp_path)
+def test_contention_comes_from_the_cache_and_depends_on_the_memory_and_the_plan(tmp_path):
+    cache, plan = ResultCache(tmp_path), replace(SHORT, tokens=(1,), relayout_tokens=(), window_ns=(1e3, 8e3))
 
-    def asked(*sets):
-        return Costs(load_hardware("trimoe", sets), LARGE, cache=cache).contention()
+    def asked(*sets, cache=cache, **others):
+        with measured_by(replace(plan, **others)):
+            return Costs(load_hardware("trimoe", sets), LARGE, cache=cache).contention()
 
     first = asked()
-    assert asked().ndp_rate.tolist() == first.ndp_rate.tolist()
+    for again in (asked(), asked(cache=ResultCache(tmp_path))):  # from memory, and from the folder
+        for name, array in first._asdict().items():
+            assert getattr(again, name).tolist() == array.tolist(), name
+            assert getattr(again, name).dtype == array.dtype, name
     assert cache.hits == 1
-    assert asked("dram.nRFC=2000").ndp_rate.tolist() != first.ndp_rate.tolist()
+    assert asked("dram.nRFC=2000").ndp_speed.tolist() != first.ndp_speed.tolist()
+    assert asked(tokens=(2,)).tokens.tolist() == [2]
+
+
+def test_users_have_more_entries_that_say_the_same(tables, plan_of_users):
+    whole, short = costs(model=Expert(1024, 512)).contention(), tables["host-first"]
+    assert whole.tokens.tolist() == [1, 3, 8, 20]
+    assert whole.vector_tokens.tolist() == [1, 4, 16]
+    assert whole.ndp_speed.shape == (2, 4, 6)
+    assert whole.ndp_crowded.shape == whole.moving_crowded.shape == (2, 4, 6)
+    assert whole.ndp_speed_moving.shape == (2, 4, len(whole.moved_gbps))
+    assert whole.host_gbps / whole.host_gbps[-1] == pytest.approx([0, 0.25, 0.5, 0.7, 0.85, 1])
+    assert whole.host_gbps == pytest.approx(short.host_gbps, rel=0.03)
+    assert whole.ndp_speed[0, 0] == pytest.approx(short.ndp_speed[0, 0], abs=0.1)
 
 
 def test_between_measured_numbers_of_tokens_slowdowns_go_by_the_logarithm():

@@ -226,7 +226,7 @@ def test_command(command, folder, request):
     words = words_of(command.line)
     written = outputs(words)
     if command.shown:
-        request.getfixturevalue("whole_sessions")
+        request.getfixturevalue("plan_of_users")
     else:
         words = smaller(words)
     prepare(words, written)

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from ndpsim.base.jit import kernel
 from ndpsim.inference.events.loop import DONE, STUCK, run_jobs
 from ndpsim.inference.events.sharing import share_resources
-from ndpsim.inference.events.state import Jobs, Kinds, Slowdown, Work
+from ndpsim.inference.events.state import Jobs, Kinds, Work
 from ndpsim.inference.layers.jobs import make_work
+from ndpsim.simulate.results.slowdown import SlowdownTable
 from readable_events import ReadableLoop, ensure_fair, shared_speeds
 
 CHANNELS = 2
@@ -102,28 +103,33 @@ def test_the_order_of_jobs_changes_nothing(system, randoms):
 # ---- Jobs
 
 
-SLOWDOWN = Slowdown(
-    np.array([2 + dimm % CHANNELS for dimm in range(DIMMS)]),
-    np.array([0.0, 2.0, 4.0]),
-    np.array([1.0, 2.0, 5.0]),
-    np.array([1.5]),
-    np.array(
+SLOWDOWN = SlowdownTable(
+    tokens=np.array([1, 2]),
+    host_gbps=np.array([0.0, 2.0, 4.0]),
+    streams=np.array([1.0, 2.0, 5.0]),
+    waiting_gbps=np.array([1.5]),
+    ndp_speed=np.array(
         [
             [[1.0, 0.9, 0.7], [1.0, 0.95, 0.9]],
             [[1.0, 0.8, 0.5], [1.0, 0.95, 0.85]],
             [[1.0, 0.7, 0.6], [1.0, 0.85, 0.85]],
         ]
     ),
-    np.array([[0.8, 0.9], [0.7, 0.9], [0.65, 0.8]]),
-    np.array([0.0, 3.0]),
-    np.array([[[1.0, 0.8], [1.0, 0.9]], [[1.0, 0.6], [1.0, 0.8]]]),
-    np.array([[[1.0, 0.9, 0.8], [1.0, 0.95, 1.0]], [[1.0, 0.6, 0.5], [1.0, 0.7, 0.9]]]),
-    np.array([[[1.0, 0.9, 0.9], [1.0, 1.0, 1.0]], [[1.0, 0.5, 0.7], [1.0, 0.8, 0.9]]]),
-    np.array([[1.6, 4.0], [1.9, 3.0]]),
+    host_speed=np.array([[0.8, 0.9], [0.7, 0.9], [0.65, 0.8]]),
+    moved_gbps=np.array([0.0, 3.0]),
+    ndp_speed_moving=np.array([[[1.0, 0.8], [1.0, 0.9]], [[1.0, 0.6], [1.0, 0.8]]]),
+    ndp_crowded=np.array([[[1.0, 0.9, 0.8], [1.0, 0.95, 1.0]], [[1.0, 0.6, 0.5], [1.0, 0.7, 0.9]]]),
+    moving_crowded=np.array([[[1.0, 0.9, 0.9], [1.0, 1.0, 1.0]], [[1.0, 0.5, 0.7], [1.0, 0.8, 0.9]]]),
+    most_moved_gbps=np.array([[1.6, 4.0], [1.9, 3.0]]),
+    vector_tokens=np.array([1.0, 2.0]),
+    vector_ns=np.zeros((2, 2)),
 )
 
+CHANNEL = np.array([2 + dimm % CHANNELS for dimm in range(DIMMS)])
 NO_MOVES = np.zeros((1, DIMMS, 2))
-NO_KINDS = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.zeros(1))
+NO_KINDS = Kinds(
+    CHANNEL, np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.zeros(1)
+)
 
 
 def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) -> Jobs:  # noqa: B006
@@ -163,7 +169,7 @@ def jobs_of(rows: list[dict[str, float]], before: list[tuple[int, int]] = []) ->
 
 
 def work_of(jobs: Jobs, clock_ns: float = 100.0) -> Work:
-    work = make_work(len(jobs.work_ns), SERVERS, SHARED, len(SLOWDOWN.channel))
+    work = make_work(len(jobs.work_ns), SERVERS, SHARED, DIMMS)
     work.clock_ns[0] = clock_ns
     return work
 
@@ -206,7 +212,7 @@ def test_a_free_server_takes_the_lowest_turn_of_what_is_ready():
 
 def test_two_transfers_share_and_the_longer_one_is_alone_in_the_end():
     kinds = Kinds(
-        np.array([[1.0, 0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.ones(1)
+        CHANNEL, np.array([[1.0, 0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), NO_MOVES, np.ones(1)
     )
     transfer = {"kind": 0}
     jobs = jobs_of([{"work_ns": 10, "per_ns": 1, **transfer}, {"work_ns": 4, "per_ns": 1, **transfer}])
@@ -220,6 +226,7 @@ def test_the_background_yields_where_a_resource_knows_priorities_and_shares_wher
     reads = np.zeros((2, DIMMS))
     reads[1] = [1, 0, 0, 0]
     kinds = Kinds(
+        CHANNEL,
         np.array([[1.0, 0, 0, 0], [0, 0, 0, 0]]),
         reads,
         np.zeros((2, DIMMS)),
@@ -254,7 +261,9 @@ def test_an_ndp_job_is_slowed_down_by_what_the_host_reads_on_its_dimm():
     read_ns, read_bytes = np.zeros((2, DIMMS)), np.zeros((2, DIMMS))
     read_ns[0, 0], read_bytes[0, 0] = 8, 32
     read_ns[1, [0, 2]], read_bytes[1, [0, 2]] = 4, 16  # the same, striped over both DIMMs of the channel
-    kinds = Kinds(np.zeros((2, SHARED)), read_ns, read_bytes, np.zeros((2, DIMMS, 2)), np.array([1.0, 2.0]))
+    kinds = Kinds(
+        CHANNEL, np.zeros((2, SHARED)), read_ns, read_bytes, np.zeros((2, DIMMS, 2)), np.array([1.0, 2.0])
+    )
     ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
     # 32 B in 16 ns are 2 GB/s: the unit runs at 0.9; the channel is busy 8 / 0.8 of the 16 ns.
     ends, busy = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 16, "work_ns": 16.0}]), kinds)
@@ -277,7 +286,7 @@ def reads_of(*dimms: int) -> Kinds:
     for kind, dimm in enumerate(dimms):
         read_ns[kind, dimm], read_bytes[kind, dimm] = 8, 32
     moved = np.zeros((len(dimms), DIMMS, 2))
-    return Kinds(np.zeros((len(dimms), SHARED)), read_ns, read_bytes, moved, np.ones(len(dimms)))
+    return Kinds(CHANNEL, np.zeros((len(dimms), SHARED)), read_ns, read_bytes, moved, np.ones(len(dimms)))
 
 
 def test_vectors_of_ndp_jobs_take_their_channel_from_host_reads():
@@ -311,7 +320,9 @@ def test_streams_count_by_what_they_read_and_where_they_fill_the_channel_alike()
 def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
     moved = np.zeros((1, DIMMS, 2))
     moved[0, 1, 0] = 30
-    kinds = Kinds(np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.zeros(1))
+    kinds = Kinds(
+        CHANNEL, np.array([[0, 1.0, 0, 0]]), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.zeros(1)
+    )
     ndp = {"dimm": 1, "server": 3, "work_ns": 100.0}
     ends, _ = ran(jobs_of([ndp, {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}]), kinds)
     assert ends == pytest.approx([20 + (100 - 0.9 * 20), 20])  # 1.5 GB/s: half of the way from 1 to 0.8
@@ -323,7 +334,9 @@ def test_an_ndp_job_is_slowed_down_by_what_moves_on_its_dimm():
 def test_a_relayout_moves_no_more_than_there_is_for_it_beside_an_ndp_job():
     moved = np.zeros((1, DIMMS, 2))
     moved[0, 1, 0] = 32
-    kinds = Kinds(np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.zeros(1))
+    kinds = Kinds(
+        CHANNEL, np.zeros((1, SHARED)), np.zeros((1, DIMMS)), np.zeros((1, DIMMS)), moved, np.zeros(1)
+    )
     move = {"kind": 0, "per_ns": 1 / 10, "work_ns": 10.0}
     # 3.2 GB/s would be read, and 1.6 can be.
     ends, _ = ran(jobs_of([{"dimm": 1, "server": 3, "work_ns": 100.0}, move]), kinds)
@@ -335,7 +348,9 @@ def test_where_host_and_relayout_are_on_a_dimm_that_computes_all_lose_more():
     read_bytes, moved = np.zeros((2, DIMMS)), np.zeros((2, DIMMS, 2))
     read_bytes[0, 0] = 40  # 2 GB/s for 20 ns, without time on the channel
     moved[1, 0, 1] = 15
-    kinds = Kinds(np.zeros((2, SHARED)), np.zeros((2, DIMMS)), read_bytes, moved, np.array([1.0, 0.0]))
+    kinds = Kinds(
+        CHANNEL, np.zeros((2, SHARED)), np.zeros((2, DIMMS)), read_bytes, moved, np.array([1.0, 0.0])
+    )
     read, move = {"kind": 0, "per_ns": 1 / 20, "work_ns": 20.0}, {"kind": 1, "per_ns": 0.1, "work_ns": 10.0}
     ndp = {"dimm": 0, "server": 2, "work_ns": 100.0}
     # The move has half of its speed. The unit has 0.9 beside the host, 0.6 of it beside both, and 0.9 of that
@@ -396,14 +411,14 @@ def drawn(seed: int) -> tuple[Jobs, Kinds]:
                 if not rows[one].get("background") and (one, job) not in before:
                     before.append((one, job))
         rows.append(row)
-    return jobs_of(rows, before), Kinds(shared, read_ns, read_bytes, moved, over)
+    return jobs_of(rows, before), Kinds(CHANNEL, shared, read_ns, read_bytes, moved, over)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_what_the_loop_has_worked_with_before_changes_nothing(seed):
     jobs, kinds = drawn(seed)
     again, fresh = Jobs(*(array.copy() for array in jobs)), work_of(jobs)
-    used = make_work(2 * len(jobs.work_ns), SERVERS, SHARED, len(SLOWDOWN.channel))
+    used = make_work(2 * len(jobs.work_ns), SERVERS, SHARED, DIMMS)
     for array in used:
         array.fill(3)
     used.clock_ns[0], used.busy_ns[:] = 100.0, 0.0

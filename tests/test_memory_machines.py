@@ -120,7 +120,7 @@ def test_units_beside_the_host_lose_the_share_it_reads_where_both_are_not_simula
     costs = Costs(machine(memory), EXPERT, cache=False)
     table = costs.contention()
     assert table.host_gbps.tolist() == [0, costs.host_read(1).gbps_per_channel]
-    assert table.ndp_rate.tolist() == [[[1, 0]]] * 3
+    assert table.ndp_speed.tolist() == [[[1, 0]]] * 3
     assert table.vectors_ns(100) == (0, 0)
     with refused("conflict arbitration"):
         Costs(machine(memory), EXPERT, arbitration="slice", cache=False).contention()

@@ -6,7 +6,6 @@ paper on trimoe. PCIe carries 1 GB/s in place of 64, so that it decides all time
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -236,20 +235,13 @@ def test_slowdowns_lie_between_those_of_the_measured_numbers_of_tokens(monkeypat
     rows = np.array([[1, 0.5], [1, 0.6], [1, 0.8]])
     three = {
         name: np.repeat(getattr(none, name), 3, axis=-2)
-        for name in (
-            "ndp_rate_beside_relayout",
-            "ndp_rate_beside_writes",
-            "ndp_rate_crowded",
-            "relayout_rate_crowded",
-        )
+        for name in ("ndp_speed_moving", "ndp_crowded", "moving_crowded")
     }
-    most = np.repeat(none.most_relayout_gbps, 3, axis=-1)
-    table = replace(
-        none,
+    table = none._replace(
         tokens=np.array([1, 2, 4]),
-        ndp_rate=np.stack([rows] * len(none.streams)),
-        host_rate=np.ones((len(none.streams), 3)),
-        most_relayout_gbps=most,
+        ndp_speed=np.stack([rows] * len(none.streams)),
+        host_speed=np.ones((len(none.streams), 3)),
+        most_moved_gbps=np.repeat(none.most_moved_gbps, 3, axis=-1),
         **three,
     )
     monkeypatch.setattr(Costs, "contention", lambda self, shards=1: table)

@@ -126,9 +126,9 @@ def test_an_expert_beside_a_copy_loses_the_share_of_bandwidth_that_the_copy_take
 
 def test_a_device_that_is_read_in_full_leaves_nothing() -> None:
     table = shared_bandwidth(400.0)
-    for of_streams in table.ndp_rate:
+    for of_streams in table.ndp_speed:
         assert np.interp([0, 100, 400], table.host_gbps, of_streams[0]).tolist() == [1, 0.75, 0]
-    assert (table.host_rate == 1).all()
+    assert (table.host_speed == 1).all()
 
 
 def test_schedules_of_a_device_are_sound_by_the_audit(tmp_path: Any) -> None:

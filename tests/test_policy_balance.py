@@ -255,6 +255,6 @@ def test_what_reads_cost_units_is_what_the_table_says():
     assert table.tokens[0] == 1
     for place, streams, other_ns in ((1, 2, math.inf), (2, 4, read.time_ns)):
         assert table.streams[place] == streams
-        rate = np.interp(gbps, table.host_gbps, table.ndp_rate[place, 0])
+        rate = np.interp(gbps, table.host_gbps, table.ndp_speed[place, 0])
         lost = seen["estimates"].lost_ns(16, read.time_ns, other_ns)
         assert lost[1] == pytest.approx(0.5 * read.time_ns * (1 - rate))

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ndpsim.inference.events.state import Slowdown
 from ndpsim.inference.layers import bounds as orchestrator_bounds
 from ndpsim.inference.layers.bounds import _LEAST, least_lost_ns_per_byte
+from ndpsim.inference.layers.contention import shared_bandwidth
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.policies import Assignment, Migration, Part, Placement, Policy, run_bound
@@ -460,11 +460,7 @@ def test_an_expert_loses_no_less_than_the_bound_expects_at_any_rate_of_the_host(
     gbps, experts = np.array([0.0, 5.0, 12.0, 20.0]), 6
     lost = drawn.random((3, experts, 3)) * gbps[1:] / 18
     speed = np.concatenate([np.ones((3, experts, 1)), np.clip(1 - lost, 0.0, 1.0)], axis=2)
-    none = np.ones((2, 1, 1))
-    slowdown = Slowdown(
-        np.zeros(1, np.int64), gbps, np.array([1.0, 2.0, 4.0]), np.ones(1), speed, np.ones((3, experts)),
-        gbps[:1], none, none, none, none[0],
-    )  # fmt: skip
+    slowdown = shared_bandwidth(20.0)._replace(host_gbps=gbps, ndp_speed=speed)
     least, rates = least_lost_ns_per_byte(slowdown, 22.0), np.linspace(0.1, 22, 400)
     # What `events.loop.ndp_speed` has of the tables where all that the host reads is on the DIMM.
     expected = min(

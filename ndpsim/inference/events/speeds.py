@@ -55,7 +55,7 @@ def place_of(streams, count):
 @inlined
 def note_streams(jobs, kinds, slowdown, work):
     """How many streams the host has on each channel."""
-    streams, channel, read_ns = work.streams, slowdown.channel, kinds.read_ns
+    streams, channel, read_ns = work.streams, kinds.channel, kinds.read_ns
     streams[:] = 0.0
     for place in range(work.counts[1]):
         kind = jobs.kind[work.moving[place]]
@@ -74,7 +74,7 @@ def note_reading(jobs, kinds, slowdown, work):
     """The share of channels that NDP jobs leave to host reads, and the slowdown of each DIMM."""
     note_streams(jobs, kinds, slowdown, work)
     streams, bus_left, pace_left, unit = work.streams, work.bus_left, work.pace_left, work.unit
-    many, longer, channel, host_speed = work.many, work.longer, slowdown.channel, slowdown.host_speed
+    many, longer, channel, host_speed = work.many, work.longer, kinds.channel, slowdown.host_speed
     bus_left[:] = 1.0
     pace_left[:] = 1.0
     for dimm in range(len(unit)):
@@ -106,7 +106,7 @@ def note_uses(jobs, kinds, slowdown, work):
         for k in range(work.use.shape[1]):
             work.use[job, k] = kinds.shared_ns[kind, k] * per_ns
         if kinds.stream_dimms[kind] > 0.0:
-            use, channel, longer, pace_left = work.use, slowdown.channel, work.longer, work.pace_left
+            use, channel, longer, pace_left = work.use, kinds.channel, work.longer, work.pace_left
             for dimm in range(len(channel)):
                 ns = kinds.read_ns[kind, dimm]
                 if ns > 0.0:
@@ -204,23 +204,23 @@ def find_transfer_speeds(jobs, kinds, slowdown, work, prioritised):
 
 
 @inlined
-def crowded(slowdown, work, table, row, between, dimm):
-    """The share of a speed that remains if host, relayout and NDP job are on one DIMM; see `Slowdown`."""
-    channel = slowdown.channel[dimm]
+def crowded(kinds, work, table, row, between, dimm):
+    """The share of a speed that is left with host, relayout and NDP job on one DIMM; see `SlowdownTable`."""
+    channel = kinds.channel[dimm]
     left = of_rate(table, row, between, work.column[channel], work.part[channel])
     return 1.0 - work.host_weight[dimm] / work.channel_weight[channel] * (1.0 - left)
 
 
 @inlined
-def ndp_speed(jobs, slowdown, work, dimm, job):
-    """The speed of an NDP job beside what the host reads and relayouts move; see `Slowdown`."""
+def ndp_speed(jobs, kinds, slowdown, work, dimm, job):
+    """The speed of an NDP job beside what the host reads and relayouts move; see `SlowdownTable`."""
     row, between, speed = jobs.table[job], jobs.between[job], 1.0
     if work.host_weight[dimm] > 0.0:
-        many = work.many[slowdown.channel[dimm]]
+        many = work.many[kinds.channel[dimm]]
         first = int(many)
-        speed = crowded(slowdown, work, slowdown.ndp_speed[first], row, between, dimm)
+        speed = crowded(kinds, work, slowdown.ndp_speed[first], row, between, dimm)
         if many - first > _NOTHING_MORE:
-            more = crowded(slowdown, work, slowdown.ndp_speed[first + 1], row, between, dimm)
+            more = crowded(kinds, work, slowdown.ndp_speed[first + 1], row, between, dimm)
             speed += (many - first) * (more - speed)
     left = 1.0
     for way in range(2):
@@ -229,14 +229,14 @@ def ndp_speed(jobs, slowdown, work, dimm, job):
             table = slowdown.ndp_speed_moving[way]
             left -= 1.0 - interpolated(table, slowdown.moved_gbps, row, between, gbps)
             if work.host_weight[dimm] > 0.0:
-                speed *= crowded(slowdown, work, slowdown.ndp_crowded[way], row, between, dimm)
+                speed *= crowded(kinds, work, slowdown.ndp_crowded[way], row, between, dimm)
     return max(speed * left, _LEAST_SPEED)
 
 
 @inlined
 def add_read(kinds, slowdown, work, kind, per_ns):
     """Add the host's reads of each DIMM, and the weights of its streams."""
-    over, channel, read_bytes, used = kinds.stream_dimms[kind], slowdown.channel, kinds.read_bytes, work.used
+    over, channel, read_bytes, used = kinds.stream_dimms[kind], kinds.channel, kinds.read_bytes, work.used
     channel_gbps, host_weight = work.channel_gbps, work.host_weight
     channel_weight, channel_squares = work.channel_weight, work.channel_squares
     waiting_gbps = slowdown.waiting_gbps[0] / over
@@ -307,7 +307,7 @@ def limit_relayouts(jobs, kinds, slowdown, work):
                 if gbps > 0.0:
                     left = min(of_tokens(slowdown.most_moved_gbps[way], row, between) / gbps, 1.0)
                     if work.host_weight[dimm] > 0.0:
-                        left *= crowded(slowdown, work, slowdown.moving_crowded[way], row, between, dimm)
+                        left *= crowded(kinds, work, slowdown.moving_crowded[way], row, between, dimm)
                     work.limit[job] = min(work.limit[job], max(left, _LEAST_SPEED))
                     found = True
     return found
@@ -339,4 +339,4 @@ def find_speeds(jobs, kinds, slowdown, work, prioritised):
         note_traffic(jobs, kinds, slowdown, work)
     for dimm in range(len(work.unit)):
         if work.unit[dimm] >= 0:
-            work.speed[work.unit[dimm]] = ndp_speed(jobs, slowdown, work, dimm, work.unit[dimm])
+            work.speed[work.unit[dimm]] = ndp_speed(jobs, kinds, slowdown, work, dimm, work.unit[dimm])

@@ -41,43 +41,18 @@ EXPERT, COPY, SHARED, ACTIVATIONS, RESULTS, PLANNING, HAND_OVER = range(7)
 
 @by_reference
 class Kinds(NamedTuple):
-    """Amounts that whole transfers use, by kind: a layout that is read, a copy to the GPU, a relayout.
+    """The channels of DIMMs, and amounts that whole transfers use, by kind: a layout that is read, a copy to
+    the GPU, a relayout.
 
     A job with `Jobs.per_ns` p at full speed uses p x these amounts in every ns.
     """
 
+    channel: Ints  # [DIMM]: its channel, among the shared resources
     shared_ns: Floats  # [kind, shared]: ns of the shared resource; those of channels are in `read_ns`
     read_ns: Floats  # [kind, DIMM]: ns of the DIMM's channel for its bytes, with no NDP unit at work
     read_bytes: Floats  # [kind, DIMM]: that the host reads of the DIMM
     moved_bytes: Floats  # [kind, DIMM, 2]: that a relayout reads of the DIMM, and writes to it
     stream_dimms: Floats  # [kind]: DIMMs of a channel that a stream of a host read goes over; 0: none is read
-
-
-@by_reference
-class Slowdown(NamedTuple):
-    """How much NDP units and others slow each other down; tables of the cycle-level model.
-
-    Beside host reads of C GB/s on its channel, of which its DIMM has the share h, an NDP job has the speed
-    1 - h (1 - v), with v of its tables at C: what counts is how fast the channel reads while it reads the
-    DIMM. Each stream of g GB/s counts with a weight w: with g; but where reads wait for the channel, every
-    stream has requests in its queue, and w is at most `waiting_gbps`. They are as many equal streams as
-    sum(w)^2 / sum(w^2), and v is on lines between those of `streams`.
-    Beside relayouts it loses what the tables say of what they read and of what they write there. Where the
-    host and relayouts are on the DIMM of an NDP job, both lose more: each has 1 - h (1 - v) of the speed
-    that it had otherwise, with v of its table at C.
-    """
-
-    channel: Ints  # [DIMM]: its channel, among the shared resources
-    host_gbps: Floats  # [rate]: of the host on a channel, ascending from 0
-    streams: Floats  # [streams]: numbers of them on a channel, ascending from 1
-    waiting_gbps: Floats  # [1]: a stream with less has not always a request in the queue of a busy channel
-    ndp_speed: Floats  # [streams, tokens, rate]: of an NDP job whose DIMM has all of it
-    host_speed: Floats  # [streams, tokens]: of saturating reads beside an NDP job, its vectors apart
-    moved_gbps: Floats  # [rate]: of relayouts on a DIMM, ascending from 0
-    ndp_speed_moving: Floats  # [2, tokens, rate]: of an NDP job where they read so much, and write
-    ndp_crowded: Floats  # [2, tokens, host's rate]: of an NDP job beside host and what they read, write
-    moving_crowded: Floats  # [2, tokens, host's rate]: of relayouts that read, and write, beside both
-    most_moved_gbps: Floats  # [2, tokens]: that a relayout reads, and writes, beside an NDP job
 
 
 @by_reference
@@ -91,7 +66,7 @@ class Jobs(NamedTuple):
     kind: Ints  # [job]: of transfer; -1: none
     server: Ints  # [job]: the exclusive resource whose time it takes; -1: none
     dimm: Ints  # [job]: whose NDP unit it runs on; -1: none
-    table: Ints  # [job]: NDP: the row of `Slowdown`,
+    table: Ints  # [job]: NDP: the row of `SlowdownTable`,
     between: Floats  # [job]: and how far it is from there to the next
     bus_share: Floats  # [job]: NDP: of its time its vectors have the channel for so much,
     pause_share: Floats  # [job]: and paced reads of the channel make up for all but so much
@@ -150,7 +125,7 @@ class Work(NamedTuple):
     host_weight: Floats  # [DIMM]: of the host's streams
     channel_weight: Floats  # [shared]
     channel_squares: Floats  # [shared]: sum of the squares of the weights of its streams
-    column: Ints  # [shared]: of the tables of `Slowdown`, for what the host reads on a channel,
+    column: Ints  # [shared]: of the tables of `SlowdownTable`, for what the host reads on a channel,
     part: Floats  # [shared]: how far that is from there to the next,
     many: Floats  # [shared]: and the table for its streams; 1.25: a quarter of the way from the second
     moved_gbps: Floats  # [DIMM, 2]

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertFormat
-from ndpsim.inference.events.state import Slowdown
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.run_state import DoneLayer, Listener
 from ndpsim.inference.layers.transfers import Transfers
@@ -36,6 +35,7 @@ from ndpsim.policies.run_bound import has_solver, run_bound_ns
 from ndpsim.policies.views import Machine
 from ndpsim.simulate import simulate_expert
 from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.simulate.results.slowdown import SlowdownTable
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -89,7 +89,9 @@ class Bounds:
             lambda bits: simulate_expert(hardware, machine.model, 1, bits=bits, cache=cache)
         )
 
-    def of(self, visits: Sequence[_Visit], layers: int, slowdown: Slowdown, replicas: Sequence[int]) -> float:
+    def of(
+        self, visits: Sequence[_Visit], layers: int, slowdown: SlowdownTable, replicas: Sequence[int]
+    ) -> float:
         """Bound of consecutive steps of `layers` by one linear programme, in ns, for any experts in the GPU.
 
         replicas: bits of copies that may be read instead of the experts.
@@ -174,19 +176,19 @@ class Bounds:
             least = costs.expert(tokens >> further << further).time_ns
         return max(least, self._ndp_peak_ns(tokens, bits))
 
-    def _lost_ns_per_byte(self, slowdown: Slowdown) -> float:
+    def _lost_ns_per_byte(self, slowdown: SlowdownTable) -> float:
         """See `least_lost_ns_per_byte`."""
         if not self._costs.hardware.host_reads_dimms:
             return 0.0
         return least_lost_ns_per_byte(slowdown, self._host_gbps())
 
 
-def least_lost_ns_per_byte(slowdown: Slowdown, most_gbps: float) -> float:
+def least_lost_ns_per_byte(slowdown: SlowdownTable, most_gbps: float) -> float:
     """The minimum loss of NDP units for each byte that the host reads from their DIMMs.
 
     Beside host reads of C GB/s on its channel, a unit loses h (1 - v(C)) of its time. The shares h of the
-    channel's DIMMs add up to 1 (`Slowdown`). The bound does not know which DIMM has which share, so that it
-    takes the least over all experts and all numbers of streams. Between two rates of the table,
+    channel's DIMMs add up to 1 (`SlowdownTable`). The bound does not know which DIMM has which share, so
+    that it takes the least over all experts and all numbers of streams. Between two rates of the table,
     (1 - v(C)) / C lies between its values at both; beyond the last, v stays.
 
     most_gbps: maximum rate of host reads on a channel.
@@ -204,7 +206,7 @@ class RunBound(Listener):
         replicas: bits of copies that may be read instead of the experts.
     """
 
-    def __init__(self, bounds: Bounds, slowdown: Slowdown, replicas: Sequence[int], layers: int) -> None:
+    def __init__(self, bounds: Bounds, slowdown: SlowdownTable, replicas: Sequence[int], layers: int) -> None:
         self._bounds, self._layers = bounds, layers
         self._beside = slowdown, replicas
         self._visits: list[_Visit] = []

@@ -42,232 +42,274 @@ expert.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertFormat
-from ndpsim.inference.events.state import Slowdown
-from ndpsim.inference.layers.shared_dimm import measure_shared_dimm
-from ndpsim.simulate.results.cache import ResultCache
-from ndpsim.simulate.results.shared_dimm import SharedDimmResult
+from ndpsim.inference.layers.shared_dimm import (
+    Floats,
+    Reached,
+    Sessions,
+    plan_in_use,
+    simulation_threads,
+)
+from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.slowdown import SlowdownTable
+from ndpsim.simulate.results.stopwatch import Stopwatch
+from ndpsim.simulate.weights import named_weights
 from ndpsim.workload.models import Expert
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+_log = logging.getLogger("ndpsim")
+
+_VECTOR_COLUMNS = 64  # of experts that are short, so that many vectors pass in a window
 
 
-@dataclass(frozen=True, eq=False)
-class ContentionTable:
-    """Rates of experts and of host reads beside each other, relative to their rates alone.
-
-    Rates are interpolated between entries, and constant beyond the last. The module describes their use.
-
-    Attributes:
-        tokens: int64[n], ascending.
-        host_gbps: float64[m], ascending from 0: rate of host reads on the channel, all on this DIMM.
-        streams: float64[s], ascending from 1: number of concurrent reads.
-        ndp_rate: float64[s, n, m], rate of an expert with these tokens beside these host reads.
-        host_rate: float64[s, n], rate of unpaced host reads while the DIMM's unit computes an expert with
-            these tokens, without the time in `vector_ns`.
-        relayout_gbps: float64[k], ascending from 0: rate of a relayout's reads, or writes, on the DIMM.
-        ndp_rate_beside_relayout: float64[n, k], rate of an expert beside its reads.
-        ndp_rate_beside_writes: float64[n, k], rate of an expert beside its writes. Losses by both add up.
-        ndp_rate_crowded: float64[2, n, m], additional factor of an expert's rate if both the host and a
-            relayout that reads, or one that writes, use the DIMM.
-        relayout_rate_crowded: float64[2, n, m], the same factor for the relayout's rate.
-        most_relayout_gbps: float64[2, n], maximum rate of a relayout's reads, and writes, on the DIMM of such
-            an expert.
-        vector_tokens: float64[v], ascending.
-        vector_ns: float64[2, v], time that activations and results of these tokens take from host reads of
-            the channel: from all reads together, and from a paced one.
-    """
-
-    tokens: Ints
-    host_gbps: Floats
-    streams: Floats
-    ndp_rate: Floats
-    host_rate: Floats
-    relayout_gbps: Floats
-    ndp_rate_beside_relayout: Floats
-    ndp_rate_beside_writes: Floats
-    ndp_rate_crowded: Floats
-    relayout_rate_crowded: Floats
-    most_relayout_gbps: Floats
-    vector_tokens: Floats
-    vector_ns: Floats
-
-    def vectors_ns(self, tokens: int) -> tuple[float, float]:
-        """`vector_ns` of a number of tokens; beyond the last entry on the line through the last two."""
-        last = max(0, min(int(np.searchsorted(self.vector_tokens, tokens)), len(self.vector_tokens) - 1) - 1)
-        (low, high), (low_ns, high_ns) = (
-            self.vector_tokens[last : last + 2],
-            self.vector_ns[:, last : last + 2].T,
-        )
-        bus_ns, pause_ns = low_ns + (tokens - low) / (high - low) * (high_ns - low_ns)
-        return max(float(bus_ns), 0.0), max(float(pause_ns), 0.0)
-
-    def ndp_rate_of(self, most_tokens: int, host_gbps: float, streams: float) -> Floats:
-        """`ndp_rate` beside this many reads with a rate together, by tokens: float64[most_tokens + 1]."""
-        place = float(np.interp(streams, self.streams, np.arange(len(self.streams))))
-        low, high = self.ndp_rate[math.floor(place)], self.ndp_rate[math.ceil(place)]
-        rates = [np.interp(host_gbps, self.host_gbps, row) for row in low + place % 1 * (high - low)]
-        return self._for_each_count(most_tokens, rates)
-
-    def host_rate_of(self, most_tokens: int) -> Floats:
-        """`host_rate` of one read, by tokens: float64[most_tokens + 1]."""
-        return self._for_each_count(most_tokens, self.host_rate[0])
-
-    def _for_each_count(self, most_tokens: int, rates: Sequence[float] | Floats) -> Floats:
-        """Rates for each number of tokens, interpolated linearly over the logarithm of `tokens`."""
-        counts = np.log(np.maximum(np.arange(most_tokens + 1), 1))
-        return np.asarray(np.interp(counts, np.log(self.tokens), rates))
-
-
-def contention_table(
+def slowdown_table(
     hardware: Hardware,
     model: Expert,
     bits: int | ExpertFormat,
     arbitration: str,
     cache: bool | ResultCache,
     shards: int = 1,
-) -> ContentionTable:
-    """The table of one model's experts on one hardware; arguments as in `simulate_contention`.
+) -> SlowdownTable:
+    """The table of one model's experts on one hardware, measured by the plan in use.
 
-    shards: number of DIMMs, for parts of sharded experts; such a table has no entries beside relayouts.
+    Args:
+        hardware, model, bits, arbitration, cache: as in `simulate_contention`.
+        shards: number of DIMMs, for parts of sharded experts; such a table has no entries beside relayouts.
 
     Raises:
         InputError: the hardware has no host channel, or no NDP units.
     """
+    plan = plan_in_use()
     part = model if shards == 1 else Expert(model.hidden, max(1, model.intermediate // shards))
-    result = measure_shared_dimm(hardware, part, bits, arbitration, cache, shards > 1)
-    tokens = np.array(result.tokens, dtype=np.int64)
-    axis = np.array([0.0, *result.offered_gbps[:-1], result.host_alone_gbps])
-    ndp_rate = [
-        [_on_axis(axis, *of) for of in zip(*of_streams, strict=True)]
-        for of_streams in zip(result.host_gbps, result.ndp_rate, strict=True)
-    ]
-    # All host reads are on this DIMM.
-    dimms = np.minimum(result.streams, -(-hardware.system.dimm.count // hardware.system.host.channels))
-    measured = [gbps for of in (*result.read_gbps, *result.written_gbps) for gbps in of]
-    moved = np.unique(np.ceil([0.0, *measured]))
-    beside = (
-        (result.read_gbps, result.ndp_rate_beside_reads),
-        (result.written_gbps, result.ndp_rate_beside_writes),
-    )
-    of_reads, of_writes = (
-        _over_tokens(tokens, result.relayout_tokens, [_on_axis(moved, *of) for of in zip(*each, strict=True)])
-        for each in beside
-    )
-    ndp_crowded, relayout_crowded = (
-        np.stack([_crowded_on_axis(axis, tokens, result, rates) for rates in of_both])
-        for of_both in (result.ndp_rate_crowded, result.relayout_rate_crowded)
-    )
-    return ContentionTable(
-        tokens,
-        axis,
-        np.array(result.streams, dtype=np.float64),
-        1.0 - dimms[:, None, None] * (1.0 - np.array(ndp_rate)),
-        np.array(result.host_rate),
-        moved,
-        of_reads,
-        of_writes,
-        ndp_crowded,
-        relayout_crowded,
-        _most_on_tokens(tokens, result),
-        np.array(result.vector_tokens, dtype=np.float64),
-        np.array([result.bus_ns, result.pause_ns]),
+    weights, _ = named_weights(part, bits)
+    lookup = Lookup(SlowdownTable, cache, False, (hardware, weights, arbitration, shards > 1, plan), {})
+    found = lookup.find(Stopwatch(), lambda share: None)
+    if found is not None:
+        return found
+    short = Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration, plan)
+    return lookup.store(
+        _Measured(Sessions(hardware, part, bits, arbitration, plan), short, shards > 1).table()
     )
 
 
-def slowdown_of(
-    channel: Ints, whole: ContentionTable, sharded: Sequence[ContentionTable], queued_reads: int
-) -> Slowdown:
-    """Entries of whole experts, followed by those of parts, in rows for the same numbers of tokens.
+def joined(whole: SlowdownTable, *sharded: SlowdownTable) -> SlowdownTable:
+    """A table with the rows of whole experts, followed by those of parts for the same numbers of tokens.
 
     Beside relayouts, parts have the entries of whole experts.
-
-    channel: the channel of each DIMM. queued_reads: the maximum number of reads in the queue of a DIMM.
     """
     tables = (whole, *sharded)
     streams = max((table.streams for table in tables), key=len)
     axis = np.unique(np.concatenate([table.host_gbps for table in tables]))
 
-    def on_axis(table: ContentionTable, rates: Floats) -> Floats:
-        return np.apply_along_axis(lambda row: np.interp(axis, table.host_gbps, row), -1, rates)
+    def on_axis(table: SlowdownTable, speeds: Floats) -> Floats:
+        return np.apply_along_axis(lambda row: np.interp(axis, table.host_gbps, row), -1, speeds)
 
-    def over_streams(rates: Floats) -> Floats:
-        return np.concatenate([rates, *[rates[-1:]] * (len(streams) - len(rates))])
+    def over_streams(speeds: Floats) -> Floats:
+        return np.concatenate([speeds, *[speeds[-1:]] * (len(streams) - len(speeds))])
 
-    def repeated(rates: Floats, axis: int = -2) -> Floats:
-        return np.concatenate([rates] * len(tables), axis)
+    def repeated(speeds: Floats, axis: int = -2) -> Floats:
+        return np.concatenate([speeds] * len(tables), axis)
 
-    entries = (
-        axis,
-        streams,
-        axis[-1:] / queued_reads,
-        np.concatenate([over_streams(on_axis(table, table.ndp_rate)) for table in tables], axis=-2),
-        np.concatenate([over_streams(table.host_rate) for table in tables], axis=-1),
-        whole.relayout_gbps,
-        repeated(np.stack([whole.ndp_rate_beside_relayout, whole.ndp_rate_beside_writes])),
-        repeated(on_axis(whole, whole.ndp_rate_crowded)),
-        repeated(on_axis(whole, whole.relayout_rate_crowded)),
-        repeated(whole.most_relayout_gbps, axis=-1),
+    table = whole._replace(
+        tokens=np.tile(whole.tokens, len(tables)),
+        host_gbps=axis,
+        streams=streams,
+        waiting_gbps=np.max([table.waiting_gbps for table in tables], axis=0),
+        ndp_speed=np.concatenate([over_streams(on_axis(one, one.ndp_speed)) for one in tables], axis=-2),
+        host_speed=np.concatenate([over_streams(one.host_speed) for one in tables], axis=-1),
+        ndp_speed_moving=repeated(whole.ndp_speed_moving),
+        ndp_crowded=repeated(on_axis(whole, whole.ndp_crowded)),
+        moving_crowded=repeated(on_axis(whole, whole.moving_crowded)),
+        most_moved_gbps=repeated(whole.most_moved_gbps, axis=-1),
     )
     # Numba compiles again for arrays with another layout.
-    return Slowdown(channel, *map(np.ascontiguousarray, entries))
+    return SlowdownTable._make(map(np.ascontiguousarray, table))
 
 
-def shared_bandwidth(gbps: float, left: float = 0.0) -> ContentionTable:
+def shared_bandwidth(gbps: float, queued_reads: int = 1, left: float = 0.0) -> SlowdownTable:
     """The table of a memory device: an expert loses the share of the bandwidth that others read.
 
     This is a conservative assumption, because sessions have no device behind a link: compute-bound experts
     would lose less. Copies over the link have priority and lose nothing.
 
-    left: rate of an expert beside reads of all of the bandwidth; 1: nothing slows it down.
+    Args:
+        queued_reads: maximum number of reads in the queue of a DIMM.
+        left: speed of an expert beside reads of all of the bandwidth; 1: nothing slows it down.
     """
-    one, both = np.ones((1, 1)), np.ones((2, 1, 2))
-    axis, none = np.array([0.0, gbps]), np.zeros(1)
-    most = np.full((2, 1), np.inf)
-    streams = np.array([1.0, 2.0, 4.0])
-    beside_host = axis, streams, np.array([[[1.0, left]]] * 3), np.ones((3, 1))
-    beside_relayout = none, one, one, both, both, most
-    no_vectors = np.array([1.0, 2.0]), np.zeros((2, 2))
-    return ContentionTable(np.array([1]), *beside_host, *beside_relayout, *no_vectors)
+    both = np.ones((2, 1, 2))
+    return SlowdownTable(
+        tokens=np.array([1]),
+        host_gbps=np.array([0.0, gbps]),
+        streams=np.array([1.0, 2.0, 4.0]),
+        waiting_gbps=np.array([gbps / queued_reads]),
+        ndp_speed=np.array([[[1.0, left]]] * 3),
+        host_speed=np.ones((3, 1)),
+        moved_gbps=np.zeros(1),
+        ndp_speed_moving=np.ones((2, 1, 1)),
+        ndp_crowded=both,
+        moving_crowded=both,
+        most_moved_gbps=np.full((2, 1), np.inf),
+        vector_tokens=np.array([1.0, 2.0]),
+        vector_ns=np.zeros((2, 2)),
+    )
 
 
-def _most_on_tokens(tokens: Ints, result: SharedDimmResult) -> Floats:
-    """Limits of rates beside experts; experts with many tokens, which do not slow relayouts, set none."""
-    if not result.relayout_tokens:
-        return np.full((2, len(tokens)), np.inf)
-    most = [[max(of_tokens) for of_tokens in of] for of in (result.read_gbps, result.written_gbps)]
-    return np.array([np.interp(tokens, result.relayout_tokens, row) for row in most])
+class _Measured:
+    """What sessions reach.
+
+    Args:
+        short: of short experts, whose vectors take the bus.
+        is_part: experts are parts of sharded ones.
+
+    Attributes:
+        alone_gbps: rate of an unpaced host read alone.
+        offered: rates that host reads ask for together, by their number; the last is unpaced.
+        hosts: those of one read that are also measured beside a relayout.
+        crowded, beside, moving, vectors: results by the arguments of `Sessions`; alone: GB/s by tokens.
+    """
+
+    def __init__(self, sessions: Sessions, short: Sessions, is_part: bool) -> None:
+        self.sessions, self.plan, unpaced = sessions, sessions.plan, sessions.peak_gbps
+        plan, dimms = sessions.plan, sessions.on_channel
+        self.alone_gbps = alone_gbps = sessions.beside_host(1, 0, unpaced).host
+        streams = sorted({*plan.streams, *((dimms, 2 * max(2, dimms)) if is_part else ())})
+        shares = {count: plan.shares if count == 1 else plan.shares_of_several for count in streams}
+        self.offered = {n: [*(share * alone_gbps for share in of), unpaced] for n, of in shares.items()}
+        self.hosts = [self.offered[1][place] for place in plan.crowded]
+        relayouts = [] if is_part else _relayouts(sessions.hardware)
+        moved = [(writes, n) for writes in (False, True) for n in plan.relayout_tokens if relayouts]
+        halves = alone_gbps / 2, unpaced
+        reads = [(count, n, gbps) for count in streams for n in plan.tokens for gbps in self.offered[count]]
+        self.crowded, self.beside, self.moving, self.vectors, alone = _simulated(
+            (sessions.crowded, [(*one, gbps) for one in moved for gbps in (0.0, *self.hosts)]),
+            (sessions.beside_host, reads),
+            (sessions.beside_relayout, [(n, *ends) for n in plan.relayout_tokens for ends in relayouts]),
+            (short.beside_vectors, [(n, gbps) for n in plan.vector_tokens for gbps in halves]),
+            (sessions.without_others, [(n,) for n in plan.tokens]),
+        )
+        self.alone = {n: reached.ndp[0] for (n,), reached in alone.items()}
+
+    def table(self) -> SlowdownTable:
+        """Everything on common axes."""
+        tokens, streams = self.plan.tokens, list(self.offered)
+        axis = np.array([0.0, *self.offered[1][:-1], self.alone_gbps])
+        lost_ns = [
+            max(0.0, 1 - one.host / min(gbps, self.alone_gbps)) * one.expert_ns
+            for (_, gbps), one in self.vectors.items()
+        ]
+        pause_ns, bus_ns = lost_ns[::2], lost_ns[1::2]
+        moved_gbps, ndp_speed_moving, most_moved_gbps = self._beside_moves()
+        queued_reads = self.sessions.hardware.system.dram.read_buffer
+        return SlowdownTable(
+            tokens=np.array(tokens, dtype=np.int64),
+            host_gbps=axis,
+            streams=np.array(streams, dtype=np.float64),
+            waiting_gbps=np.array([self.alone_gbps / queued_reads]),
+            ndp_speed=np.array([[self._ndp_speed(axis, count, n) for n in tokens] for count in streams]),
+            host_speed=np.array([[self._host_speed(bus_ns, count, n) for n in tokens] for count in streams]),
+            moved_gbps=moved_gbps,
+            ndp_speed_moving=ndp_speed_moving,
+            ndp_crowded=self._crowded(axis, of_relayout=False),
+            moving_crowded=self._crowded(axis, of_relayout=True),
+            most_moved_gbps=most_moved_gbps,
+            vector_tokens=np.array(self.plan.vector_tokens, dtype=np.float64),
+            vector_ns=np.array([bus_ns, pause_ns]),
+        )
+
+    def _ndp_speed(self, axis: Floats, count: int, tokens: int) -> Floats:
+        """Of experts beside a number of reads, all of them on this DIMM, by their rate together."""
+        dimms = min(count, self.sessions.on_channel)
+        reads = [self.beside[count, tokens, gbps] for gbps in self.offered[count]]
+        speeds = [one.mean_ndp(dimms) / self.alone[tokens] for one in reads]
+        return 1.0 - dimms * (1.0 - _on_axis(axis, [one.host for one in reads], speeds))
+
+    def _host_speed(self, bus_ns: Sequence[float], count: int, tokens: int) -> float:
+        """Of a number of unpaced reads beside experts, without the time that vectors take."""
+        dimms = min(count, self.sessions.on_channel)
+        vectors_ns = dimms * float(np.interp(tokens, self.plan.vector_tokens, bus_ns))
+        reached = self.beside[count, tokens, self.sessions.peak_gbps].host / self.alone_gbps
+        return min(1.0, reached / max(1 - vectors_ns / self.sessions.alone(tokens).time_ns, reached))
+
+    def _beside_moves(self) -> tuple[Floats, Floats, Floats]:
+        """`moved_gbps`, `ndp_speed_moving` and `most_moved_gbps`.
+
+        From one DIMM to the other, the first reads and the second writes. From the stripes, the first writes.
+        Towards them, the first reads, and the second writes what each of both does.
+        """
+        tokens, counts = self.plan.tokens, dict.fromkeys(n for n, *_ in self.moving)
+        ways: list[dict[int, list[tuple[float, float]]]] = [{n: [] for n in counts} for _ in range(2)]
+        for (n, source, target), reached in self.moving.items():
+            (read, written), (first, second) = reached.moved, (ndp / self.alone[n] for ndp in reached.ndp[:2])
+            if source == "localized":
+                ways[0][n].append((read, first))
+                written, first = written / (2 if target == "striped" else 1), second
+            ways[1][n].append((written, first))
+        rows = [{n: tuple(zip(*of, strict=True)) for n, of in way.items()} for way in ways]
+        axis = np.unique(np.ceil([0.0, *(one for way in rows for gbps, _ in way.values() for one in gbps)]))
+        speeds = [{n: _on_axis(axis, *row) for n, row in way.items()} for way in rows]
+        # Experts with many tokens, which do not slow relayouts, set no limit.
+        most = [{n: max(gbps) for n, (gbps, _) in way.items()} for way in rows]
+        return (
+            axis,
+            np.stack([_over_tokens(tokens, of, np.ones(len(axis))) for of in speeds]),
+            np.stack([_over_tokens(tokens, of, np.inf) for of in most]),
+        )
+
+    def _crowded(self, axis: Floats, of_relayout: bool) -> Floats:
+        """The share of the speeds of experts, or of relayouts, that is left beside the host and the other."""
+
+        def left(writes: bool, n: int, gbps: float) -> float:
+            reached, without = self.crowded[writes, n, gbps], self.crowded[writes, n, 0.0]
+            if of_relayout:
+                return reached.moved[writes] / without.moved[writes]
+            return reached.ndp[0] / (self.beside[1, n, gbps].ndp[0] * without.ndp[0] / self.alone[n])
+
+        counts = self.plan.relayout_tokens if self.crowded else ()
+        rows = [
+            {n: _on_axis(axis, self.hosts, [left(writes, n, gbps) for gbps in self.hosts]) for n in counts}
+            for writes in (False, True)
+        ]
+        return np.stack([_over_tokens(self.plan.tokens, of, np.ones(len(axis))) for of in rows])
 
 
-def _crowded_on_axis(
-    axis: Floats, tokens: Ints, result: SharedDimmResult, rates: Sequence[Sequence[float]]
-) -> Floats:
-    if not rates:
-        return np.ones((len(tokens), len(axis)))
-    rows = [_on_axis(axis, result.crowded_gbps, of_tokens) for of_tokens in rates]
-    return _over_tokens(tokens, result.relayout_tokens, rows)
+def _simulated(*asked: tuple[Callable[..., Reached], Sequence[Any]]) -> Iterator[dict[Any, Reached]]:
+    """For each function, its results by their arguments."""
+    _log.info(
+        "measuring how experts, host reads and relayouts slow each other on a DIMM: %d simulations ...",
+        sum(len(cases) for _, cases in asked),
+        extra={"notice": True},
+    )
+    with simulation_threads() as pool:
+        begun = [pool.map(run, *zip(*cases, strict=True)) for run, cases in asked]
+    return (dict(zip(cases, results, strict=True)) for (_, cases), results in zip(asked, begun, strict=True))
 
 
-def _on_axis(axis: Floats, gbps: Sequence[float], rates: Sequence[float]) -> Floats:
-    """Measured rates, which begin with 1 at 0 GB/s, interpolated to the points of an axis."""
+def _relayouts(hardware: Hardware) -> list[tuple[str, str]]:
+    """The relayouts that are measured: none without links, or with one DIMM on a channel."""
+    system = hardware.system
+    two_dimms = system.dimm.count > system.host.channels
+    if system.link is None or system.ndp is None or system.ndp.relayout is None or not two_dimms:
+        return []
+    return [("localized", "localized"), ("localized", "striped"), ("striped", "localized")]
+
+
+def _on_axis(axis: Floats, gbps: Sequence[float], speeds: Sequence[float]) -> Floats:
+    """Measured speeds, which begin with 1 at 0 GB/s, interpolated to the points of an axis."""
     order = np.argsort(gbps)
-    rising, falling = np.array(gbps)[order], np.minimum(np.array(rates)[order], 1.0)
+    rising, falling = np.array(gbps)[order], np.minimum(np.array(speeds)[order], 1.0)
     on_axis: Floats = np.interp(axis, [0.0, *rising], [1.0, *falling])
     return on_axis
 
 
-def _over_tokens(tokens: Ints, measured: Sequence[int], rates: Sequence[Floats]) -> Floats:
-    """Rows for some numbers of tokens as rows for others."""
-    if not rates:
-        return np.ones((len(tokens), 1))
-    columns = np.array(rates).T
-    return np.array([np.interp(tokens, measured, column) for column in columns]).T
+def _over_tokens(tokens: Sequence[int], rows: Mapping[int, Any], otherwise: Any) -> Floats:
+    """Rows, or single values, of some numbers of tokens as those of others."""
+    if not rows:
+        return np.array([otherwise] * len(tokens))
+    columns = np.array(list(rows.values()))
+    return np.apply_along_axis(lambda column: np.interp(tokens, list(rows), column), 0, columns)

@@ -39,7 +39,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.system import Host
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.dram.refresh_policies import Schedule
-from ndpsim.inference.layers.contention import ContentionTable, contention_table, shared_bandwidth
+from ndpsim.inference.layers.contention import shared_bandwidth, slowdown_table
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.relayouts import RelayoutCost, Relayouts
 from ndpsim.inference.layers.shared_dimm import simulation_threads
@@ -49,6 +49,7 @@ from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
 from ndpsim.simulate.machine import lower_machine
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
+from ndpsim.simulate.results.slowdown import SlowdownTable
 from ndpsim.simulate.weights import named_weights
 from ndpsim.workload.models import Expert, MoeShape
 
@@ -332,18 +333,18 @@ class Costs:
         """The wires of the links between DIMMs."""
         return self.relayouts.network.wire_names
 
-    def contention(self, shards: int = 1) -> ContentionTable:
+    def contention(self, shards: int = 1) -> SlowdownTable:
         """The mutual slowdown of NDP units, the host and relayouts on a DIMM.
 
         shards: number of DIMMs, for sharded experts.
         """
         return self._contention(shards)
 
-    def _simulated_contention(self, shards: int) -> ContentionTable:
+    def _simulated_contention(self, shards: int) -> SlowdownTable:
         if self.hardware.system.cxl is None and lower_machine(self._units).shares_ranks:
             given = self.memory, self.shape, self.bits, self.arbitration, self._cache
-            return contention_table(*given, shards)
+            return slowdown_table(*given, shards)
         if self.arbitration != "host-first":
             problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
             raise InputError(problem, "conflict", key="arbitration")
-        return shared_bandwidth(self.host_read(1).gbps_per_channel)
+        return shared_bandwidth(self.host_read(1).gbps_per_channel, self.hardware.system.dram.read_buffer)

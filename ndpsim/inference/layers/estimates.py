@@ -119,12 +119,12 @@ def _beside_reads(
         gbps = min(of_channel / read_ns + of_channel / other_ns, read.gbps_per_channel)
         of_one = max(1.0, dimms / read.channels)  # streams: one on each DIMM of a channel
         streams = of_one if other_ns == math.inf else 2 * of_one
-        return of_channel / gbps / of_one * (1.0 - table.ndp_rate_of(most, gbps, streams))
+        return of_channel / gbps / of_one * (1.0 - table.ndp_speed_of(most, gbps, streams))
 
     def read_delay_ns(dimms: int) -> Floats:
         table, channels = costs.contention(dimms), len({*machine.channel[:dimms]})
         bus_ns = by_tokens(lambda tokens: table.vectors_ns(tokens)[0], most)
-        slower_ns = (1.0 - table.host_rate_of(most)) * sharded_ns(dimms)
+        slower_ns = (1.0 - table.host_speed_of(most)) * sharded_ns(dimms)
         return dimms / channels * bus_ns + dimms / machine.dimms * slower_ns
 
     return {"lost_ns": functools.cache(lost_ns), "read_delay_ns": functools.cache(read_delay_ns)}

@@ -31,7 +31,7 @@ class Beside(NamedTuple):
     """How host reads and relayouts affect an NDP job, and the job them.
 
     Attributes:
-        row: of `Slowdown`.
+        row: of `SlowdownTable`.
         between: how far it is from there to the next.
         bus_ns: its activations and results have the channel.
         pause_ns: what paced reads of the channel lose by that.

@@ -76,8 +76,8 @@ class LayerRun:
             machine, setup.costs, setup.processors, setup.transfers, beside, policy.parameters.gpu_order
         )
         self.slowdown = setup.transfers.slowdown(policy.contention, shards)
-        self._servers = FIRST_NDP + len(self.slowdown.channel)
-        self._names = (*server_names(len(self.slowdown.channel)), *setup.transfers.shared_names)
+        self._servers = FIRST_NDP + dimms
+        self._names = (*server_names(dimms), *setup.transfers.shared_names)
         self._jobs, self._work = JobList(), make_work(0, 0, 0, 0)
         self._run_to_end = same_types(run_jobs)
         self.state = RunState(places, migrations, np.zeros(len(self._names)), policy_s=asked.took_s)
@@ -198,7 +198,7 @@ class LayerRun:
         """Working arrays of the loop, made anew where there are more jobs than ever."""
         if jobs > len(self._work.active):
             shared = len(self._names) - self._servers
-            self._work = make_work(2 * jobs, self._servers, shared, len(self.slowdown.channel))
+            self._work = make_work(2 * jobs, self._servers, shared, self._servers - FIRST_NDP)
         return self._work
 
     def view(self, visit: GatedVisit) -> LayerView:

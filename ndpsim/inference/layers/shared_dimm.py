@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import cache as cache_results
 from typing import NamedTuple
 
@@ -15,10 +17,6 @@ from numpy.typing import NDArray
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.simulate import Session, simulate_expert
-from ndpsim.simulate.results.cache import Lookup, ResultCache
-from ndpsim.simulate.results.shared_dimm import SharedDimmResult
-from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import describe_weights, named_weights
 from ndpsim.workload.models import Expert
 
 # ---- Threads for simulations, whose kernels run without the interpreter lock
@@ -32,33 +30,71 @@ def simulation_threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(min(os.cpu_count() or 1, _MOST))
 
 
-# ---- Measurements
+# ---- Plans
 
 
-_log = logging.getLogger("ndpsim")
+@dataclass(frozen=True)
+class Plan:
+    """What is measured for a `SlowdownTable`.
+
+    Windows begin after the first activations, so that a read has been on all ranks. With windows that end
+    at 400 us, rates of experts of deepseek-v2 and qwen3-235b-a22b on `trimoe` differ by 0.7% on average, by
+    3% at most, those of relayouts by 1.7% and 7%.
+
+    Attributes:
+        tokens: tokens of the experts; a tile of `trimoe` holds 16 to 18 tokens of deepseek-v2.
+        relayout_tokens: those of `tokens` that are also measured beside relayouts.
+        streams: numbers of concurrent host reads, from 1; parts of sharded experts have more.
+        shares: rates that a host read asks for, as shares of its rate alone; an unpaced read follows.
+        shares_of_several: the same for several reads together.
+        crowded: indices of the rates of one read that are also measured beside a relayout.
+        window_ns, relayout_window_ns: begin and end of measuring, without and with relayouts.
+        vector_tokens: tokens of the short experts whose vectors take the bus from host reads; at least two.
+        vector_experts: minimum number of these experts in a window.
+    """
+
+    tokens: tuple[int, ...] = (1, 3, 8, 20)
+    relayout_tokens: tuple[int, ...] = (1, 3, 8)
+    streams: tuple[int, ...] = (1, 2)
+    shares: tuple[float, ...] = (0.25, 0.5, 0.7, 0.85)
+    shares_of_several: tuple[float, ...] = (0.5, 0.75)
+    crowded: tuple[int, ...] = (1, 4)
+    window_ns: tuple[float, float] = (20_000.0, 100_000.0)
+    relayout_window_ns: tuple[float, float] = (20_000.0, 55_000.0)
+    vector_tokens: tuple[int, ...] = (1, 4, 16)
+    vector_experts: int = 6
+
+
+_PLAN: ContextVar[Plan] = ContextVar("plan")
+
+
+def plan_in_use() -> Plan:
+    """The plan by which tables are measured in this context."""
+    return _PLAN.get(Plan())
+
+
+@contextmanager
+def measured_by(plan: Plan) -> Iterator[None]:
+    """Measure tables by another plan; the cache keeps those of each plan apart."""
+    before = _PLAN.set(plan)
+    try:
+        yield
+    finally:
+        _PLAN.reset(before)
+
+
+# ---- Sessions
+
 
 Floats = NDArray[np.float64]
 
-_TOKENS = 1, 3, 8, 20  # a tile of trimoe holds 16 to 18 tokens of deepseek-v2
-_RELAYOUT_TOKENS = 1, 3, 8
-_SHARES = 0.25, 0.5, 0.7, 0.85  # of what a host read reaches alone,
-_SHARES_OF_SEVERAL = 0.5, 0.75  # and of several, which have less of a channel each
-# After the first activations, so that a read has been on all ranks. With windows that end at 400 us, rates of
-# experts of deepseek-v2 and qwen3-235b-a22b on `trimoe` differ by 0.7% on average, by 3% at most, those of
-# relayouts by 1.7% and 7%.
-_WINDOW_NS = 20_000.0, 100_000.0
-_RELAYOUT_WINDOW_NS = 20_000.0, 55_000.0
-_CROWDED = 1, 4  # of the rates of the host, those that are tried beside a relayout as well
 _PERIODS = 3.3  # of experts that a window is at least as long as,
 _LONGER = 1.0  # where they take no longer than so many windows
 _MOST_EXPERTS = 16  # in a queue; where they are short, the window is as well
 _FAR = 2.0  # an expert that takes so many windows has not read all of its weights at the end of one
-_VECTOR_TOKENS = 1, 4, 16  # what their vectors take is on lines between these, and on beyond the last
-_VECTOR_COLUMNS = 64  # of experts that are short, so that many vectors pass in a window
-_VECTOR_EXPERTS = 6  # in a window, at least
 
 
-class _Reached(NamedTuple):
+class Reached(NamedTuple):
     """GB/s in the window: of each DIMM's unit, of the host, and what a relayout read and wrote.
 
     expert_ns: the window over the experts that it has, those that only begin or end in it as a half.
@@ -66,8 +102,7 @@ class _Reached(NamedTuple):
 
     ndp: tuple[float, ...]
     host: float
-    read: float
-    written: float
+    moved: tuple[float, float]
     expert_ns: float
 
     def mean_ndp(self, dimms: int) -> float:
@@ -75,13 +110,20 @@ class _Reached(NamedTuple):
         return sum(self.ndp[:dimms]) / dimms
 
 
-class _Sessions:
-    """Sessions of one channel with the same experts in the queue of each DIMM."""
+class Sessions:
+    """Sessions of one channel with the same experts in the queue of each DIMM.
 
-    def __init__(self, hardware: Hardware, model: Expert, bits: int | ExpertFormat, arbitration: str) -> None:
+    Attributes:
+        on_channel: DIMMs of a channel.
+        peak_gbps: rate of a host read that is not paced.
+    """
+
+    def __init__(
+        self, hardware: Hardware, model: Expert, bits: int | ExpertFormat, arbitration: str, plan: Plan
+    ) -> None:
         self.on_channel = -(-hardware.system.dimm.count // hardware.system.host.channels)
         self.hardware, self.model, self.bits, self.arbitration = hardware, model, bits, arbitration
-        self.peak_gbps, device = hardware.dimm_host_gbps, hardware.lane_device()
+        self.plan, self.peak_gbps, device = plan, hardware.dimm_host_gbps, hardware.lane_device()
         # Of all ranks, whose turns come again then.
         self._round_bytes = hardware.lanes * device.open_bursts * device.burst_bytes
         self.alone = cache_results(lambda tokens: simulate_expert(hardware, model, tokens, bits=bits))
@@ -92,7 +134,7 @@ class _Sessions:
         dimms: int,
         window_ns: tuple[float, float],
         add: Callable[[Session, float], object] = lambda session, end_ns: None,
-    ) -> _Reached:
+    ) -> Reached:
         """Rates in the window of experts of this many tokens, 0: none, and of all that `add` adds."""
         # Lanes of a DIMM without experts would take as much memory as those of one with experts.
         session, (begin_ns, end_ns) = Session(self.hardware, dimms, self.arbitration), window_ns
@@ -120,9 +162,13 @@ class _Sessions:
                 ndp[dimm] = read_bytes * (len(ends) - 1) / (ends[-1] - ends[0])
         times = [ns for job in session.jobs for ns in (job.start_ns, job.end_ns) if ns is not None]
         halves = sum(begin_ns < ns <= end_ns for ns in times)
-        return _Reached(tuple(ndp), host, read, written, 2 * (end_ns - begin_ns) / max(halves, 1))
+        return Reached(tuple(ndp), host, (read, written), 2 * (end_ns - begin_ns) / max(halves, 1))
 
-    def beside_host(self, tokens: int, gbps: float, streams: int = 1) -> _Reached:
+    def without_others(self, tokens: int) -> Reached:
+        """Run on one DIMM without other traffic."""
+        return self.run(tokens, 1, self.plan.window_ns)
+
+    def beside_host(self, streams: int, tokens: int, gbps: float) -> Reached:
         """Run beside localized host reads of one DIMM after the other, with this rate together."""
         of_each = gbps if gbps == self.peak_gbps else gbps / streams
         dimms = min(streams, self.on_channel)
@@ -131,16 +177,16 @@ class _Sessions:
             for stream in range(streams):
                 self._read(session, end_ns, of_each, stream % dimms)
 
-        begin_ns, end_ns = _WINDOW_NS
+        begin_ns, end_ns = self.plan.window_ns
         round_ns = self._round_bytes / of_each
         rounds = max(1, round((end_ns - begin_ns) / round_ns))
         return self.run(tokens, dimms, (begin_ns, begin_ns + rounds * round_ns), add)
 
-    def beside_vectors(self, tokens: int, gbps: float) -> _Reached:
+    def beside_vectors(self, tokens: int, gbps: float) -> Reached:
         """Run experts on the first DIMM beside a localized host read of the last one."""
         alone_ns = self.alone(tokens).time_ns
-        begin_ns, end_ns = _WINDOW_NS
-        end_ns = max(end_ns, begin_ns + _VECTOR_EXPERTS * alone_ns)
+        begin_ns, end_ns = self.plan.window_ns
+        end_ns = max(end_ns, begin_ns + self.plan.vector_experts * alone_ns)
         return self.run(
             tokens,
             1,
@@ -157,7 +203,7 @@ class _Sessions:
         """Columns of an expert of 16 bits that this rate does not move before a time."""
         return int(gbps * end_ns / (6 * self.model.hidden)) + 1
 
-    def beside_relayout(self, tokens: int, source: str, target: str) -> _Reached:
+    def beside_relayout(self, tokens: int, source: str, target: str) -> Reached:
         """Run beside a relayout of the first DIMM; between two localized layouts it goes to the second."""
         second = self.hardware.system.host.channels
 
@@ -168,9 +214,9 @@ class _Sessions:
             moved = Expert(self.model.hidden, min(columns, self.model.intermediate))
             session.relayout(moved, 1, source, target, *first_dimms)
 
-        return self.run(tokens, 2, _RELAYOUT_WINDOW_NS, add)
+        return self.run(tokens, 2, self.plan.relayout_window_ns, add)
 
-    def crowded(self, tokens: int, gbps: float, writes: bool) -> _Reached:
+    def crowded(self, writes: bool, tokens: int, gbps: float) -> Reached:
         """A relayout writes the first DIMM, or reads it, beside a localized host read at a rate; 0: none."""
         link = self.hardware.system.link
         assert link is not None
@@ -185,11 +231,11 @@ class _Sessions:
             moved = Expert(self.model.hidden, self._columns(most_gbps, end_ns))
             session.relayout(moved, 1, "localized", "localized", *ends)
 
-        return self.run(tokens, 1, _RELAYOUT_WINDOW_NS, add)
+        return self.run(tokens, 1, self.plan.relayout_window_ns, add)
 
 
 def _moved(session: Session) -> Floats:
-    """Bytes until now; as in `_Reached`."""
+    """Bytes until now; as in `Reached`."""
     relayouts = session.relayouts
     return np.array(
         [
@@ -200,176 +246,3 @@ def _moved(session: Session) -> Floats:
         ],
         dtype=np.float64,
     )
-
-
-def measure_shared_dimm(
-    hardware: Hardware,
-    model: Expert,
-    bits: int | ExpertFormat,
-    arbitration: str,
-    cache: bool | ResultCache,
-    is_part: bool,
-) -> SharedDimmResult:
-    """Rates of experts beside host reads and relayouts, and of host reads beside their vectors.
-
-    is_part: of an expert over several DIMMs; nothing is measured beside relayouts. Other
-    arguments are those of `contention_table`.
-    """
-    stopwatch = Stopwatch()
-    weights, _ = named_weights(model, bits)
-    lookup = Lookup(SharedDimmResult, cache, False, (hardware, weights, arbitration, is_part), {})
-    if (found := lookup.find(stopwatch, lambda share: None)) is not None:
-        return found
-    sessions = _Sessions(hardware, model, bits, arbitration)
-    streams: tuple[int, ...] = (1, 2)
-    if is_part:
-        streams = tuple(sorted({*streams, sessions.on_channel, 2 * max(2, sessions.on_channel)}))
-    host_alone = sessions.beside_host(0, sessions.peak_gbps).host
-    offered = *(share * host_alone for share in _SHARES), sessions.peak_gbps
-    of_several = *(share * host_alone for share in _SHARES_OF_SEVERAL), sessions.peak_gbps
-    offered_by = {count: offered if count == 1 else of_several for count in streams}
-    relayouts = [] if is_part else _relayouts(hardware)
-    asked = [(count, n, gbps) for count in streams for n in _TOKENS for gbps in offered_by[count]]
-    short = _Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration)
-    halves = [(n, gbps) for n in _VECTOR_TOKENS for gbps in offered[1::3]]
-    moves = [(n, *ends) for n in _RELAYOUT_TOKENS for ends in relayouts]
-    crowds = [
-        (writes, n, gbps)
-        for writes in ((False, True) if relayouts else ())
-        for n in _RELAYOUT_TOKENS
-        for gbps in (0.0, *(offered[of] for of in _CROWDED))
-    ]
-    _log.info(
-        "measuring how experts, host reads and relayouts slow each other on a DIMM: %d simulations ...",
-        len(crowds) + len(asked) + len(moves) + len(halves) + len(_TOKENS),
-        extra={"notice": True},
-    )
-    with simulation_threads() as pool:
-        of_crowds = pool.map(lambda one: sessions.crowded(one[1], one[2], one[0]), crowds)
-        of_asked = pool.map(lambda one: sessions.beside_host(one[1], one[2], one[0]), asked)
-        of_moves = pool.map(lambda one: sessions.beside_relayout(*one), moves)
-        of_halves = pool.map(lambda one: short.beside_vectors(*one), halves)
-        of_tokens = pool.map(lambda n: sessions.run(n, 1, _WINDOW_NS).ndp[0], _TOKENS)
-    crowded, moved, vectors = list(of_crowds), list(of_moves), list(of_halves)
-    alone, beside = dict(zip(_TOKENS, of_tokens, strict=True)), dict(zip(asked, of_asked, strict=True))
-    lost = [
-        max(0.0, 1 - one.host / min(gbps, host_alone)) * one.expert_ns
-        for (_, gbps), one in zip(halves, vectors, strict=True)
-    ]
-    reads, writes = _relayout_rows(moves, moved, alone)
-    ndp_crowded, relayout_crowded = _crowded_rows(
-        dict(zip(crowds, crowded, strict=True)),
-        {(n, gbps): beside[1, n, gbps] for n in _TOKENS for gbps in offered},
-        alone,
-    )
-    bus_ns = lost[1::2]
-
-    def tabled(value: Callable[[int, int, float], float]) -> Rates:
-        return tuple(
-            tuple(tuple(value(count, n, gbps) for gbps in offered_by[count]) for n in _TOKENS)
-            for count in streams
-        )
-
-    def host_rate(count: int, tokens: int) -> float:
-        expert_ns = sessions.alone(tokens).time_ns
-        vectors_ns = min(count, sessions.on_channel) * float(np.interp(tokens, _VECTOR_TOKENS, bus_ns))
-        reached = beside[count, tokens, offered[-1]].host / host_alone
-        return min(1.0, reached / max(1 - vectors_ns / expert_ns, reached))
-
-    result = SharedDimmResult(
-        tokens=_TOKENS,
-        offered_gbps=tuple(offered),
-        host_alone_gbps=host_alone,
-        streams=streams,
-        host_gbps=tabled(lambda count, n, gbps: beside[count, n, gbps].host),
-        host_rate=tuple(tuple(host_rate(count, n) for n in _TOKENS) for count in streams),
-        ndp_rate=tabled(
-            lambda count, n, gbps: beside[count, n, gbps].mean_ndp(min(count, sessions.on_channel)) / alone[n]
-        ),
-        vector_tokens=_VECTOR_TOKENS,
-        bus_ns=tuple(bus_ns),
-        pause_ns=tuple(lost[::2]),
-        relayout_tokens=_RELAYOUT_TOKENS if relayouts else (),
-        read_gbps=tuple(tuple(gbps for gbps, _ in row) for row in reads),
-        ndp_rate_beside_reads=tuple(tuple(rate for _, rate in row) for row in reads),
-        written_gbps=tuple(tuple(gbps for gbps, _ in row) for row in writes),
-        ndp_rate_beside_writes=tuple(tuple(rate for _, rate in row) for row in writes),
-        crowded_gbps=tuple(offered[of] for of in _CROWDED),
-        ndp_rate_crowded=ndp_crowded,
-        relayout_rate_crowded=relayout_crowded,
-        config={
-            "hardware": hardware.to_dict(),
-            **describe_weights(weights, None),
-            "arbitration": arbitration,
-            "is_part": is_part,
-            "window_ns": _WINDOW_NS,
-        },
-        **stopwatch.times(),
-    )
-    return lookup.store(result)
-
-
-def _relayouts(hardware: Hardware) -> list[tuple[str, str]]:
-    """The relayouts that are measured: none without links, or with one DIMM on a channel."""
-    system = hardware.system
-    two_dimms = system.dimm.count > system.host.channels
-    if system.link is None or system.ndp is None or system.ndp.relayout is None or not two_dimms:
-        return []
-    return [("localized", "localized"), ("localized", "striped"), ("striped", "localized")]
-
-
-Rates = tuple[tuple[tuple[float, ...], ...], ...]
-
-
-def _crowded_rows(
-    crowded: dict[tuple[bool, int, float], _Reached],
-    beside_host: dict[tuple[int, float], _Reached],
-    alone: dict[int, float],
-) -> tuple[Rates, Rates]:
-    """Remaining rates of experts, and of relayouts, in the order of `SharedDimmResult`.
-
-    crowded: by whether the relayout writes, tokens and the host's rate; 0: without it.
-    """
-    hosts = sorted({gbps for _, _, gbps in crowded if gbps})
-
-    def moved(writes: bool, tokens: int, gbps: float) -> float:
-        reached = crowded[writes, tokens, gbps]
-        return reached.written if writes else reached.read
-
-    def ndp_left(writes: bool, tokens: int, gbps: float) -> float:
-        expected = beside_host[tokens, gbps].ndp[0] * crowded[writes, tokens, 0.0].ndp[0] / alone[tokens]
-        return crowded[writes, tokens, gbps].ndp[0] / expected
-
-    def rows(left: Callable[[bool, int, float], float]) -> Rates:
-        counts = _RELAYOUT_TOKENS if crowded else ()
-        return tuple(
-            tuple(tuple(left(writes, tokens, gbps) for gbps in hosts) for tokens in counts)
-            for writes in (False, True)
-        )
-
-    return rows(ndp_left), rows(
-        lambda writes, tokens, gbps: moved(writes, tokens, gbps) / moved(writes, tokens, 0.0)
-    )
-
-
-Rows = list[list[tuple[float, float]]]
-
-
-def _relayout_rows(
-    moves: Sequence[tuple[int, str, str]], moved: Sequence[_Reached], alone: dict[int, float]
-) -> tuple[Rows, Rows]:
-    """Rows by tokens: GB/s that a DIMM reads for a relayout, and the rate of its expert; the same for writes.
-
-    From one DIMM to the other, the first reads and the second writes. From the stripes, the first writes.
-    Towards them, the first reads, and the second writes what each of both does.
-    """
-    reads: dict[int, list[tuple[float, float]]] = {n: [] for n, *_ in moves}
-    writes: dict[int, list[tuple[float, float]]] = {n: [] for n, *_ in moves}
-    for (n, source, target), reached in zip(moves, moved, strict=True):
-        first, second = (ndp / alone[n] for ndp in reached.ndp[:2])
-        if source == "localized":
-            reads[n].append((reached.read, first))
-            writes[n].append((reached.written / (2 if target == "striped" else 1), second))
-        else:
-            writes[n].append((reached.written, first))
-    return list(reads.values()), list(writes.values())

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from ndpsim.base.errors import InputError
 from ndpsim.config import Hardware
 from ndpsim.dimm.link import Pcie
-from ndpsim.inference.events.state import Kinds, Slowdown
-from ndpsim.inference.layers.contention import ContentionTable, shared_bandwidth, slowdown_of
+from ndpsim.inference.events.state import Kinds
+from ndpsim.inference.layers.contention import joined, shared_bandwidth
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.jobs import Beside
 from ndpsim.inference.layers.location import Location
 from ndpsim.policies.views import STRIPED
+from ndpsim.simulate.results.slowdown import SlowdownTable
 
 Floats = NDArray[np.float64]
 
@@ -61,14 +62,14 @@ class Transfers:
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )
         self._overhead_ns = given.copy_overhead_us * 1000
-        self._costs, self._dimms, self._channel = costs, len(channel), channel
+        self._costs, self._dimms = costs, len(channel)
         self._units = hardware.system.ndp is not None
-        self._queued_reads = hardware.system.dram.read_buffer
         #: Time of a copy of so many bytes alone over PCIe: its packets, and the constant overhead of a copy.
         self.pcie_ns = functools.cache(self._copy_ns)
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
+        self._channel = np.array([self._first_channel + one for one in channel], dtype=np.int64)
         self._own_memory = not hardware.host_reads_dimms
         #: Whether the DIMMs of NDP units have other users.
         self.meets_units = self._units and (not self._own_memory or hardware.system.link is not None)
@@ -110,19 +111,17 @@ class Transfers:
     def kinds(self) -> Kinds:
         """The tables of all kinds until now."""
         if self._kinds is None:
-            self._kinds = Kinds(*(np.array(rows) for rows in zip(*self._rows, strict=True)))
+            self._kinds = Kinds(self._channel, *(np.array(rows) for rows in zip(*self._rows, strict=True)))
         return self._kinds
 
-    def slowdown(self, contention: bool, shards: Sequence[int]) -> Slowdown:
+    def slowdown(self, contention: bool, shards: Sequence[int]) -> SlowdownTable:
         """The mutual slowdown of NDP units, host and relayouts; there is none without `contention`.
 
         shards: numbers of DIMMs of sharded experts.
         """
-        channel = np.array([self._first_channel + one for one in self._channel], dtype=np.int64)
         if not (self.meets_units and contention):
-            return slowdown_of(channel, shared_bandwidth(1.0, left=1.0), (), 1)
-        sharded = [self._costs.contention(count) for count in shards]
-        return slowdown_of(channel, self._costs.contention(), sharded, self._queued_reads)
+            return shared_bandwidth(1.0, left=1.0)
+        return joined(*(self._costs.contention(count) for count in (1, *shards)))
 
     def read_ns(self, location: Location) -> float:
         """Time of a host read of an expert alone, or of the device's read behind a CXL link."""
@@ -197,7 +196,7 @@ class Transfers:
 
 
 class _BesideOfTokens(dict[tuple[int, int], Beside]):
-    def __init__(self, table: ContentionTable, shards: Sequence[int]) -> None:
+    def __init__(self, table: SlowdownTable, shards: Sequence[int]) -> None:
         super().__init__()
         self._table, self._tokens, self._shards = table, table.tokens.tolist(), shards
 

@@ -22,5 +22,5 @@ from ndpsim.simulate.results.session import DimmResult as DimmResult
 from ndpsim.simulate.results.session import ExpertRun as ExpertRun
 from ndpsim.simulate.results.session import HostRun as HostRun
 from ndpsim.simulate.results.session import RelayoutRun as RelayoutRun
-from ndpsim.simulate.results.shared_dimm import SharedDimmResult as SharedDimmResult
+from ndpsim.simulate.results.slowdown import SlowdownTable as SlowdownTable
 from ndpsim.simulate.results.trace import TraceResult as TraceResult

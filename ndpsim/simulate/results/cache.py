@@ -29,12 +29,12 @@ from ndpsim.base.arguments import is_flag, path_of, shown, whole_number
 from ndpsim.base.cachedirs import Entries
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
-from ndpsim.simulate.results.form import digest_of, from_text, to_text
+from ndpsim.simulate.results.form import Stored, digest_of, from_text, to_text
 from ndpsim.simulate.results.stopwatch import Stopwatch
 
 _log = logging.getLogger("ndpsim")
 
-R = TypeVar("R", bound=Reported)
+R = TypeVar("R", bound=Stored)
 
 #: Packages that no simulation imports; results do not depend on them.
 _WITHOUT_SIMULATION = (
@@ -123,19 +123,19 @@ class ResultCache:
     def _disk(self) -> Entries:
         return Entries("results", version(), _describe, self._folder, self._disk_bytes)
 
-    def _find(self, name: str) -> Reported | None:
+    def _find(self, name: str) -> Stored | None:
         """The result with this name, or None."""
         with self._lock:
             pickled = self._memory.get(name)
             if pickled is not None:
                 self._memory.move_to_end(name)
-        found: Reported | None = self._find_on_disk(name) if pickled is None else pickle.loads(pickled)
+        found: Stored | None = self._find_on_disk(name) if pickled is None else pickle.loads(pickled)
         with self._lock:
             self.hits += found is not None
             self.misses += found is None
         return found
 
-    def _find_on_disk(self, name: str) -> Reported | None:
+    def _find_on_disk(self, name: str) -> Stored | None:
         content = self._disk.read(name) if self._disk_bytes else None
         if content is None:
             return None
@@ -147,12 +147,12 @@ class ResultCache:
         self._put_in_memory(name, found)
         return found
 
-    def _store(self, name: str, result: Reported) -> None:
+    def _store(self, name: str, result: Stored) -> None:
         self._put_in_memory(name, result)
         if self._disk_bytes:
             self._disk.write(name, to_text(result))
 
-    def _put_in_memory(self, name: str, result: Reported) -> None:
+    def _put_in_memory(self, name: str, result: Stored) -> None:
         # Unpickling is the fastest way to give each call its own copy.
         pickled = pickle.dumps(result, pickle.HIGHEST_PROTOCOL)
         if len(pickled) > _LARGEST_BYTES:
@@ -215,7 +215,10 @@ class Lookup(Generic[R]):
         self._name = "" if self._cache is None else f"{kind.__name__}-{digest_of(given)}"
 
     def find(self, stopwatch: Stopwatch, progress: Callable[[float], None]) -> R | None:
-        """The result, if it was computed before; it ends the call, whose duration the result has."""
+        """The result, if it was computed before; it ends the call, whose duration the result has.
+
+        A table has no duration.
+        """
         if self._cache is None:
             return None
         found = self._cache._find(self._name)
@@ -223,6 +226,8 @@ class Lookup(Generic[R]):
             return None
         progress(0.0)
         progress(1.0)
+        if not isinstance(found, Reported):
+            return found
         changed: Any = {
             "config": {**found.config, **self._labels},  # type: ignore[attr-defined]
             **stopwatch.times(),

@@ -16,8 +16,13 @@ from ndpsim.dram.spec import Standard
 from ndpsim.dram.spec.registry import standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import results
+from ndpsim.simulate.results.slowdown import SlowdownTable
+
+#: What the cache stores.
+Stored = Reported | SlowdownTable
 
 _TUPLE = "()"  # key of an object that represents a tuple; "Phase()" is that for a Phase
+_ARRAY = "array()"  # and of one that represents an array: its type and its values
 
 
 def digest_of(values: Sequence[Any]) -> str:
@@ -58,7 +63,7 @@ def _digest_of_requests(requests: Requests) -> str:
     return digest.hexdigest()
 
 
-def to_text(result: Reported) -> bytes:
+def to_text(result: Stored) -> bytes:
     """A result as JSON, from which `from_text` makes an equal one of the same types."""
     return json.dumps(_encoded(result), separators=(",", ":")).encode()
 
@@ -70,22 +75,26 @@ def _encoded(value: Any) -> Any:
         return [_encoded(one) for one in value]
     if type(value) is tuple:
         return {_TUPLE: [_encoded(one) for one in value]}
+    if type(value) is np.ndarray:
+        return {_ARRAY: [value.dtype.str, value.tolist()]}
     if type(value) is dict and all(type(key) is str and not key.endswith(_TUPLE) for key in value):
         return {key: _encoded(of_key) for key, of_key in value.items()}
     name = type(value).__name__
-    if is_dataclass(value) and getattr(results, name, None) is type(value):
-        return {f"{name}{_TUPLE}": [_encoded(getattr(value, one.name)) for one in fields(value) if one.init]}
+    if getattr(results, name, None) is type(value):
+        table = isinstance(value, SlowdownTable)
+        parts = value if table else (getattr(value, one.name) for one in fields(value) if one.init)
+        return {f"{name}{_TUPLE}": [_encoded(one) for one in parts]}
     raise TypeError(f"a result cannot be stored with a {name} in it")
 
 
-def from_text(text: bytes) -> Reported:
+def from_text(text: bytes) -> Stored:
     """The result that `to_text` wrote.
 
     Raises:
         ValueError, TypeError, AttributeError, RecursionError: the text is not such a result.
     """
     result = json.loads(text, object_hook=_decoded)
-    if not isinstance(result, Reported):
+    if not isinstance(result, Stored):
         raise ValueError("the text is no result")
     return result
 
@@ -97,9 +106,11 @@ def _decoded(found: dict[str, Any]) -> Any:
     ((name, parts),) = found.items()
     if name == _TUPLE:
         return tuple(parts)
+    if name == _ARRAY:
+        return np.array(parts[1], dtype=parts[0])
     if not name.endswith(_TUPLE):
         return found
     kind = getattr(results, name.removesuffix(_TUPLE))
-    if not is_dataclass(kind) or not isinstance(kind, type):
+    if not isinstance(kind, type) or not (is_dataclass(kind) or kind is SlowdownTable):
         raise ValueError(f"{name} is no part of a result")
     return kind(*parts)
