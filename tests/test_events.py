@@ -15,7 +15,7 @@ from ndpsim.inference.events.loop import DONE, STUCK, run_jobs
 from ndpsim.inference.events.sharing import share_resources
 from ndpsim.inference.events.state import Jobs, Kinds, Slowdown, Work
 from ndpsim.inference.layers.jobs import make_work
-from readable_events import ReadableLoop, ensure_fair, shared_speeds
+from oracles.events import ReadableLoop, ensure_fair, shared_speeds
 
 CHANNELS = 2
 DIMMS = 4
