@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from builders.small_moe import moe, once_each
 from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import hardware_names
 from ndpsim.inference.layers.log import writing_log
 from ndpsim.policies import policies
-from small_moe import moe, once_each
 
 HAS = {
     "trimoe": {"gpu", "cpu", "ndp"},

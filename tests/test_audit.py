@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.audit
-from command_lines import COLUMN, NAMES, NUMBER, Line, Spot, line, trace_of, verdict
+from builders.command_lines import COLUMN, NAMES, NUMBER, Line, Spot, line, trace_of, verdict
 from mistakes import refused
 from ndpsim.audit import CommandBuses, Report, check, check_lanes
 from ndpsim.dram.spec import Device, Rule, command_names, resolve

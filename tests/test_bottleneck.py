@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.policies.assignment.bottleneck import DIMM, NOWHERE, schedule
-from readable_bottleneck import Layer
-from readable_bottleneck import schedule as readable
+from oracles.bottleneck import Layer
+from oracles.bottleneck import schedule as readable
 
 
 def drawn(seed: int) -> Layer:

@@ -16,8 +16,8 @@ import platformdirs
 import pytest
 
 from calls import said
-from ndpsim.base.cachedirs import Entries, clear, find_folders, own_files, problem_of, roots
-from ndpsim.base.cachedirs import entries as cache_entries
+from ndpsim.base import cachedirs
+from ndpsim.base.cachedirs import Entries, clear, find_folders, problem_of, roots
 from ndpsim.base.temporaries import temporary_file
 
 CONTENT = bytes(range(256))
@@ -33,7 +33,7 @@ def root(tmp_path, monkeypatch) -> Path:
     temporary.chmod(0o1777)
     monkeypatch.setenv("NDPSIM_CACHE_DIR", str(root))
     monkeypatch.setattr(tempfile, "tempdir", str(temporary))
-    cache_entries._warn_once.cache_clear()
+    cachedirs._warn_once.cache_clear()
     return root
 
 
@@ -88,12 +88,12 @@ def test_a_file_of_the_users_in_a_folder_of_ours_stays_and_is_reported(root):
     (folder(root) / "aside.entry").mkdir()
     (folder(root) / "aside.entry" / "deep.txt").write_text("mine")
     cleared = clear()
-    assert (cleared.removed, cleared.left) == ((), (folder(root),))
+    assert (cleared.removed, cleared.left) == ([], [folder(root)])
     assert tree(folder(root)) == {"notes.txt", "aside.entry", "aside.entry/deep.txt", "ndpsim-cache.json"}
     notes.unlink()
     (folder(root) / "aside.entry" / "deep.txt").unlink()
     (folder(root) / "aside.entry").rmdir()
-    assert clear().removed == (folder(root),)
+    assert clear().removed == [folder(root)]
     assert tree(root) == set()
 
 
@@ -122,7 +122,7 @@ def test_links_in_a_folder_of_ours_are_removed_and_not_followed(root, tmp_path):
     assert not folder(root).exists()
     entries().write("one", CONTENT)
     (folder(root) / "three.entry").symlink_to(tmp_path / "elsewhere")
-    assert clear().left == (folder(root),)
+    assert clear().left == [folder(root)]
     assert (tmp_path / "file").read_text() == (tmp_path / "elsewhere" / "one.entry").read_text() == "mine"
 
 
@@ -142,7 +142,7 @@ def test_another_users_folder_is_neither_counted_nor_removed(root, monkeypatch):
     entries().write("one", CONTENT)
     monkeypatch.setattr(os, "geteuid", lambda: SOMEONE)
     assert find_folders(root) == []
-    assert clear().removed == ()
+    assert clear().removed == []
     assert (folder(root) / "one.entry").exists()
 
 
@@ -150,7 +150,7 @@ def test_a_damaged_marker_still_says_whose_folder_it_is(root):
     entries().write("one", CONTENT)
     (folder(root) / "ndpsim-cache.json").write_bytes(os.urandom(300))
     assert [one.made_by for one in find_folders(root)] == [{}]
-    assert clear().removed == (folder(root),)
+    assert clear().removed == [folder(root)]
 
 
 def test_what_a_killed_process_left_is_removed_by_the_next_that_writes(root):
@@ -388,7 +388,7 @@ def test_a_folder_that_all_can_write_is_not_read(root, mode, caplog):
 @pytest.mark.parametrize(("own", "read"), [(True, CONTENT), (False, None)])
 def test_a_group_counts_when_it_is_not_the_users_own(root, monkeypatch, own, read):
     entries().write("one", CONTENT)
-    monkeypatch.setattr(own_files, "_is_own_group", lambda group: own)
+    monkeypatch.setattr(cachedirs, "_is_own_group", lambda group: own)
     root.chmod(0o770)
     assert entries().read("one") == read
     root.chmod(0o700)
@@ -401,7 +401,7 @@ def test_a_group_counts_when_it_is_not_the_users_own(root, monkeypatch, own, rea
 
 def test_an_access_list_may_name_others_where_only_the_users_own_group_could_write(root, monkeypatch):
     entries().write("one", CONTENT)
-    monkeypatch.setattr(own_files, "_is_own_group", lambda group: True)
+    monkeypatch.setattr(cachedirs, "_is_own_group", lambda group: True)
     root.chmod(0o770)
     assert entries().read("one") == CONTENT
     monkeypatch.setattr(os, "listxattr", lambda path: ["system.posix_acl_access"], raising=False)
@@ -425,7 +425,7 @@ def test_ones_own_group_is_the_primary_one_of_ones_name_without_others(
     monkeypatch.setattr(os, "getegid", lambda: group if group != 78 else 77)
     monkeypatch.setattr(pwd, "getpwuid", lambda user: SimpleNamespace(pw_name="ann"))
     monkeypatch.setattr(grp, "getgrgid", lambda number: SimpleNamespace(gr_name=name, gr_mem=members))
-    assert own_files._is_own_group.__wrapped__(group) is own
+    assert cachedirs._is_own_group.__wrapped__(group) is own
 
 
 def test_another_users_folder_is_not_read(root, monkeypatch):
@@ -469,7 +469,7 @@ def failing(monkeypatch, error: int, below: Path) -> None:
             raise OSError(error, os.strerror(error))
         return temporary_file(place)
 
-    monkeypatch.setattr(cache_entries, "temporary_file", refuse)
+    monkeypatch.setattr(cachedirs, "temporary_file", refuse)
 
 
 @pytest.mark.parametrize("error", [errno.EROFS, errno.ENOSPC, errno.EACCES, errno.EDQUOT])
@@ -562,7 +562,7 @@ def test_what_another_put_in_the_place_for_temporary_files_is_neither_read_nor_w
     assert (entries().read("one") == CONTENT) is (kind != "a link")
     if kind == "another user's":
         other = os.geteuid() + 1
-        monkeypatch.setattr(cache_entries, "roots", lambda: [place])
+        monkeypatch.setattr(cachedirs, "roots", lambda: [place])
         monkeypatch.setattr(os, "geteuid", lambda: other)
     elif kind == "one that all can write":
         place.chmod(0o777)

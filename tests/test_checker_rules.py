@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from command_lines import COLUMN, NUMBER, SAME_BANK, WHOLE_RANK, Line, Spot, line, trace_of, verdict
+from builders.command_lines import COLUMN, NUMBER, SAME_BANK, WHOLE_RANK, Line, Spot, line, trace_of, verdict
 from mistakes import refused
 from ndpsim.audit import check, check_lanes
 from ndpsim.dram.spec import Device, lower, resolve

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.dram.traces.commands
-from command_lines import NUMBER, named
+from builders.command_lines import NUMBER, named
 from mistakes import mistake_of, refused
 from ndpsim.dram.spec import Device, command_names, resolve
 from ndpsim.dram.traces import CommandTrace, check_command_form, command_forms, write_commands

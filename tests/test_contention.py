@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pytest
 
+from builders.small_config import DDR4
 from calls import said
 from mistakes import refused
 from ndpsim.audit import check_lanes
@@ -30,7 +31,6 @@ from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.machine import lower_machine, place_on_dimms
 from ndpsim.simulate.weights import named_weights
 from ndpsim.workload.models import Expert
-from small_config import DDR4
 
 SMALL = Expert(512, 256)
 MIDDLE = Expert(1024, 512)

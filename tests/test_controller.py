@@ -14,14 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from drawn_requests import PLACE, drawn_places
+from builders.drawn_requests import PLACE, drawn_places
+from builders.one_channel import run_on
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.spec.standard import READ_AP as RDA
 from ndpsim.simulate.lane import command_room, run_channel
-from one_channel import run_on
 
 DEVICES = [
     ("DDR4", "DDR4_4Gb_x8", "DDR4_2400R"),

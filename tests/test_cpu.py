@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.small_moe import CACHE, GIVEN, alone_on, of_kind, recorded
 from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.inference.layers.run import run_moe
@@ -18,7 +19,6 @@ from ndpsim.inference.processors.cpu import PEAK_OPERATIONS
 from ndpsim.inference.processors.fitted import FOLDER
 from ndpsim.workload.models import Expert
 from scripts import script
-from small_moe import CACHE, GIVEN, alone_on, of_kind, recorded
 from test_moe_answers import SIX, judged
 
 VALIDATION = Path(__file__).parents[1] / "validation"

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 import numpy as np
 import pytest
 
-from command_lines import NUMBER, named
+from builders.command_lines import NUMBER, named
 from mistakes import refused
 from ndpsim.dram.energy import (
     Counts,

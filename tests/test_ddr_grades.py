@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from builders.one_channel import run_on
 from ndpsim.audit import check
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.spec import Device, lower, resolve, standards
 from ndpsim.dram.state import ControllerOptions, make_policy
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_requests
-from one_channel import run_on
 
 READS = 8000
 ANYWHERE = np.random.default_rng(1).integers(0, (1 << 30) // 64, READS) * 64

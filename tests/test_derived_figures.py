@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_sheet import SHEET, WATTS, io_watts, open_bank_watts, row_nj, sheet
+from builders.data_sheet import SHEET, WATTS, io_watts, open_bank_watts, row_nj, sheet
 from ndpsim.config import load_hardware
 from ndpsim.dram.spec import standards
 from ndpsim.dram.traces import Requests

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from drawn_requests import drawn_places
+from builders.drawn_requests import drawn_places
+from builders.one_channel import run_on
 from ndpsim.audit import check
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
@@ -22,7 +23,6 @@ from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.dram.spec import Device, lower, resolve, standards
 from ndpsim.simulate.lane import decode_commands, merge_commands
-from one_channel import run_on
 
 STANDARD = standards()["DDR5"]  # DDR4 has the first of its commands
 COMMANDS = STANDARD.by_number

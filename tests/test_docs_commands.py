@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
+from builders.swept_fake import run_here
 from calls import call
 from docs_commands import (
     PAGES,
@@ -28,7 +29,6 @@ from docs_commands import (
     words_of,
 )
 from ndpsim.cli.main import cli
-from swept_fake import run_here
 
 # Commands that are not run here, by their beginnings, with reasons.
 NOT_RUN = {

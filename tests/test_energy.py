@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders.command_lines import named
 from calls import call, said
-from command_lines import named
 from mistakes import refused
 from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state

@@ -16,7 +16,7 @@ from ndpsim.inference.events.sharing import share_resources
 from ndpsim.inference.events.state import Jobs, Kinds, Work
 from ndpsim.inference.layers.jobs import make_work
 from ndpsim.simulate.results.slowdown import SlowdownTable
-from readable_events import ReadableLoop, ensure_fair, shared_speeds
+from oracles.events import ReadableLoop, ensure_fair, shared_speeds
 
 CHANNELS = 2
 DIMMS = 4

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from builders.small_config import write_config
 from ndpsim.cli.main import cli
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.file import read_definition
-from small_config import write_config
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.yaml"))
 

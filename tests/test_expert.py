@@ -7,6 +7,7 @@ import itertools
 
 import pytest
 
+from builders.small_config import DDR4
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.base.errors import MismatchError
@@ -17,7 +18,6 @@ from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
 from ndpsim.simulate.lane import Bus
 from ndpsim.simulate.program import Queue
 from ndpsim.workload.models import Expert
-from small_config import DDR4
 
 COMMANDS = standards()["DDR5"].by_number
 

@@ -14,6 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.small_moe import EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
+from builders.small_moe import GPU as PLAIN_GPU
 from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import load_hardware
@@ -27,8 +29,6 @@ from ndpsim.inference.processors.fitted import ANY, FOLDER, fitted_values
 from ndpsim.policies import Migration
 from ndpsim.workload.models import Expert
 from scripts import script
-from small_moe import EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
-from small_moe import GPU as PLAIN_GPU
 
 VALIDATION = Path(__file__).parents[1] / "validation"
 

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 import pytest
 
+from builders.sweep_by_hand import gemv
 from ndpsim.report.html.page import write_page
 from ndpsim.report.html.parts import Cell, Section, Table
 from ndpsim.report.html.sweeps import write_sweep_report
-from sweep_by_hand import gemv
 
 _PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
 _MISSING = [name for name, path in _PROGRAMS.items() if path is None]

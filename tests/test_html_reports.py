@@ -8,6 +8,8 @@ import re
 
 import pytest
 
+from builders.small_config import write_config
+from builders.sweep_by_hand import Result, fail, gemv, moe, row
 from calls import call
 from ndpsim.base.errors import InputError
 from ndpsim.report.html.moe import write_moe_report
@@ -19,8 +21,6 @@ from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe_history import History
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.definition import Definition, Published
-from small_config import write_config
-from sweep_by_hand import Result, fail, gemv, moe, row
 
 SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
 SHAPE = ["--shape", "256,96"]

@@ -10,7 +10,7 @@ from ndpsim.inference.events.layer import Copies, EngineParts, Reads, Rules, add
 from ndpsim.inference.events.rows import HERE, MISSING, RADIX, UNKNOWN, find_rows
 from ndpsim.inference.events.state import WHAT
 from ndpsim.inference.layers.jobs import JobList, Label
-from readable_layer import ReadableLayer
+from oracles.layer import ReadableLayer
 
 DIMMS, MIGRATIONS = 6, 3
 

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, least_maximum
-from readable_least_maximum import Layer
-from readable_least_maximum import least_maximum as readable
+from oracles.least_maximum import Layer
+from oracles.least_maximum import least_maximum as readable
 
 
 def found(layer: Layer) -> tuple[list[int], dict[int, tuple[int, int]], float, np.ndarray]:

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders.packets_alone import simulate_packets
 from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.dimm.link import Bridge, link_ticks, make_network, ports_needed
-from packets_alone import simulate_packets
-from readable_sending import step_packets
+from oracles.sending import step_packets
 
 HOST = Bridge(group_dimms=2, channels=2, gbps=4, latency_ns=5)
 

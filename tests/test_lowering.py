@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_sheet import SHEET, WATTS, io_watts, row_nj, sheet
+from builders.data_sheet import SHEET, WATTS, io_watts, row_nj, sheet
 from mistakes import refused
 from ndpsim.config import load_hardware
 from ndpsim.config.keys import section_of

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 import yaml
 
-from command_lines import named
+from builders.command_lines import named
+from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.dram.controllers.split_activation import CHOICES
@@ -23,7 +24,6 @@ from ndpsim.dram.spec.standards.lpddr5 import AS_CORRECTED
 from ndpsim.dram.state import ControllerOptions, make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.simulate import Memory, TraceResult, run_requests
-from one_channel import run_on
 
 CORRECTED = Path(__file__).parents[1] / "validation" / "ramulator2" / "corrected"
 

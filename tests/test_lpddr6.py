@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from command_lines import named
+from builders.command_lines import named
+from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.dram.controllers.split_activation import CHOICES
@@ -25,7 +26,6 @@ from ndpsim.dram.spec.standards.lpddr6 import AS_CORRECTED
 from ndpsim.dram.state import ControllerOptions, make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
 from ndpsim.simulate import Memory, TraceResult, run_requests
-from one_channel import run_on
 from test_memories import COUNTERS, OF_LPDDR5, text_until
 
 CASE = Path(__file__).parents[1] / "validation" / "ramulator2" / "corrected" / "lpddr6_r2_mixed_wr30"

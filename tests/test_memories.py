@@ -15,7 +15,8 @@ import pytest
 import yaml
 
 import ndpsim
-from command_lines import named
+from builders.command_lines import named
+from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.base.errors import InputError
@@ -28,7 +29,6 @@ from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert
 from ndpsim.simulate.lane import check_refresh
 from ndpsim.studies import ramulator
-from one_channel import run_on
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2" / "memories"
 CASES = sorted(REFERENCE.glob("*.yaml"))

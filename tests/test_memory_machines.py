@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from builders.small_moe import moe
 from mistakes import mistake_of, refused
 from ndpsim.audit import check, check_lanes
 from ndpsim.config import Hardware, load_hardware
@@ -14,7 +15,6 @@ from ndpsim.dram.traces import Requests
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.report.traces import all_lanes
 from ndpsim.simulate import Memory, run_requests
-from small_moe import moe
 
 # Data pins of a channel, and bits that each carries in a ns (JESD209-5, JESD238, JESD250).
 PINS = {"LPDDR5": (16, 6.4), "LPDDR5X": (16, 8.533), "HBM3": (64, 6.4), "GDDR6": (16, 14.0)}

@@ -12,6 +12,18 @@ import numpy as np
 import pytest
 import yaml
 
+from builders.small_moe import (
+    EXPERT_BYTES,
+    MODEL,
+    OFF,
+    alone_on,
+    mean_ns,
+    moe,
+    of_kind,
+    plain,
+    recorded,
+    trace_of,
+)
 from mistakes import refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.config import Hardware
@@ -22,7 +34,6 @@ from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policies
 from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.workload.routing import Routing
-from small_moe import EXPERT_BYTES, MODEL, OFF, alone_on, mean_ns, moe, of_kind, plain, recorded, trace_of
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])
 

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from builders.small_moe import CACHE, CACHED_BYTES, MODEL, moe, of_kind, recorded, trace_of
 from mistakes import refused
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.inference.layers.costs import Costs
@@ -20,7 +21,6 @@ from ndpsim.policies.views import STRIPED
 from ndpsim.report.moe import moe_table
 from ndpsim.workload.models import Expert
 from ndpsim.workload.routing import Routing
-from small_moe import CACHE, CACHED_BYTES, MODEL, moe, of_kind, recorded, trace_of
 
 EXPERT_BYTES = 3 * 512 * 256 * 2
 GPU_GBPS = 2040 * 0.8  # memory_tbps, memory_efficiency

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders.small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, recorded, trace_of
 from ndpsim.config import load_hardware
 from ndpsim.dram.energy import count_trace
 from ndpsim.inference.layers.costs import Costs
@@ -23,7 +24,6 @@ from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import STRIPED, LayerPlacement, LayerView
 from ndpsim.simulate import simulate_host_read, simulate_relayout
-from small_moe import CACHE, EXPERT_BYTES, MODEL, alone_on, moe, recorded, trace_of
 
 RANKS = 16 * 4 * 2
 CLOSED_W = 4 * (1.1 * 92 + 1.8 * 6) / 1000  # IDD2N and IPP2N

@@ -13,6 +13,17 @@ import numpy as np
 import pytest
 
 import ndpsim
+from builders.small_moe import (
+    CACHE,
+    EXPERT_BYTES,
+    MODEL,
+    Everything,
+    alone_on,
+    moe,
+    of_kind,
+    recorded,
+    trace_of,
+)
 from mistakes import mistake_of, refused
 from ndpsim.audit.schedule import check_schedule
 from ndpsim.base.errors import InputError
@@ -24,7 +35,6 @@ from ndpsim.inference.layers.placement import Places
 from ndpsim.policies import Assignment, Placement, Policy
 from ndpsim.policies.views import STRIPED, Machine
 from ndpsim.workload.models import load_model
-from small_moe import CACHE, EXPERT_BYTES, MODEL, Everything, alone_on, moe, of_kind, recorded, trace_of
 
 FREE_LINK = ["cxl.gbps=1000000", "cxl.latency_ns=0", "cxl.header_bytes=0"]
 PAYLOAD_GBPS = 31.508 * 64 / (64 + 21)

@@ -15,19 +15,7 @@ import pytest
 
 import ndpsim
 from argument_types import watch_argument_types
-from mistakes import mistake_of, refused
-from ndpsim.audit.schedule import check_schedule
-from ndpsim.base.errors import InputError
-from ndpsim.inference.events.state import Jobs
-from ndpsim.inference.layers.jobs import JobList
-from ndpsim.inference.layers.log import writing_log
-from ndpsim.inference.layers.record import LayerRecord, RunRecord
-from ndpsim.inference.layers.run import run_moe
-from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
-from ndpsim.policies.views import STRIPED
-from ndpsim.workload.models import Attention, LinearAttention, MixedAttention, MoeShape
-from ndpsim.workload.routing import generate_routing
-from small_moe import (
+from builders.small_moe import (
     CACHE,
     EXPERT_BYTES,
     GIVEN,
@@ -43,6 +31,18 @@ from small_moe import (
     recorded,
     trace_of,
 )
+from mistakes import mistake_of, refused
+from ndpsim.audit.schedule import check_schedule
+from ndpsim.base.errors import InputError
+from ndpsim.inference.events.state import Jobs
+from ndpsim.inference.layers.jobs import JobList
+from ndpsim.inference.layers.log import writing_log
+from ndpsim.inference.layers.record import LayerRecord, RunRecord
+from ndpsim.inference.layers.run import run_moe
+from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
+from ndpsim.policies.views import STRIPED
+from ndpsim.workload.models import Attention, LinearAttention, MixedAttention, MoeShape
+from ndpsim.workload.routing import generate_routing
 
 # ---- What must add up -----------------------------------------------------------------------------------------
 

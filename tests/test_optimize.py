@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.swept_fake import Fake, run_here, runs
 from calls import call, refused_call
 from mistakes import mistake_of, refused
 from ndpsim.report.metrics import is_number
@@ -26,7 +27,6 @@ from ndpsim.studies.sweeps.executors.attempt import attempt
 from ndpsim.studies.sweeps.executors.local import run_locally
 from ndpsim.studies.sweeps.run import sweep
 from scripts import script
-from swept_fake import Fake, run_here, runs
 
 TRADE = {
     "time_ns": "minimize",

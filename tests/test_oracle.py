@@ -13,6 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.policy_machines import ESTIMATES, EXPERTS, MACHINE
+from builders.small_moe import MODEL, moe, plain
 from ndpsim.inference.layers import rehearsals
 from ndpsim.policies import (
     Assignment,
@@ -34,8 +36,6 @@ from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
 from ndpsim.policies.script import Answer, Script, Scripted, Visit, legal_assignment
 from ndpsim.policies.views import LayerPlacement
 from ndpsim.workload.models import MoeShape
-from policy_machines import ESTIMATES, EXPERTS, MACHINE
-from small_moe import MODEL, moe, plain
 
 SOME = "oracle:evaluations=40"
 NONE = "oracle:evaluations=0"

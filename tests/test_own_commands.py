@@ -14,7 +14,8 @@ import numpy as np
 import pytest
 
 import ndpsim
-from command_lines import named
+from builders.command_lines import named
+from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
@@ -26,7 +27,6 @@ from ndpsim.dram.spec.standard import Command, Rule
 from ndpsim.dram.traces import CommandTrace, Requests, read_commands, write_commands
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_expert
 from ndpsim.simulate.lane import check_refresh
-from one_channel import run_on
 
 # Eight transfers a clock; a row bus and a column bus; commands of one and two cycles; one bank refreshed by itself.
 PAGE = """

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.policy_machines import ESTIMATES, EXPERTS, MACHINE, assigned, migrated, residents, started
 from mistakes import refused
 from ndpsim.base.errors import InputError
 from ndpsim.policies import (
@@ -24,7 +25,6 @@ from ndpsim.policies import (
 from ndpsim.policies.choose import policy_class
 from ndpsim.policies.offline import spread
 from ndpsim.workload.routing import Routing
-from policy_machines import ESTIMATES, EXPERTS, MACHINE, assigned, migrated, residents, started
 
 OWN = """
 from typing import Literal

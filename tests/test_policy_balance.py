@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-import small_moe
+from builders import small_moe
+from builders.policy_machines import background_view, estimates, flags, layer_view, machine
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.inference.layers.run import run_moe
@@ -18,7 +19,6 @@ from ndpsim.policies.interface import Assignment, parts_of
 from ndpsim.policies.own.balance.policy import Balance, BalanceParameters
 from ndpsim.policies.views import Estimates, Machine, OfflineView
 from ndpsim.workload.routing import Routing
-from policy_machines import background_view, estimates, flags, layer_view, machine
 
 
 def balance(of_machine: Machine, of_estimates: Estimates | None = None, **parameters: object) -> Balance:

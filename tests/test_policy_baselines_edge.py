@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.policy_machines import EXPERTS, assigned, migrated, started
 from mistakes import refused
 from ndpsim.policies.published.fiddler import least_longer_sum
-from policy_machines import EXPERTS, assigned, migrated, started
 
 # Fiddler
 

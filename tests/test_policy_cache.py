@@ -11,12 +11,12 @@ from math import comb
 import numpy as np
 import pytest
 
+from builders.policy_machines import background_view, estimates, layer_view, machine
 from mistakes import refused
 from ndpsim.policies import choose_policy
 from ndpsim.policies.published.cache import CacheParameters, ExpertCache
 from ndpsim.policies.views import OfflineView
 from ndpsim.workload.routing import Routing, generate_routing
-from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(slots: int, layers: int = 1, experts: int = 8, **given: object) -> ExpertCache:

@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 import pytest
 
+from builders.policy_machines import background_view, estimates, layer_view, machine
 from mistakes import refused
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.example import MACHINE
@@ -15,7 +16,6 @@ from ndpsim.policies.published.cxl.policy import Cxl, CxlParameters
 from ndpsim.policies.published.cxl.quantisation import read_losses
 from ndpsim.policies.views import OfflineView
 from ndpsim.workload.routing import Routing
-from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(

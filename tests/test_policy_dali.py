@@ -12,6 +12,8 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders.policy_machines import estimates, flags
+from builders.policy_machines import machine as plain_machine
 from mistakes import refused
 from ndpsim.policies import choose_policy, views
 from ndpsim.policies.offloading import cache_slots
@@ -19,8 +21,6 @@ from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, 
 from ndpsim.policies.published.dali.policy import Dali, DaliParameters
 from ndpsim.policies.published.dali.residual import load_residual
 from ndpsim.workload.routing import Routing
-from policy_machines import estimates, flags
-from policy_machines import machine as plain_machine
 
 TOKENS = np.arange(65)
 

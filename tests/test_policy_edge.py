@@ -11,13 +11,13 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
+from builders.policy_machines import ESTIMATES as PLAIN
 from ndpsim import run_moe
 from ndpsim.policies import Part, check_policy, views
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.published.edge import Edge, EdgeParameters, LoadBalance
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing import Routing
-from policy_machines import ESTIMATES as PLAIN
 
 EXPERTS, UNITS = 8, 2
 MODEL = replace(

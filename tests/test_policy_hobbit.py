@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from builders.policy_machines import background_view, estimates, layer_view, machine
 from mistakes import refused
 from ndpsim.policies import choose_policy
 from ndpsim.policies.published.hobbit import Hobbit, HobbitParameters
 from ndpsim.policies.views import OfflineView
 from ndpsim.workload.routing import Routing
-from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(layers: int = 2, gpu_experts: int = 2, bits: int = 16, **given: object) -> Hobbit:

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.policy_machines import estimates, flags
+from builders.policy_machines import machine as plain_machine
 from mistakes import refused
 from ndpsim.policies import PolicyParameters, choose_policy, policies
 from ndpsim.policies.answers import checked_migrations
@@ -25,8 +27,6 @@ from ndpsim.policies.views import (
     Placement,
 )
 from ndpsim.workload.routing import Routing
-from policy_machines import estimates, flags
-from policy_machines import machine as plain_machine
 
 TOKENS = np.arange(1001)
 

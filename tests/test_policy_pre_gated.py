@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from builders.policy_machines import background_view, estimates, layer_view, machine
 from ndpsim.policies.published.pre_gated import Pregated, PregatedParameters
-from policy_machines import background_view, estimates, layer_view, machine
 
 
 def started(layers: int = 3, gpu_experts: int = 4, **given: object) -> Pregated:

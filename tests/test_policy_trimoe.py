@@ -12,6 +12,9 @@ import scipy.optimize
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from builders.policy_machines import TOKENS, flags
+from builders.policy_machines import estimates as plain_estimates
+from builders.policy_machines import machine as plain_machine
 from ndpsim.policies import views
 from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU
 from ndpsim.policies.interface import Assignment, Migration
@@ -20,9 +23,6 @@ from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCost
 from ndpsim.policies.published.trimoe.policy import TriMoE, TriMoEParameters
 from ndpsim.policies.published.trimoe.relocation import Coming, ndp_busy, prefetches, rebalances
 from ndpsim.workload.routing import Routing
-from policy_machines import TOKENS, flags
-from policy_machines import estimates as plain_estimates
-from policy_machines import machine as plain_machine
 
 INF = float("inf")
 # Four DIMMs on two channels: a striped read takes 40 ns, of which each DIMM serves its quarter in 20.

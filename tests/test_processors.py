@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ndpsim.inference.processors
+from builders.small_moe import GPU
 from calls import GIVEN
 from mistakes import mistake_of, refused
 from ndpsim.config import load_hardware
@@ -32,7 +33,6 @@ from ndpsim.workload.models import (
     model_names,
 )
 from scripts import script
-from small_moe import GPU
 
 VALIDATION = Path(__file__).parents[1] / "validation"
 TRIMOE = load_processors("trimoe")

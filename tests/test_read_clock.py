@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
+from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.dram.engines import FastController, ScanController, make_controller
@@ -14,8 +15,7 @@ from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.dram.state import ControllerOptions, make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.simulate import Memory, run_requests
-from one_channel import run_on
-from readable_gddr7 import Request, run
+from oracles.gddr7 import Request, run
 from test_memories import REFERENCE, memory_of
 
 NAMES = "GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"

@@ -7,6 +7,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
+from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.config import Dram
@@ -16,7 +17,6 @@ from ndpsim.dram.refresh_policies import Due, Refreshed, Schedule, Turn, make_sc
 from ndpsim.dram.spec import lower, resolve, standards
 from ndpsim.dram.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.simulate.lane import check_refresh
-from one_channel import run_on
 
 COMMANDS = standards()["DDR5"].by_number
 

@@ -31,7 +31,7 @@ from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host
 from ndpsim.simulate.relayout_run import Access, Job, Transfer, run_relayout
 from ndpsim.workload.models import Expert
-from readable_sending import step_packets
+from oracles.sending import step_packets
 
 #: DDR4-3200: a clock of 625 ps. Links of 1.6 GB/s, or half of that, take a clock, or two, a byte.
 PRESET, OVERRIDES = ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"), {"nREFI": 1600, "nRFC": 120}

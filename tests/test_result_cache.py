@@ -22,8 +22,7 @@ import pytest
 import ndpsim
 from mistakes import refused
 from ndpsim import ResultCache
-from ndpsim.base import jit
-from ndpsim.base.cachedirs import entries as cache_entries
+from ndpsim.base import cachedirs, jit
 from ndpsim.base.errors import InputError
 from ndpsim.config import AddressMapping
 from ndpsim.config.dram import Power, Sizes
@@ -31,7 +30,7 @@ from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
 from ndpsim.dram.spec.registry import standards
 from ndpsim.simulate.results import cache as result_cache
-from ndpsim.simulate.results.form import digest_of, from_text, to_text
+from ndpsim.simulate.results.cache import digest_of, from_text, to_text
 
 SMALL = ndpsim.Expert(256, 128)
 REQUESTS = ndpsim.Requests.of(np.arange(300) * 64 * 37, np.arange(300) % 3 == 0)
@@ -69,7 +68,7 @@ def files(folder: Path) -> list[Path]:
 
 @pytest.fixture
 def folder(tmp_path) -> Path:
-    cache_entries._warn_once.cache_clear()
+    cachedirs._warn_once.cache_clear()
     return tmp_path / "results"
 
 
@@ -505,11 +504,11 @@ def _flipped(path: Path) -> None:
 
 def _whole_but_no_result(path: Path) -> None:
     content = b'{"Phase()": [1, 2]}'
-    path.write_bytes(cache_entries._sealed(path.stem, content))
+    path.write_bytes(cachedirs._sealed(path.stem, content))
 
 
 def _of_another_entry(path: Path) -> None:
-    path.write_bytes(cache_entries._sealed("another", b"{}"))
+    path.write_bytes(cachedirs._sealed("another", b"{}"))
 
 
 @pytest.mark.parametrize("damage", [_flipped, _whole_but_no_result, _of_another_entry])
@@ -569,7 +568,7 @@ def test_the_version_covers_every_source_that_simulates(tmp_path, monkeypatch):
     before = version()
     for source in (
         "simulate/expert.py",
-        "simulate/results/form.py",
+        "simulate/results/cache.py",
         "config/system.py",
         "workload/models/shape.py",
         "dram/engines.py",

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import ndpsim
+from builders.command_lines import named
+from builders.one_channel import run_on
 from calls import refused_call, said
-from command_lines import named
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.base.errors import InputError
@@ -22,7 +23,6 @@ from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_trace
 from ndpsim.simulate.memory import policy_of
-from one_channel import run_on
 
 DDR5 = ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 HBM3 = ("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps")

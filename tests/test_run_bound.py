@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders.small_moe import CACHE, MODEL, moe, recorded
 from ndpsim.inference.layers import bounds as orchestrator_bounds
 from ndpsim.inference.layers.bounds import _LEAST, least_lost_ns_per_byte
 from ndpsim.inference.layers.contention import shared_bandwidth
@@ -21,7 +22,6 @@ from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Steps
 from ndpsim.policies.run_bound import run_bound_ns
 from ndpsim.simulate.results.moe import MoeResult
 from ndpsim.workload.routing import Routing
-from small_moe import CACHE, MODEL, moe, recorded
 
 optimize = pytest.importorskip("scipy.optimize")
 

@@ -12,6 +12,7 @@ import pytest
 
 import ndpsim
 import test_pictures
+from builders.small_moe import MODEL
 from calls import GIVEN, refused_call, said
 from mistakes import refused
 from ndpsim.base.reported import with_unit
@@ -20,7 +21,6 @@ from ndpsim.report.pictures.rates import rates_figure
 from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving_timeline import writing_serving_timeline
 from ndpsim.simulate.results import ServingResult
-from small_moe import MODEL
 
 MACHINE = "dali-7532-3090"
 REQUESTS = "poisson:rate=2,requests=12,input_tokens=24,output_tokens=4"

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from builders.small_moe import MODEL
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.base.errors import InputError
@@ -32,7 +33,6 @@ from ndpsim.workload.routing import Routing
 from ndpsim.workload.routing.generate import shape_of, shares_of
 from ndpsim.workload.routing.sequences import SequenceRouting
 from ndpsim.workload.routing.spec import parse_spec
-from small_moe import MODEL
 
 MACHINE = "dali-7532-3090"
 

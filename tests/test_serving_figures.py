@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from builders.small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 from calls import refused_call
 from mistakes import refused
 from ndpsim.base.options.serve import FIND, ServeSettings, ServiceLevel
@@ -29,7 +30,6 @@ from ndpsim.simulate.results.serving import FoundRate, ServingResult, TriedRate,
 from ndpsim.workload.models import load_model
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing.sequences import SequenceRouting
-from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 from test_serving import MACHINE, OnGpu, engine, requests, sequence, serve
 
 

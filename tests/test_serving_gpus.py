@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 import ndpsim
+from builders.small_moe import MODEL
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.config import data_path
@@ -23,7 +24,6 @@ from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.models import Attention
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing.sequences import SequenceRouting
-from small_moe import MODEL
 
 DENSE = "llama-3.1-8b"
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from builders.small_moe import MODEL
 from ndpsim.inference.serving.engine import DoneStep
 from ndpsim.inference.serving.log import ServingObserver
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.workload.requests import Requests
-from small_moe import MODEL
 
 OUTPUTS = 5, 6, 7, 8
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from builders.small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.inference.serving.kv import KvCache, SharedRoom, SharedSizes
@@ -22,7 +23,6 @@ from ndpsim.policies.interface import GivesRoom
 from ndpsim.policies.published.on_demand import OnDemand
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.requests import Requests
-from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 
 MACHINE = "dali-7532-3090"
 EXPERTS = MODEL.moe_layers * MODEL.routed_experts

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from builders.small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 from ndpsim.audit import check_serving
 from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.setup import host_room_bytes
@@ -23,7 +24,6 @@ from ndpsim.inference.serving.log import ServingLog, writing_serving_log
 from ndpsim.inference.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.workload.models import Expert
 from ndpsim.workload.requests import Requests
-from small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 
 MACHINE = "dali-7532-3090"
 BLOCK_TOKENS = 4

@@ -16,6 +16,7 @@ import click
 import pytest
 
 import calls
+from builders.swept_fake import Fake, run_here
 from calls import Done
 from ndpsim.base.options.swept import SWEPT
 from ndpsim.cli import sweep_progress
@@ -23,7 +24,6 @@ from ndpsim.cli.main import cli
 from ndpsim.cli.notices import announce_kernels
 from ndpsim.studies.sweeps import execute as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from swept_fake import Fake, run_here
 
 
 class Terminal(io.StringIO):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from builders.small_config import write_config
 from calls import GIVEN
 from mistakes import refused
 from ndpsim.inference.processors import table as tables
@@ -20,7 +21,6 @@ from ndpsim.studies.sweeps.executors.attempt import attempt
 from ndpsim.studies.sweeps.file import read_definition
 from ndpsim.studies.sweeps.values import checked, values_of
 from ndpsim.workload.routing import generate_routing
-from small_config import write_config
 
 GEMV, MOE, RELAYOUT, DRAM, SERVE = map(swept_commands().get, ("gemv", "moe", "relayout", "dram", "serve"))
 

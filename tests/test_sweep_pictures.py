@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.path import Path
 
+from builders.sweep_by_hand import fail, gemv, moe, row
 from mistakes import refused
 from ndpsim.base.reported import quantities
 from ndpsim.report.metrics import described, key_label, metric_label, metric_text, name_of, scale_of
@@ -18,7 +19,6 @@ from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot, sweep_title
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
 from ndpsim.studies.sweeps.definition import Definition, Published
-from sweep_by_hand import fail, gemv, moe, row
 
 
 def figure(result, size="two-columns", **choices):

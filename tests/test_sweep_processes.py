@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from builders.swept_fake import ENDLESS_S, register, run_here, runs
 from ndpsim.studies.sweeps import execute as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import local
 from ndpsim.studies.sweeps.run import sweep
-from swept_fake import ENDLESS_S, register, run_here, runs
 
 TABLES = ("table.csv", "table.parquet")
 #: The command line with the command of these tests.
-PROGRAM = "import swept_fake; swept_fake.register(); from ndpsim.__main__ import run; run()"
+PROGRAM = "from builders import swept_fake; swept_fake.register(); from ndpsim.__main__ import run; run()"
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ import polars
 import pyarrow.parquet
 import pytest
 
+from builders.swept_fake import Fake, run_here, runs
 from mistakes import refused
 from ndpsim.base.options.swept import StudyOptions
 from ndpsim.studies.sweeps import execute as execute_module
@@ -28,7 +29,6 @@ from ndpsim.studies.sweeps.executors.attempt import attempt, failure
 from ndpsim.studies.sweeps.points import Progress
 from ndpsim.studies.sweeps.run import defined, run_sweep, sweep
 from ndpsim.studies.sweeps.table import SweepResult, parquet_of
-from swept_fake import Fake, run_here, runs
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.dimm.units.array import Array, tile_timing
-from ndpsim.dimm.units.array_plain import run_plain
+from oracles.systolic_array import run_plain
 
 OUTPUT_1, OUTPUT_2 = Array(4, 4, False, 1), Array(4, 4, False, 2)
 WEIGHT_1, WEIGHT_2 = Array(4, 4, True, 1), Array(4, 4, True, 2)

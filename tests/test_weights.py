@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 import ndpsim.workload.models.weights
+from builders.small_moe import EXPERT_BYTES, MODEL, moe
 from calls import call
 from mistakes import refused
 from ndpsim.audit import check_schedule
@@ -26,7 +27,6 @@ from ndpsim.studies.sweeps.commands.moe import COMMAND
 from ndpsim.workload.models import load_model, model_names
 from ndpsim.workload.models.weights import BLOCKS, WeightFile, weight_file, weight_names
 from scripts import script
-from small_moe import EXPERT_BYTES, MODEL, moe
 
 VALIDATION = Path(__file__).parents[1] / "validation"
 

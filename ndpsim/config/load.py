@@ -1,32 +1,33 @@
-"""From a hardware file, the files it names and `--set` options to a `Hardware`."""
+"""From a hardware file, the files it names and `--set` options to a `Hardware`, or an error of one line."""
 
 from __future__ import annotations
 
 import functools
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import ValidationError
 
 from ndpsim.base.arguments import choice, path_of, several
 from ndpsim.base.arguments import shown as quoted
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.caching import FileCache
-from ndpsim.base.errors import SETS, InputError, one_of
+from ndpsim.base.errors import SETS, Code, InputError, nearest, one_of
 from ndpsim.config.consistency import check_cpu, check_memories, check_system
 from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import Hardware
-from ndpsim.config.keys import leaves
-from ndpsim.config.needs import SECTIONS, Missing, missing_values
+from ndpsim.config.keys import allowed, field_at, leaves, section_of
+from ndpsim.config.needs import SECTIONS, Missing, missing_values, refuse_missing
 from ndpsim.config.nodes import parse, read_text
-from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of
+from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
 from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
-from ndpsim.config.settings import OVERRIDES, setting
+from ndpsim.config.settings import MOST_GUESSES, OVERRIDES, all_keys, setting, timing_names
 from ndpsim.config.system import UNITS, System
-from ndpsim.config.validation import validated
 
 _log = logging.getLogger("ndpsim")
 
@@ -122,7 +123,7 @@ def _load(path: Path, sets: Sequence[str], command: str | None) -> tuple[Hardwar
     settings = [setting(text) for text in sets]
     draft, files, own_timing = _drafted(path, settings)
     dropped = {} if draft.at(_TIMING) == own_timing else _drop_overrides(draft)
-    system = validated(draft, command)
+    system = _validated(draft, command)
     check_system(system, draft)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path), dropped)
     check_memories(hardware)
@@ -185,3 +186,55 @@ def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:
         dotted(path): draft.origins.get(path) or Origin(file, None, default_reason(path), "default")
         for path, _ in leaves(system)
     }
+
+
+# ---- A checked system from a draft
+
+
+def _validated(draft: Draft, command: str | None) -> System:
+    try:
+        system = System.model_validate(draft.values)
+        problems = []
+    except ValidationError as error:
+        # A misspelt key makes the right key missing; the error names the misspelt one.
+        problems = [problem for problem in error.errors(include_url=False) if problem["type"] != "missing"]
+    if problems:
+        raise _input_error(draft, problems[0])
+    refuse_missing(draft, command)
+    return system
+
+
+#: Codes for pydantic's types of errors; all other types are limits of numbers and texts.
+_CODES: dict[str, Code] = {
+    "extra_forbidden": "unknown-key",
+    "value_error": "invalid",
+    **{f"{kind}_type": "type" for kind in ("string", "int", "float", "bool", "list", "dict", "model")},
+}
+
+
+def _input_error(draft: Draft, problem: Any) -> InputError:
+    """One of pydantic's errors as a line with the allowed values."""
+    path = tuple(str(part) for part in problem["loc"])
+    field, code = field_at(path), _CODES.get(problem["type"], "range")
+    if problem["type"] == "extra_forbidden":
+        parent = field_at(path[:-1]) if path[:-1] else None
+        section = section_of(parent) if parent is not None else System
+        text = _unknown_key(path, section.model_fields if section is not None else ())
+    elif problem["type"] == "value_error":
+        what = "" if isinstance(problem["input"], dict | list) else f"{shown(problem['input'])} "
+        text = f"{what}{problem['ctx']['error']}"
+    elif field is not None and get_origin(field.annotation) is Literal and isinstance(problem["input"], str):
+        text, code = one_of(problem["input"], get_args(field.annotation), "value"), "unknown-name"
+    else:
+        text = f"{shown(problem['input'])} is not {allowed(field) if field is not None else 'allowed'}"
+    return draft.origin(path).error(text, dotted(path), code)
+
+
+def _unknown_key(path: KeyPath, known: Collection[str]) -> str:
+    """Message for an unknown key of a file; the same word in another section comes before a similar one."""
+    elsewhere = [dotted(key) for key in all_keys() if key[-1] == path[-1]]
+    elsewhere += [f"dram.overrides.{path[-1]}"] if path[-1] in timing_names() else []
+    if elsewhere and (len(path) == 1 or nearest(path[-1], known) is None):
+        guesses = " or ".join(map(repr, elsewhere[:MOST_GUESSES]))
+        return f"unknown key '{path[-1]}'; did you mean {guesses}? (known here: {', '.join(sorted(known))})"
+    return one_of(path[-1], known, "key")

@@ -40,9 +40,9 @@ results of the NDP units pass between the host and the buffer chips; each chip i
 They take the bus when it is free, before the host's own data, and those of several DIMMs in the order in
 which they are ready.
 
-`state` lays out memory, `staging` and `transfers` move weights, activations and results, `common` has what
-both arbiters share. `readable` runs a channel clock by clock, `arbiter` by events. `arbiter` does the next
-step of each bus: the step of `concurrent` (with `arrivals`, `waiting` and `stepping`), or the step of `alone`
-if lanes share only a relayout engine; `sharing` decides. `engines` chooses an arbiter. Tests compare the two,
-and compare each controller alone with a run without the other.
+`state` lays out memory, `staging` moves weights, activations and results, and `common` has what both arbiters
+share. `readable` runs a channel clock by clock under any policy, `arbiter` by events under those of the fast
+controller. `arbiter` does the next step of each bus: the step of `concurrent` (with `arrivals` and
+`stepping`), or the step of `alone` if lanes share only a relayout engine; `sharing` decides. `engines`
+chooses an arbiter. Tests compare the two, and compare each controller alone with a run without the other.
 """

@@ -5,22 +5,28 @@ and due refreshes.
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
-from ndpsim.dimm.arbitration_points import record_request as record_host_request
 from ndpsim.dimm.common import (
     admit,
+    count_served,
     dimm_of,
     host_source,
     lane_ranks,
-    record_served,
-    record_taken,
+    record_host_request,
     update_credit,
 )
-from ndpsim.dimm.relayout import enqueue_request, mask_due_lanes, next_request, source_of
-from ndpsim.dimm.relayout_weights import is_promised, may_take_weights, update_promises, weights_are_next
-from ndpsim.dimm.staging import has_reads, next_step
+from ndpsim.dimm.relayout import (
+    enqueue_request,
+    is_promised,
+    mask_due_lanes,
+    may_take_weights,
+    next_request,
+    source_of,
+    update_promises,
+    weights_are_next,
+)
+from ndpsim.dimm.staging import carry_transfer, has_reads, next_command_at, next_step, next_transfer
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dimm.stepping import HOST_BIT, HOSTS, UNKNOWN, looks_for_requests, set_bit
-from ndpsim.dimm.transfers import carry_transfer, next_command_at, next_transfer
 from ndpsim.dram.fast.banks import bank_bit, bars_queues, is_barred, push_refresh
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, take, would_accept
@@ -28,7 +34,7 @@ from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, READS, WR, WRITES
 from ndpsim.dram.fast.slots import bank_of
 from ndpsim.dram.fast.vectors import set_element
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
-from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, READ_LATENCY, READS_SERVED, REFRESH_FROM, SERVED
+from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, REFRESH_FROM
 
 _NONE = -1
 
@@ -132,15 +138,11 @@ def take_host_request(setup, agents, hosts, wakeups, bus, clock):
         return 0
     stream, bank = traffic.next[bus], next_bank(hosts.shape, state, source)
     rank = assume_nonnegative(bank // BANKS_PER_RANK)
-    served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
+    before = count_served(state.value)
     is_read = source.place[state.value[PLACE]] & 1 == 0
     ready_at = take(hosts.shape, state, hosts.latencies[bus, stream], source, clock)
-    records = agents.claims.grant_records[bus]
-    is_queued = state.value[SERVED] == served
-    if is_queued and record_host_request(setup.arbitration, records, rank, is_read, clock):
+    if record_host_request(setup, agents, bus, state.value, before, rank, is_read, clock):
         wakeups.next_active[bus] = clock
-    record_served(traffic, stream, bus, state.value, served, reads, latency, 0)
-    record_taken(traffic, bus, state.value, clock)
     if traffic.next[bus] < 0:
         wakeups.next_active[bus] = min(wakeups.next_active[bus], traffic.due[bus])
     wakeups.takes[bus] = set_bit(wakeups.takes[bus], HOST_BIT, would_accept(policy, state, source, clock + 1))

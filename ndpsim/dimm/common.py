@@ -3,23 +3,44 @@
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined
-from ndpsim.dimm.relayout import has_requests, is_relayout_done
-from ndpsim.dimm.relayout_weights import is_promised
-from ndpsim.dimm.staging import has_reads, lane_credit
+from ndpsim.dimm.arbitration_points import host_waits, record_data, record_request, usual_master
+from ndpsim.dimm.relayout import (
+    has_requests,
+    is_promised,
+    is_relayout_done,
+    is_relayouts,
+    record_served_request,
+    update_promises,
+)
+from ndpsim.dimm.staging import carry_data, give_to_multipliers, has_reads, lane_credit, next_step, stage
 from ndpsim.dimm.state import (
     BURSTS_LEFT,
     FIRST,
     HOST,
+    LAST_COLUMN,
     NDP,
+    READ,
     REFILLING,
+    ROWS_LOST,
     STREAM_END,
     STREAM_LATENCY,
     STREAM_READS,
     STREAM_SERVED,
     TRANSFERS,
+    TURNAROUNDS,
 )
 from ndpsim.dram.sink import Sink
-from ndpsim.dram.state import FAR, PLACE, READ_LATENCY, READS_SERVED, SERVED, TAKEN, Commands, Source
+from ndpsim.dram.state import (
+    DATA_END,
+    FAR,
+    PLACE,
+    READ_LATENCY,
+    READS_SERVED,
+    SERVED,
+    TAKEN,
+    Commands,
+    Source,
+)
 
 # What a run returns.
 DONE, LATE, RECORD_FULL, STUCK = range(4)
@@ -91,9 +112,15 @@ def record_taken(traffic, bus, value, clock):
 
 
 @inlined
-def record_served(traffic, stream, bus, value, served, reads, latency, end):
-    """Add to a stream what was served since the controller's counters were these, and until when."""
-    totals = traffic.totals[stream, bus]
+def count_served(value):
+    """What a controller's counters say now of the requests that it has served, for `record_served`."""
+    return value[SERVED], value[READS_SERVED], value[READ_LATENCY]
+
+
+@inlined
+def record_served(traffic, stream, bus, value, before, end):
+    """Add to a stream what was served since the controller's counters were `before`, and until when."""
+    totals, (served, reads, latency) = traffic.totals[stream, bus], before
     totals[STREAM_SERVED] += value[SERVED] - served
     totals[STREAM_READS] += value[READS_SERVED] - reads
     totals[STREAM_LATENCY] += value[READ_LATENCY] - latency
@@ -107,7 +134,75 @@ def host_source(traffic, bus):
     return Source(place, traffic.column[bus], traffic.address[bus], place[:0], traffic.admitted[bus], 0)
 
 
+@inlined
+def record_host_request(setup, agents, bus, value, before, rank, is_read, clock):
+    """The host's controller, whose counters were `before`, has taken a request.
+
+    Returns whether masters may change now.
+    """
+    stream, records = agents.traffic.next[bus], agents.claims.grant_records[bus]
+    is_queued = value[SERVED] == before[0]
+    changes = is_queued and record_request(setup.arbitration, records, rank, is_read, clock)
+    record_served(agents.traffic, stream, bus, value, before, 0)
+    record_taken(agents.traffic, bus, value, clock)
+    return changes
+
+
+@inlined
+def record_host_data(setup, agents, bus, request, rank, direction, value, before, latencies, clock):
+    """The host's controller, whose counters were `before`, has issued the column command of a request.
+
+    latencies: int64[bus, stream, clocks], reads by latency.
+    """
+    traffic, is_read = agents.traffic, direction == READ
+    carry_data(setup, agents.buses, bus, direction, rank, clock)
+    stream, end = traffic.stream[bus, request], value[DATA_END] if is_read else clock
+    record_served(traffic, stream, bus, value, before, end)
+    record_data(setup.arbitration, agents.claims.grant_records[bus], rank, is_read, clock)
+    if is_read:
+        took = min(value[READ_LATENCY] - before[2], latencies.shape[2] - 1)
+        latencies[bus, stream, took] += 1
+
+
 # ---- Lanes
+
+
+@inlined
+def record_command(totals, opened_by, master, direction, opens, closes, bank):
+    """Count turnarounds of a lane's bus, and rows that one master opened and the other's request closed.
+
+    direction: of its data; -1: none. closes: whether it closes the bank for a request.
+    """
+    if direction >= 0:
+        if totals[LAST_COLUMN] == 1 - direction:
+            totals[TURNAROUNDS] += 1
+        totals[LAST_COLUMN] = direction
+    elif opens:
+        opened_by[bank] = master
+    elif closes and opened_by[bank] != master:
+        totals[ROWS_LOST + 1 - master] += 1
+
+
+@inlined
+def serve_lane(setup, agents, value, values, lane, dimm, burst, buses, clock):
+    """The column command of a lane moves a burst of the relayout engine, or reads one of weights.
+
+    value, values: the counters of its controller, and of those of all lanes. Returns whether queued reads may
+    issue from another clock on than before.
+    """
+    weights, relayout = agents.weights, agents.relayout
+    if is_relayouts(relayout, burst):
+        value[SERVED] -= 1
+        record_served_request(relayout, lane, burst, clock)
+        if not update_promises(relayout, setup, weights, lane, value, clock + 1):
+            return False
+        changes = True
+    else:
+        stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
+        next_step(setup, weights, dimm, lane, values, buses, clock)
+        changes = give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
+    update_credit(setup, agents, lane, clock + 1)
+    return changes
 
 
 @inlined
@@ -163,6 +258,15 @@ def first_master(usual, refilling, ndp_starves, host_starves):
     if ndp_starves == host_starves:
         return usual
     return NDP if ndp_starves else HOST
+
+
+@inlined
+def find_first(setup, claims, lane, rank, records, host_writes, starves, host_starves, is_idle, clock):
+    """The master that is first on a lane at a clock; `is_idle`: no request of the lane is served now."""
+    update_refilling(claims, lane, clock)
+    usual = usual_master(setup.arbitration, records, rank, host_writes, clock)
+    first = first_master(usual, claims.totals[lane, REFILLING], starves, host_starves)
+    return HOST if is_idle and host_waits(setup.arbitration) else first
 
 
 @inlined

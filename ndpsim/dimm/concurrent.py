@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ndpsim.base.jit import inlined
-from ndpsim.dimm.arbitration_points import host_waits, master_changes_at, usual_master
+from ndpsim.dimm.arbitration_points import host_waits, master_changes_at
 from ndpsim.dimm.arrivals import (
     ask_for_refresh,
     begin_steps,
@@ -18,13 +18,14 @@ from ndpsim.dimm.arrivals import (
     take_host_request,
     take_lane_requests,
 )
-from ndpsim.dimm.common import first_master, has_work, lane_ranks, slot_of, update_refilling
-from ndpsim.dimm.state import FIRST, HOST, NDP, REFILLING
+from ndpsim.dimm.common import find_first, has_work, lane_ranks, slot_of
+from ndpsim.dimm.state import FIRST, HOST, NDP
 from ndpsim.dimm.stepping import HOSTS, UNKNOWN, step_host, step_lane
-from ndpsim.dimm.waiting import next_column, oldest_arrival
-from ndpsim.dram.fast.banks import is_barred
+from ndpsim.dram.fast.banks import active_bank, is_barred, requests_held
 from ndpsim.dram.fast.choose import next_ready_after
-from ndpsim.dram.fast.words import assume_nonnegative, lowest
+from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, SLOTS
+from ndpsim.dram.fast.slots import slot_bank, wait_row
+from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
 from ndpsim.dram.state import BUS_TAKEN, FAR, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
 
 
@@ -66,12 +67,11 @@ def update_grants(setup, claims, lanes, hosts, wakeups, bus, buses, clock):
     for number in range(lane_ranks(setup, claims)):
         rank = assume_nonnegative(number)
         lane = assume_nonnegative(rank * buses + bus)
-        update_refilling(claims, lane, clock)
         lane_starves = starves(setup, lanes.shape, lanes.states[lane], wakeups, bus, rank, clock)
-        usual = usual_master(setup.arbitration, records, rank, writes, clock)
-        first = first_master(usual, claims.totals[lane, REFILLING], lane_starves, host_starves)
-        if host_waits(setup.arbitration) and oldest_arrival(lanes.shape, lanes.states[lane]) == FAR:
-            first = HOST
+        is_idle = host_waits(setup.arbitration) and oldest_arrival(lanes.shape, lanes.states[lane]) == FAR
+        first = find_first(
+            setup, claims, lane, rank, records, writes, lane_starves, host_starves, is_idle, clock
+        )
         regranted |= (claims.totals[lane, FIRST] != first) << rank
         ndp_first |= (first == NDP) << rank
         claims.totals[lane, FIRST] = first
@@ -124,7 +124,7 @@ def mask_lanes(setup, claims, lanes, wakeups, bus, buses, clock):
 
 @inlined
 def next_data(shape, state, wakeups, bus, number):
-    """The next data of a controller, see `waiting.next_column`; they change with its requests and rows."""
+    """The next data of a controller, see `next_column`; they change with its requests and rows."""
     column = wakeups.column[bus, number]
     if column[0] == UNKNOWN:
         column[0], column[1] = next_column(shape, state)
@@ -286,3 +286,47 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
         wakeups.next_active[bus] = next_bus_step(setup, agents, lanes, hosts, wakeups, happened, bus, clock)
     wakeups.due[bus] = clock + 1 if wakeups.takes[bus] != 0 else wakeups.next_active[bus]
     return True
+
+
+# ---- How long a controller waits, and its next data
+
+
+@inlined
+def oldest_arrival(shape, state):
+    """The arrival of the oldest active or queued request that is served now, FAR without any."""
+    oldest = FAR
+    for active_queue in range(2 * shape.ranks):
+        if state.active_size[active_queue] > 0:
+            oldest = min(oldest, state.active_arrived[active_bank(state, active_queue, 0)])
+    queue = state.value[WRITE_MODE] & 1
+    tail, queued = state.tail[0, queue], state.used[0, queue]
+    if queued != 0:
+        slot = lowest(rotate(queued, tail)) + tail & SLOTS - 1
+        oldest = min(oldest, state.slot_arrived[queue, slot])
+    return oldest
+
+
+@inlined
+def next_column(shape, state):
+    """The oldest active or queued request whose row is open: (its rank, -1 if there is none; 1 if it reads,
+    2 if it writes).
+    """
+    oldest, rank, direction = FAR, -1, 0
+    for active_queue in range(2 * shape.ranks):
+        if state.active_size[active_queue] > 0:
+            arrived = state.active_arrived[active_bank(state, active_queue, 0)]
+            if arrived < oldest:
+                oldest, rank, direction = arrived, active_queue // 2, 1 + active_queue % 2
+    if is_barred(state):
+        return rank, direction
+    queue, hits = state.value[WRITE_MODE] & 1, 0
+    for number in range(shape.ranks):
+        hits |= state.waiting[0, wait_row(queue, number), RD + queue]
+    if state.pending_size > 0:
+        hits &= ~requests_held(state, queue, 0, 0)
+    if hits != 0:
+        tail = state.tail[0, queue]
+        slot = lowest(rotate(hits, tail)) + tail & SLOTS - 1
+        if state.slot_arrived[queue, slot] < oldest:
+            rank, direction = slot_bank(state, queue, slot) // BANKS_PER_RANK, 1 + queue
+    return rank, direction

@@ -6,26 +6,27 @@ The package describes its decisions. It is the twin of `dimm.arbiter`.
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, kernel, outlined
-from ndpsim.dimm.arbitration_points import host_waits, record_data, usual_master
+from ndpsim.dimm.arbitration_points import host_waits
 from ndpsim.dimm.common import (
     DONE,
     LATE,
     RECORD_FULL,
     STUCK,
     commands_at,
+    count_served,
     data_sink,
     dimm_of,
-    first_master,
+    find_first,
     has_work,
     is_reached,
+    record_command,
+    record_host_data,
     record_is_full,
-    record_served,
+    serve_lane,
     slot_after,
     take_command_bus,
     update_credit,
-    update_refilling,
 )
-from ndpsim.dimm.observing import observe, release_closed
 from ndpsim.dimm.readable_channels import (
     ask_for_refresh,
     channel_at,
@@ -33,18 +34,22 @@ from ndpsim.dimm.readable_channels import (
     host_group,
     lane_bank,
     lane_group,
+    observe,
+    release_closed,
     take_requests,
-    update_promised_credit,
     without_latencies,
 )
 from ndpsim.dimm.relayout import (
-    is_relayouts,
     offer_requests,
-    record_served_request,
 )
-from ndpsim.dimm.staging import give_to_multipliers, next_step, stage
-from ndpsim.dimm.state import FIRST, HOST, LAST_COLUMN, NDP, READ, REFILLING, ROWS_LOST, TURNAROUNDS, WRITE
-from ndpsim.dimm.transfers import carry_data, carry_transfer, next_command_at, next_transfer
+from ndpsim.dimm.staging import (
+    carry_transfer,
+    give_to_multipliers,
+    next_command_at,
+    next_step,
+    next_transfer,
+)
+from ndpsim.dimm.state import FIRST, HOST, NDP, READ, WRITE
 from ndpsim.dram.choosing import Blocking, forget_all, is_barred
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh
@@ -56,7 +61,6 @@ from ndpsim.dram.state import (
     AWAITS_REFRESH,
     BANK,
     BUS_TAKEN,
-    DATA_END,
     FAR,
     FINAL,
     HOST_WAITS,
@@ -64,11 +68,8 @@ from ndpsim.dram.state import (
     OPEN_ROW,
     PRIORITY,
     RANK,
-    READ_LATENCY,
     READS,
-    READS_SERVED,
     ROW,
-    SERVED,
     WRITE_MODE,
     WRITES,
 )
@@ -131,17 +132,9 @@ def want(tables, channel, rank, wanted, offset, clock):
 
 
 @inlined
-def record_command(totals, opened_by, master, queue, command, bank):
-    """Count turnarounds of a lane's bus, and rows that one master opened and the other's request closed."""
-    if reads_or_writes(command):
-        direction = READ if reads(command) else WRITE
-        if totals[LAST_COLUMN] == 1 - direction:
-            totals[TURNAROUNDS] += 1
-        totals[LAST_COLUMN] = direction
-    if command == ACTIVATE:
-        opened_by[bank] = master
-    elif command == PRECHARGE and queue != PRIORITY and opened_by[bank] != master:
-        totals[ROWS_LOST + 1 - master] += 1
+def direction_of(command):
+    """The direction of a command's data; -1: it has none."""
+    return -1 if not reads_or_writes(command) else READ if reads(command) else WRITE
 
 
 # ---- A lane, and the host
@@ -150,7 +143,7 @@ def record_command(totals, opened_by, master, queue, command, bank):
 @outlined
 def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     """A lane issues its next command, if it has one."""
-    weights, claims, buses = agents.weights, agents.claims, hosts.channels.size.shape[0]
+    claims, buses = agents.claims, hosts.channels.size.shape[0]
     lane = rank * buses + bus
     channel, host, credit = channel_at(lanes, lane, 0), channel_at(hosts, bus, 0), claims.credit[lane]
     policy, trace = setup.policy, commands_at(lanes.commands, lane)
@@ -160,7 +153,9 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     )
     if queue < 0:
         return
-    record_command(claims.totals[lane], claims.opened_by[lane], NDP, queue, command, bank)
+    opens, closes = command == ACTIVATE, command == PRECHARGE and queue != PRIORITY
+    direction = direction_of(command)
+    record_command(claims.totals[lane], claims.opened_by[lane], NDP, direction, opens, closes, bank)
     take_command_bus(setup, claims, rank, bus, command, clock)
     claims.last_rank[rank // setup.dimm_ranks, bus] = rank
     if queue == PRIORITY and credit[0] > clock:
@@ -177,14 +172,10 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
             row,
             clock,
         )
-    if reads_or_writes(command) and is_relayouts(agents.relayout, burst):
-        channel.value[SERVED] -= 1
-        record_served_request(agents.relayout, lane, burst, clock)
-        update_promised_credit(setup, agents, channel, lane, clock + 1)
-    elif reads(command):
-        stage(weights, lane, burst, clock + setup.lane_tables.read_latency)
-        next_step(setup, weights, rank // setup.dimm_ranks, lane, lanes.channels.value, buses, clock)
-        give(setup, agents, channel, lane, rank // setup.dimm_ranks, clock + 1)
+    if direction >= 0:
+        values, dimm = lanes.channels.value, rank // setup.dimm_ranks
+        if serve_lane(setup, agents, channel.value, values, lane, dimm, burst, buses, clock):
+            forget_all(channel.entry, channel.size, channel.bound)
 
 
 @inlined
@@ -210,11 +201,11 @@ def other_credit_of(agents, host, lanes, bus, buses):
 @outlined
 def step_host(setup, agents, lanes, hosts, bus, clock):
     """The host's controller issues its next command, if it has one."""
-    claims, traffic, buses = agents.claims, agents.traffic, hosts.channels.size.shape[0]
+    claims, buses = agents.claims, hosts.channels.size.shape[0]
     host, value = without_latencies(channel_at(hosts, bus, 0), lanes), hosts.channels.value[bus]
     blocking = Blocking(claims.host_wanted[bus], claims.host_direction[bus])
     sink, trace = data_sink(claims, claims.no_credit), commands_at(hosts.commands, bus)
-    served, read, latency = value[SERVED], value[READS_SERVED], value[READ_LATENCY]
+    before = count_served(value)
     other_credit = other_credit_of(agents, host, lanes, bus, buses)
     queue, command, rank, group, bank, row, request, _ = step(
         setup.host_tables, setup.policy, host, sink, trace, blocking, 0, other_credit, clock
@@ -223,21 +214,16 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
         return
     rank -= 1
     take_command_bus(setup, claims, rank, bus, command, clock)
-    if reads_or_writes(command):
-        direction = READ if reads(command) else WRITE
-        carry_data(setup, agents.buses, bus, direction, rank, clock)
-        stream, end = traffic.stream[bus, request], value[DATA_END] if direction == READ else clock
-        record_served(traffic, stream, bus, value, served, read, latency, end)
-        if direction == READ:
-            took = min(value[READ_LATENCY] - latency, hosts.channels.latencies.shape[2] - 1)
-            hosts.channels.latencies[bus, stream, took] += 1
-        record_data(setup.arbitration, claims.grant_records[bus], rank, direction == READ, clock)
+    direction, latencies = direction_of(command), hosts.channels.latencies
+    if direction >= 0:
+        record_host_data(setup, agents, bus, request, rank, direction, value, before, latencies, clock)
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
     other = channel_at(lanes, lane, 0)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
-    record_command(claims.totals[lane], claims.opened_by[lane], HOST, queue, command, bank)
+    opens, closes = command == ACTIVATE, command == PRECHARGE and queue != PRIORITY
+    record_command(claims.totals[lane], claims.opened_by[lane], HOST, direction, opens, closes, bank)
     claims.host_issued[lane, command] += 1
     observe(setup.lane_tables, other, queue == ACTIVE, command, 1, group, bank, row, clock)
     if queue == PRIORITY:
@@ -250,17 +236,14 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
 def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
     """Find the master that is first on each lane of a bus."""
     starving_since, records = clock - setup.starvation_clocks, claims.grant_records[bus]
-    host_starves = has_host and oldest_arrival(host) < starving_since
+    host_starves, writes = has_host and oldest_arrival(host) < starving_since, host.value[WRITE_MODE] != 0
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        totals = claims.totals[lane]
-        update_refilling(claims, lane, clock)
         oldest = oldest_arrival(channel_at(lanes, lane, 0))
-        starves = oldest < starving_since
-        usual = usual_master(setup.arbitration, records, lane // buses, host.value[WRITE_MODE] != 0, clock)
-        first = first_master(usual, totals[REFILLING], starves, host_starves)
-        if host_waits(setup.arbitration) and oldest == FAR:
-            first = HOST
-        totals[FIRST] = first if has_host else NDP
+        rank, starves = lane // buses, oldest < starving_since
+        first = find_first(
+            setup, claims, lane, rank, records, writes, starves, host_starves, oldest == FAR, clock
+        )
+        claims.totals[lane, FIRST] = first if has_host else NDP
         claims.lane_direction[lane, 0] = 0
 
 

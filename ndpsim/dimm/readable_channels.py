@@ -4,42 +4,45 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ndpsim.base.jit import by_reference, inlined
-from ndpsim.dimm.arbitration_points import record_request
-from ndpsim.dimm.common import (
-    admit,
-    dimm_of,
-    host_source,
-    record_served,
-    record_taken,
-    update_credit,
+from ndpsim.base.jit import by_reference, inlined, outlined
+from ndpsim.dimm.common import admit, count_served, dimm_of, host_source, record_host_request, update_credit
+from ndpsim.dimm.relayout import (
+    admit_all,
+    enqueue_request,
+    may_take_weights,
+    next_request,
+    source_of,
+    update_promises,
+    weights_are_next,
 )
-from ndpsim.dimm.relayout import admit_all, enqueue_request, next_request, source_of
-from ndpsim.dimm.relayout_weights import may_take_weights, update_promises, weights_are_next
 from ndpsim.dimm.staging import next_step
-from ndpsim.dram.choosing import bars_queues, forget_all, is_barred
-from ndpsim.dram.maintenance import push_refresh, refresh
+from ndpsim.dram.choosing import bars_queues, end_refresh, forget_all, forget_bank, is_barred
+from ndpsim.dram.issuing import note_rows, reads_or_writes
+from ndpsim.dram.maintenance import end_round, push_refresh, refresh
 from ndpsim.dram.queues import accept, would_accept
 from ndpsim.dram.spec import Tables
+from ndpsim.dram.spec.lower import BUSY, CLOSES, IS_REFRESH, SCOPE
+from ndpsim.dram.spec.standard import ACTIVATE, ONE_BANK, PRECHARGE
 from ndpsim.dram.state import (
+    AWAITS_REFRESH,
     BANK,
     FINAL,
     GROUP,
+    HELD_BY_OTHER,
+    OPEN_ROW,
     PLACE,
     PRIORITY,
     RANK,
     RANK_SHIFT,
-    READ_LATENCY,
     READS,
-    READS_SERVED,
     REFRESH_FROM,
-    SERVED,
+    REFRESH_UNTIL,
     TAKEN,
     WRITES,
     Channel,
     Commands,
 )
-from ndpsim.dram.timing import first_bank
+from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
 
 
 @by_reference
@@ -146,15 +149,11 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     stream = traffic.next[bus]
     if stream >= 0:
         source = host_source(traffic, bus)
-        place, taken, served = source.place[value[PLACE]], value[TAKEN], value[SERVED]
-        read, latency = value[READS_SERVED], value[READ_LATENCY]
+        place, taken, before = source.place[value[PLACE]], value[TAKEN], count_served(value)
         take_request(hosts, setup.policy, source, channel_at(hosts, bus, stream), clock)
-        record_served(traffic, stream, bus, value, served, read, latency, 0)
         if value[TAKEN] > taken:
-            if value[SERVED] == served:
-                rank, records = place >> RANK_SHIFT & 255, agents.claims.grant_records[bus]
-                record_request(setup.arbitration, records, rank, place & 1 == 0, clock)
-            record_taken(traffic, bus, value, clock)
+            rank, is_read = place >> RANK_SHIFT & 255, place & 1 == 0
+            record_host_request(setup, agents, bus, value, before, rank, is_read, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.channels.value, buses, clock)
@@ -227,3 +226,71 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
         if not fall_due(setup.policy, setup.lane_tables, channel_at(lanes, number, 0), clock):
             return False
     return True
+
+
+# ---- Commands of the other controller of a rank
+
+
+@inlined
+def forget_maintenance(tables, channel, final, rank, bank):
+    """The first maintenance command of this kind that waits for a rank, or a bank, has been issued."""
+    entry, size = channel.entry, channel.size
+    for slot in range(size[PRIORITY]):
+        if entry[PRIORITY, FINAL, slot] != final or entry[PRIORITY, RANK, slot] != rank:
+            continue
+        if entry[PRIORITY, BANK, slot] == bank:
+            end_refresh(tables, entry, size, channel.bound, channel.rows, slot)
+            return
+
+
+@inlined
+def one_command_a_clock(ready, rank, clock):
+    """The command pins of the rank are occupied at `clock`."""
+    for command in range(ready.shape[1]):
+        ready[rank, command] = max(ready[rank, command], clock + 1)
+
+
+@inlined
+def release_closed(tables, rows, rank):
+    """The other controller no longer holds banks of a rank that a refresh has closed."""
+    start = first_bank(tables, rank)
+    for bank in range(start, start + banks_per_rank(tables)):
+        if rows[bank, OPEN_ROW] < 0:
+            rows[bank, HELD_BY_OTHER] = 0
+
+
+@inlined
+def record_pins(tables, rows, of_active, command, rank, bank):
+    """Note which banks the other controller holds between activation and column command."""
+    if command == ACTIVATE:
+        rows[bank, HELD_BY_OTHER] = 1
+    elif reads_or_writes(command):
+        if of_active:
+            rows[bank, HELD_BY_OTHER] = 0
+    elif tables.commands[command, CLOSES] and tables.commands[command, SCOPE] != ONE_BANK:
+        release_closed(tables, rows, rank)
+
+
+@outlined
+def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
+    """The other controller has issued a command at `clock`; `of_active`: for one of its active requests.
+
+    The nodes are those of the observing controller. Distances apply within the rank: both controllers use its
+    command and data pins, but not the same buses beyond it.
+    """
+    entry, size, rows, value = channel.entry, channel.size, channel.rows, channel.value
+    note_timing_in_rank(tables, channel.ready, channel.recent, command, rank, group, bank, clock)
+    one_command_a_clock(channel.ready, rank, clock)
+    note_rows(tables, channel.ready, rows, value, command, rank, bank, row, clock)
+    record_pins(tables, rows, of_active, command, rank, bank)
+    if tables.commands[command, IS_REFRESH]:
+        if rows[bank, AWAITS_REFRESH] == 0:
+            value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]
+        forget_maintenance(tables, channel, command, rank, bank)
+        end_round(tables, entry, size, value, clock)
+    elif tables.commands[command, SCOPE] != ONE_BANK:
+        forget_all(entry, size, channel.bound)
+    else:
+        if command == PRECHARGE:
+            forget_maintenance(tables, channel, command, rank, bank)
+        forget_bank(entry, size, channel.bound, bank)

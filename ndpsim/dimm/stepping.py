@@ -8,26 +8,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, inlined, outlined
-from ndpsim.dimm.arbitration_points import record_data
 from ndpsim.dimm.common import (
     commands_at,
+    count_served,
     data_sink,
     host_source,
-    record_served,
+    record_command,
+    record_host_data,
+    serve_lane,
     take_command_bus,
-    update_credit,
 )
 from ndpsim.dimm.relayout import (
     has_requests,
-    is_relayouts,
     looks_for_offers,
-    record_served_request,
+    looks_for_room,
     source_of,
 )
-from ndpsim.dimm.relayout_weights import looks_for_room, update_promises
-from ndpsim.dimm.staging import give_to_multipliers, lane_source, next_step, stage
-from ndpsim.dimm.state import HOST, LAST_COLUMN, NDP, READ, ROWS_LOST, TURNAROUNDS, WRITE
-from ndpsim.dimm.transfers import carry_data
+from ndpsim.dimm.staging import lane_source
+from ndpsim.dimm.state import HOST, NDP, READ, WRITE
 from ndpsim.dram.fast.banks import requeue_reads
 from ndpsim.dram.fast.blocking import Blocking
 from ndpsim.dram.fast.choose import next_ready_after
@@ -44,7 +42,7 @@ from ndpsim.dram.fast.shape import Shape
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.step import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE, step
 from ndpsim.dram.fast.words import assume_nonnegative
-from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
+from ndpsim.dram.state import WRITE_MODE, Commands
 
 Ints = NDArray[np.int64]
 
@@ -81,7 +79,7 @@ class Wakeups(NamedTuple):
     due: Ints  # [bus]: the clock of its next step,
     next_active: Ints  # [bus]: and of the next step that does more than take requests
     carries_at: Ints  # [bus]: the clock at which its next transfer of activations or results is ready
-    column: Ints  # [bus, controller, 2]: its `waiting.next_column`, or UNKNOWN
+    column: Ints  # [bus, controller, 2]: its `concurrent.next_column`, or UNKNOWN
 
 
 def make_wakeups(buses: int) -> Wakeups:
@@ -109,23 +107,9 @@ def observe(shape, state, command, bank, row, of_active, clock):
 
 
 @inlined
-def record_command(totals, opened_by, master, origin, command, bank):
-    """Count turnarounds of a lane's bus, and rows that one master opened and the other's request closed."""
-    if command == RD or command == WR:
-        direction = READ if command == RD else WRITE
-        if totals[LAST_COLUMN] == 1 - direction:
-            totals[TURNAROUNDS] += 1
-        totals[LAST_COLUMN] = direction
-    elif command == ACT:
-        opened_by[bank] = master
-    elif command == PRE and origin == FROM_QUEUE and opened_by[bank] != master:
-        totals[ROWS_LOST + 1 - master] += 1
-
-
-@inlined
-def is_column(command):
-    """Whether a command moves data."""
-    return command == RD or command == WR
+def direction_of(command):
+    """The direction of a command's data; -1: it has none."""
+    return READ if command == RD else WRITE if command == WR else -1
 
 
 @inlined
@@ -174,24 +158,17 @@ def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
         wakeups.starvation_deadline[bus, rank] = 0
     if origin == NOWHERE:
         return state.value[WRITE_MODE] != write_mode
-    record_command(claims.totals[lane], claims.opened_by[lane], NDP, origin, command, bank)
+    direction, opens, closes = direction_of(command), command == ACT, command == PRE and origin == FROM_QUEUE
+    record_command(claims.totals[lane], claims.opened_by[lane], NDP, direction, opens, closes, bank)
     take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
     dimm = assume_nonnegative(setup.dimm_of_rank[rank])
     claims.last_rank[dimm, bus] = rank
     if origin == FROM_MAINTENANCE and credit[0] > clock:
         requeue_reads(shape, state, source, clock)
     changes = observe(hosts.shape, host, command, first_bank + bank, row, origin == FROM_ACTIVE, clock)
-    if is_column(command) and is_relayouts(agents.relayout, burst):
-        state.value[SERVED] -= 1
-        record_served_request(agents.relayout, lane, burst, clock)
-        if update_promises(agents.relayout, setup, weights, lane, state.value, clock + 1):
-            update_credit(setup, agents, lane, clock + 1)
-    elif command == RD:
-        stage(weights, lane, burst, clock + shape.read_latency)
-        next_step(setup, weights, dimm, lane, lanes.values, count, clock)
+    if direction >= 0:
+        serve_lane(setup, agents, state.value, lanes.values, lane, dimm, burst, count, clock)
         wakeups.next_from[bus] = min(wakeups.next_from[bus], weights.next_from[lane])
-        give_to_multipliers(setup, weights, agents.transfers, dimm, lane)
-        update_credit(setup, agents, lane, clock + 1)
     if changes or host.pending_size > 0:
         wakeups.column[bus, HOSTS, 0] = UNKNOWN
         wakeups.wake[bus, HOSTS] = min(wakeups.wake[bus, HOSTS], clock + 1)
@@ -215,7 +192,8 @@ def lane_observes(agents, lanes, wakeups, rank, bus, origin, command, bank, row,
     """Update the lane of a rank for a command of the host."""
     lane = assume_nonnegative(rank * wakeups.due.shape[0] + bus)
     claims, other = agents.claims, lanes.states[lane]
-    record_command(claims.totals[lane], claims.opened_by[lane], HOST, origin, command, bank)
+    direction, opens, closes = direction_of(command), command == ACT, command == PRE and origin == FROM_QUEUE
+    record_command(claims.totals[lane], claims.opened_by[lane], HOST, direction, opens, closes, bank)
     claims.host_issued[lane, COMMAND_OF_CLASS[command]] += 1
     if observe(lanes.shape, other, command, bank, row, origin == FROM_ACTIVE, clock):
         wakeups.column[bus, rank, 0] = UNKNOWN
@@ -232,7 +210,7 @@ def step_host(setup, agents, lanes, hosts, wakeups, bus, clock):
     blocking = Blocking(lanes.states, bus, count, 0, claims.host_second[bus], claims.host_direction[bus])
     source, sink = host_source(traffic, bus), data_sink(claims, claims.no_credit)
     trace, no_latencies = commands_at(hosts.commands, bus), lanes.latencies[0, 0]
-    served, reads, latency = state.value[SERVED], state.value[READS_SERVED], state.value[READ_LATENCY]
+    before = count_served(state.value)
     wakeups.column[bus, HOSTS, 0] = UNKNOWN
     other_credit = other_credit_of(agents, lanes, state, bus, count)
     write_mode = state.value[WRITE_MODE]
@@ -247,14 +225,10 @@ def step_host(setup, agents, lanes, hosts, wakeups, bus, clock):
         return state.value[WRITE_MODE] != write_mode
     rank = bank // BANKS_PER_RANK
     take_command_bus(setup, claims, rank, bus, COMMAND_OF_CLASS[command], clock)
-    if command == RD or command == WR:
-        carry_data(setup, agents.buses, bus, READ if command == RD else WRITE, rank, clock)
-        stream, end = traffic.stream[bus, request], state.value[DATA_END] if command == RD else clock
-        record_served(traffic, stream, bus, state.value, served, reads, latency, end)
-        record_data(setup.arbitration, claims.grant_records[bus], rank, command == RD, clock)
-        if command == RD:
-            took = min(state.value[READ_LATENCY] - latency, hosts.latencies.shape[2] - 1)
-            hosts.latencies[bus, stream, took] += 1
+    direction = direction_of(command)
+    if direction >= 0:
+        value, latencies = state.value, hosts.latencies
+        record_host_data(setup, agents, bus, request, rank, direction, value, before, latencies, clock)
     if rank * count + bus < lanes.states.shape[0]:
         bank_of_lane = bank % BANKS_PER_RANK
         lane_observes(agents, lanes, wakeups, rank, bus, origin, command, bank_of_lane, row, clock)

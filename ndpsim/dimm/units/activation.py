@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.dimm.units.pipeline import last_served
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class ActivationUnit:
     cycles_per_value: int
     latency_cycles: int
 
-    def done(self, ready: NDArray[np.int64], tokens: int, cycle_ticks: int) -> int:
+    def done(self, ready: Ints, tokens: int, cycle_ticks: int) -> int:
         """The tick at which the last value is activated.
 
         Args:
@@ -36,3 +37,22 @@ class ActivationUnit:
         # Service takes whole cycles: rounding the end to an edge equals rounding each start.
         end = last_served(ready, service * cycle_ticks)
         return (-(-end // cycle_ticks) + self.latency_cycles) * cycle_ticks
+
+
+def last_served(ready: Ints, service: int) -> int:
+    """The end of the last job, if jobs run one at a time in the given order, each for `service`.
+
+    ``done[n] = max(done[n - 1], ready[n]) + service``. After the last job that finds the server idle there is
+    no pause. The end is therefore the maximum, over jobs, of the end without a pause after this job's start.
+
+    Args:
+        ready: int64[n], the earliest start of each job; at least one.
+        service: the time of each job, in the same unit.
+    """
+    return int((ready + _served_within(len(ready), service)).max())
+
+
+@functools.lru_cache(maxsize=16)
+def _served_within(jobs: int, service: int) -> Ints:
+    """The time from the start of each of some jobs to the end of the last one, without a pause."""
+    return service * np.arange(jobs, 0, -1)

@@ -17,7 +17,7 @@ They move down to their places. Then tokens pass: activations to the right, sums
 register the next tile is loaded after the last sum has left. With two, its weights move into place after the
 first token of the current tile, and its tokens follow as soon as the weights are in place.
 
-This module computes the time of a tile from these rules; `ndp.array_plain` moves every value.
+This module computes the time of a tile from these rules; `tests/oracles/systolic_array.py` moves every value.
 """
 
 from __future__ import annotations

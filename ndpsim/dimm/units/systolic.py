@@ -32,7 +32,6 @@ from ndpsim.dimm.layout import (
     expert_regions,
 )
 from ndpsim.dimm.units.array import Array, TileTiming, tile_timing
-from ndpsim.dimm.units.array_plain import run_plain
 from ndpsim.dimm.units.unit import MultiplierUnit, Run
 
 Ints = NDArray[np.int64]
@@ -160,20 +159,6 @@ class SystolicUnit(MultiplierUnit):
 
     def native_share(self, bits: int) -> Fraction:
         return self.products_per_cycle(self.native_bits) / self.products_per_cycle(bits)
-
-    def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether the plain twin multiplies some tiles of each region correctly, with the same timing."""
-        for region in interleaving.regions:
-            steps = self.steps(region.columns, region.formats[0].row_bits(region.columns))
-            inputs = self.array.rows if self.array.weight_stationary else min(steps, 4 * self.array.rows)
-            random = np.random.default_rng(steps)
-            x = random.integers(-9, 10, (4, tokens, inputs))
-            w = random.integers(-9, 10, (4, inputs, self.array.columns))
-            plain = run_plain(self.array, x.tolist(), w.tolist())
-            timing = tile_timing(self.array, tokens, inputs)
-            if not np.array_equal(plain.product, x @ w) or plain.timing(self.array) != timing:
-                return False
-        return True
 
 
 UNIT = SystolicUnit

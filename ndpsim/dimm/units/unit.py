@@ -138,7 +138,7 @@ class MultiplierUnit(ABC):
     ) -> Ints:
         """int64[row]: the tick at which each row of a region is summed; `done`: the ends of groups."""
 
-    # Peak, energy and check.
+    # Peak and energy.
 
     @abstractmethod
     def cycles_for_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
@@ -147,10 +147,6 @@ class MultiplierUnit(ABC):
     @abstractmethod
     def native_share(self, bits: int) -> Fraction:
         """Energy of a product with a weight of `bits` bits, relative to one at native bits."""
-
-    def agrees_with_twin(self, interleaving: Interleaving, tokens: int) -> bool:
-        """Whether the unit's timing equals that of a readable simulation of it, if there is one."""
-        return True
 
 
 def find_unit(name: str, section: Mapping[str, Any]) -> MultiplierUnit:

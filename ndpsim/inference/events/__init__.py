@@ -6,6 +6,6 @@ and one job many. An NDP unit computes one job at a time, which is slowed down b
 experts transfer on its DIMM, as the cycle-level model found.
 
 `sharing` says who gets what of a saturated resource, `speeds` how fast all jobs are, and `loop` runs jobs
-with dependencies. All are kernels with a twin in plain Python among the tests (`tests/readable_events.py`).
+with dependencies. All are kernels with a twin in plain Python among the tests (`tests/oracles/events.py`).
 `state` has their arrays.
 """

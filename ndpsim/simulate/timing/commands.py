@@ -10,7 +10,7 @@ import numpy as np
 from ndpsim.base.arguments import choice, whole_number
 from ndpsim.base.errors import InputError, unknown
 from ndpsim.dram.spec import Device
-from ndpsim.dram.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
+from ndpsim.dram.spec.standard import SAME_BANKS, WHOLE_RANK
 from ndpsim.dram.traces import CommandTrace
 
 
@@ -90,8 +90,3 @@ def scope_of(device: Device, name: str) -> int:
     """`ONE_BANK`, `SAME_BANKS` or `WHOLE_RANK`."""
     standard = device.standard
     return standard.scope_of(standard.by_number[standard.names.index(name)])
-
-
-def is_of_one_bank(device: Device, name: str) -> bool:
-    """Whether a command addresses one bank."""
-    return scope_of(device, name) == ONE_BANK

@@ -16,7 +16,7 @@ from ndpsim.base.reported import flattened
 from ndpsim.inference.layers.record import LayerRecord, RunRecord
 from ndpsim.inference.processors import load_processors
 from ndpsim.inference.processors.memory import dense_weight_bytes
-from ndpsim.simulate.results.form import digest_of
+from ndpsim.simulate.results.cache import digest_of
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand
 from ndpsim.studies.sweeps.commands.moe import COMMAND
 from ndpsim.studies.sweeps.parameters import hardware_of

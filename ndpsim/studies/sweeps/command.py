@@ -11,7 +11,7 @@ from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.base.options import Table
 from ndpsim.base.reported import OF_THE_RUN, Reported
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.simulate.results.form import digest_of
+from ndpsim.simulate.results.cache import digest_of
 from ndpsim.workload.models.weights import weight_name
 
 _NAMED = 12  # maximum metrics in a message

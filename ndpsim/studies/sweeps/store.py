@@ -19,8 +19,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import temporary_beside
-from ndpsim.simulate.results.cache import version
-from ndpsim.simulate.results.form import digest_of
+from ndpsim.simulate.results.cache import digest_of, version
 
 #: The version of the file format, which is part of names.
 SCHEMA = 1

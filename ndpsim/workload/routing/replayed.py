@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
-from ndpsim.workload.routing.mixing import mixed
 from ndpsim.workload.routing.trace import Ids, Routing
 
 Ints = NDArray[np.int64]
+Numbers = NDArray[np.uint64]
 
 _DECODED, _PROMPT = range(2)  # separate uses of random numbers of a sequence
 
@@ -82,3 +82,10 @@ def _there_and_back(positions: Ints, count: Ints | int) -> Ints:
     period = np.maximum(2 * count - 2, 1)
     within = positions % period
     return np.minimum(within, period - within)
+
+
+def mixed(numbers: Numbers) -> Numbers:
+    """Pseudorandom numbers, equal for equal arguments (Steele et al., SplitMix64, OOPSLA 2014)."""
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))

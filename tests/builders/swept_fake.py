@@ -12,7 +12,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Parameter, Several, Whole, table
-from ndpsim.simulate.results.form import digest_of
+from ndpsim.simulate.results.cache import digest_of
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import Answers, Task

@@ -48,7 +48,7 @@ def step_packets(
     ready: Sequence[int],
     timebase: Timebase,
 ) -> tuple[list[int], list[int], list[int]]:
-    """`packets_alone.simulate_packets`: (sent, arrived, busy), of packets with a way to go."""
+    """`builders.packets_alone.simulate_packets`: (sent, arrived, busy), of packets with a way to go."""
 
     def ticks(ps: object) -> int:
         return int(exact(ps) / timebase.tick_ps)  # type: ignore[arg-type]

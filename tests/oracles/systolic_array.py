@@ -1,4 +1,4 @@
-"""The systolic array of `ndp.array`, element by element in plain code, to check its timing.
+"""The systolic array of `ndpsim.dimm.units.array`, element by element in plain code, to check its timing.
 
 Every value has its identity. Each cycle all registers are computed from those of the cycle before. A value
 that is overwritten before its use is an error, not a wrong product.

@@ -1,0 +1,1 @@
+"""Devices, machines, requests, runs and sweeps that several tests share."""
