@@ -109,9 +109,9 @@ def _show(given: Given, result: Any, hardware: Hardware, plot: Plot | None) -> N
     from ndpsim.report.text import print_result
 
     if plot is not None:
-        from ndpsim.report.pictures.runs import figure_for
+        from ndpsim.report.pictures.expert import FIGURES
 
-        plot.draw(figure_for(result), result)
+        plot.draw(FIGURES[type(result)], result)
     if "report" in given:
         from ndpsim.report.html.runs import write_run_report
 

@@ -124,7 +124,7 @@ def describe(given: Given) -> None:
         trace = load_routing(existing_file(given["routing"]))
     statistics = describe_routing(trace)
     if plot is not None:
-        from ndpsim.report.pictures.routing import routing_figure
+        from ndpsim.report.pictures.moe import routing_figure
 
         plot.draw(routing_figure, statistics)
     answer(given, statistics.to_dict, lambda: print_routing(statistics))

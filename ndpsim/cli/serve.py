@@ -106,7 +106,7 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
         server = Server(settings, set_up(settings))
         results = [server.serve(rate, progress=part(place)) for place, rate in enumerate(rates)]
     if plot is not None:
-        from ndpsim.report.pictures.rates import rates_figure
+        from ndpsim.report.pictures.serving import rates_figure
 
         plot.draw(rates_figure, results)
     if "report" in given:

@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 from ndpsim.base.reported import label_of, quantities, quantity_of, said, table_of, with_unit
 from ndpsim.base.units import format_energy, format_power, format_time, percent, significant
-from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
-from ndpsim.report.words import component_words, counted, unknown_components
+from ndpsim.report.words import clock_words, component_words, counted, unknown_components
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,

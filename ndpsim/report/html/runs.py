@@ -10,9 +10,9 @@ from ndpsim.report.html.page import provenance, write_page
 from ndpsim.report.html.parts import Cell, Folded, Part, Section, Table
 from ndpsim.report.html.sections import columns, configuration, figures, measured_cell, plain_cell, timeline
 from ndpsim.report.html.svg import picture
-from ndpsim.report.pictures.latencies import sweep_figure
-from ndpsim.report.pictures.relayout import topologies_figure
-from ndpsim.report.pictures.runs import figure_for
+from ndpsim.report.pictures.expert import FIGURES
+from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
+from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
 from ndpsim.report.relayout import topologies_table
 from ndpsim.report.text import Timed, facts_of, title_of
 from ndpsim.report.words import component_words, counted
@@ -36,6 +36,9 @@ _COMMANDS = {
 }
 
 
+_FIGURES = {**FIGURES, RelayoutResult: relayout_figure, TraceResult: latencies_figure}
+
+
 def _write(path: str, title: str, command: str, *sections: Section) -> None:
     write_page(path, title, f"ndpsim {command}", [*sections, provenance()])
 
@@ -57,7 +60,7 @@ def write_run_report(
     title, command = title_of(result), _COMMANDS[type(result)]
     if isinstance(result, RelayoutResult):
         command += f", {result.topology}"
-    drawn = picture("run", lambda: figure_for(result)(result), title)
+    drawn = picture("run", lambda: _FIGURES[type(result)](result), title)
     _write(
         path,
         title,

@@ -9,8 +9,7 @@ from ndpsim.report.html.page import provenance, write_page
 from ndpsim.report.html.parts import Cell, Folded, Part, Row, Section, Table
 from ndpsim.report.html.sections import columns, configuration, measured_cell, plain_cell
 from ndpsim.report.html.svg import picture
-from ndpsim.report.pictures.rates import rates_figure
-from ndpsim.report.pictures.serving import serving_figure
+from ndpsim.report.pictures.serving import rates_figure, serving_figure
 from ndpsim.report.serving import (
     LATENCY_COLUMNS,
     found_note,

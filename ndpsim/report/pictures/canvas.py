@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from matplotlib.transforms import Bbox
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import replacing
-from ndpsim.report.panels import Size, chosen_panels, chosen_size
+from ndpsim.report.panels import DEFAULT_SIZE, Size, chosen_panels, chosen_size
 
 CHARACTER = 0.6  # width of a character, as a share of the font size; no text is wider
 
@@ -66,18 +65,17 @@ class _Block:
     stretches: bool
 
     def legend(self, width: float) -> None:
-        """Draw the legend, in as few lines as fit into a width."""
-        handles, labels = (
-            list(itertools.chain.from_iterable(found))
-            for found in zip(*(axes.get_legend_handles_labels() for axes in self.axes), strict=True)
-        )
-        for lines in range(1, len(handles) + 1):
-            legend = self.part.legend(
-                handles, labels, ncols=-(-len(handles) // lines), loc="outside upper left"
-            )
+        """Draw the legend, in as few lines as fit into a width; it explains equal labels once."""
+        found: dict[str, Any] = {}
+        for axes in self.axes:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                found.setdefault(label, handle)
+        for lines in range(1, len(found) + 1):
+            columns = -(-len(found) // lines)
+            legend = self.part.legend(found.values(), found.keys(), ncols=columns, loc="outside upper left")
             if legend.get_window_extent().width <= width:
                 return
-            if lines < len(handles):
+            if lines < len(found):
                 legend.remove()
 
     def taken_in(self) -> float:
@@ -136,8 +134,8 @@ def _style(size: Size) -> Iterator[None]:
 
 def compose(
     title: str,
-    groups: Sequence[Mapping[str, Sequence[Panel]]],
-    size: str,
+    groups: Sequence[Mapping[str, Panel | Sequence[Panel] | None]],
+    size: str = DEFAULT_SIZE,
     panels: Panels = None,
     picture: str = "",
 ) -> Figure:
@@ -145,7 +143,8 @@ def compose(
 
     Args:
         title: the subject; further lines state the outcome.
-        groups: panels by name. Groups are below each other, or side by side if the size has columns.
+        groups: one or several panels by name, or none. Groups are below each other, or side by side if the
+            size has columns.
         size: a key of `panels.SIZES`.
         panels: names of the drawn panels; None: all.
         picture: a key of `panels.PANELS`, for the names of its panels.
@@ -156,7 +155,12 @@ def compose(
     chosen = chosen_size(size)
     names = None if panels is None else chosen_panels(panels, picture)
     columns = [
-        [panel for name, found in group.items() if names is None or name in names for panel in found]
+        [
+            panel
+            for name, found in group.items()
+            if names is None or name in names
+            for panel in ([found] if isinstance(found, Panel) else found or ())
+        ]
         for group in groups
     ]
     columns = [column for column in columns if column]
