@@ -13,8 +13,7 @@ from typing import ClassVar
 
 import pytest
 
-from ndpsim.report.html.page import write_page
-from ndpsim.report.html.parts import Cell, Section, Table
+from ndpsim.report.html.page import Cell, Section, Table, write_page
 from ndpsim.report.html.sweeps import write_sweep_report
 from sweep_by_hand import gemv
 

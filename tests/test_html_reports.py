@@ -10,11 +10,19 @@ import pytest
 
 from calls import call
 from ndpsim.base.errors import InputError
-from ndpsim.report.html.moe import write_moe_report
-from ndpsim.report.html.page import write_page
-from ndpsim.report.html.parts import MOST_ROWS, Cell, Folded, Picture, Section, Table
-from ndpsim.report.html.sections import measured_cell
-from ndpsim.report.html.svg import inline, picture
+from ndpsim.report.html.models import write_moe_report
+from ndpsim.report.html.page import (
+    MOST_ROWS,
+    Cell,
+    Folded,
+    Picture,
+    Section,
+    Table,
+    inline,
+    measured_cell,
+    picture,
+    write_page,
+)
 from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe_history import History
 from ndpsim.simulate.results.cache import version

@@ -34,16 +34,7 @@ from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.report.moe_history import History
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
-from ndpsim.report.pictures import (
-    bars,
-    canvas,
-    contention,
-    expert,
-    latencies,
-    layout,
-    moe,
-    routing,
-)
+from ndpsim.report.pictures import bars, canvas, expert, latencies, layout, moe
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import reads_over_time
@@ -217,7 +208,7 @@ def pictures(tmp_path_factory, moe_by_hand):
     made = {
         "expert": (expert.expert_figure, simulate_expert("trimoe", larger, record_commands=True)),
         "expert behind CXL": (expert.expert_figure, simulate_expert("cxl", SMALL, record_commands=True)),
-        "contention": (contention.contention_figure, simulate_contention("trimoe", SMALL)),
+        "contention": (expert.contention_figure, simulate_contention("trimoe", SMALL)),
         "host-read": (
             expert.host_read_figure,
             simulate_host_read("trimoe", larger, "localized", record_commands=True),
@@ -225,7 +216,7 @@ def pictures(tmp_path_factory, moe_by_hand):
         "relayout": (relayouts.relayout_figure, simulate_relayout("trimoe", larger)),
         "latencies": (latencies.latencies_figure, run_trace(trace)),
         "routing": (
-            routing.routing_figure,
+            moe.routing_figure,
             describe_routing(generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 24, 3, 4)),
         ),
     }
@@ -631,7 +622,7 @@ def test_the_time_of_a_bus_adds_up():
 
 
 def test_both_slowdowns_are_drawn(beside):
-    figure = contention.contention_figure(beside)
+    figure = expert.contention_figure(beside)
     bandwidth, phases, slowdowns, energy = figure.axes
     lengths = sorted(bar.get_width() * 1000 for bar in slowdowns.patches)
     assert lengths == pytest.approx(
@@ -651,7 +642,7 @@ def test_both_slowdowns_are_drawn(beside):
 
 
 def test_a_host_that_got_nothing_has_no_slowdown(beside):
-    figure = contention.contention_figure(dataclasses.replace(beside, host_slowdown=None))
+    figure = expert.contention_figure(dataclasses.replace(beside, host_slowdown=None))
     assert "nothing asked for" in words_of(figure)
 
 

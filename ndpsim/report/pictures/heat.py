@@ -77,7 +77,7 @@ def _heat(axes: Axes, points: Points, panel: Mapping[str, Any], norm: Normalize)
     if not fit and shown:
         _write(axes, cells, norm, ours)
     for one in shown.values():
-        words = f"in brackets: {one.source}" if fit else f"without room in cells: {one.source}"
+        words = f"in brackets: {one.source}" if fit else f"no room in the cells: {one.source}"
         axes.plot([], [], " ", label=f"({words})")
 
 

@@ -341,15 +341,11 @@ def _reuse(statistics: RoutingStatistics) -> Panel | None:
     bars = colours, [100 * one.reuse.value for one in found.values()], ()
     by_chance = [100 * one.independent.value for one in found.values()]
     errors = [100 * (one.reuse.error or 0.0) for one in found.values()]
-    return row_panel(
-        [label_of(name, RoutingStatistics) for name in found],
-        {"": bars},
-        metric_label("reuse", _PERCENT, results=(Reuse,)),
-        mark=(label_of("independent", Reuse), INK, ":", by_chance),
-        lines=1.6,
-        xerr=errors,
-        ecolor=INK,
-    )
+    names = [label_of(name, RoutingStatistics) for name in found]
+    mark = label_of("independent", Reuse), INK, ":", by_chance
+    most = 1.03 * max(map(sum, zip(bars[1], errors, strict=True)))
+    label = metric_label("reuse", _PERCENT, results=(Reuse,))
+    return row_panel(names, {"": bars}, label, most, mark, lines=1.6, xerr=errors, ecolor=INK)
 
 
 def routing_figure(statistics: RoutingStatistics, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:

@@ -155,6 +155,7 @@ class _Labels:
 
     def __init__(self, axes: Axes, points: Sequence[Point], stairs: Sequence[Point]) -> None:
         self._axes, self._font = axes, rcParams["ytick.labelsize"]
+        axes.autoscale_view()  # which matplotlib would delay until after the positions are known
         self._pixels_per_pt = axes.get_figure(root=True).dpi / 72
         self._half = 0.45 * self._font * self._pixels_per_pt
         self._pixels = axes.transData.transform(points)
