@@ -25,8 +25,9 @@ from ndpsim.report.html.page import (
 )
 from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe_history import History
+from ndpsim.report.sweep_plot import Published
 from ndpsim.simulate.results.cache import version
-from ndpsim.studies.sweeps.definition import Definition, Published
+from ndpsim.studies.sweeps.definition import Definition
 from small_config import write_config
 from sweep_by_hand import Result, fail, gemv, moe, row
 

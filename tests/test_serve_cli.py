@@ -17,7 +17,7 @@ from mistakes import refused
 from ndpsim.base.reported import with_unit
 from ndpsim.policies import policies
 from ndpsim.report.pictures.serving import rates_figure, serving_figure
-from ndpsim.report.serving_timeline import writing_serving_timeline
+from ndpsim.report.timelines import writing_serving_timeline
 from ndpsim.simulate.results import ServingResult
 from small_moe import MODEL
 

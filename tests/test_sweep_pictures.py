@@ -15,9 +15,9 @@ from ndpsim.report.metrics import described, key_label, metric_label, metric_tex
 from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
-from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot, sweep_title
+from ndpsim.report.sweep_plot import KINDS, Published, SweepPlot, chosen_plot, sweep_title
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
-from ndpsim.studies.sweeps.definition import Definition, Published
+from ndpsim.studies.sweeps.definition import Definition
 from sweep_by_hand import fail, gemv, moe, row
 
 

@@ -99,7 +99,7 @@ def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
 
         traces.write_lanes(given["commands"], result, given.get("lane"))
     if "timeline" in given:
-        from ndpsim.report.timeline import write_timeline
+        from ndpsim.report.timelines import write_timeline
 
         write_timeline(given["timeline"], result)
 

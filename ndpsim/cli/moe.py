@@ -51,7 +51,7 @@ def _observed(given: Given, history: History | None) -> Iterator[Observer | None
 
             observers.append(files.enter_context(writing_log(given["log"])))
         if "timeline" in given:
-            from ndpsim.report.serving_timeline import writing_timeline
+            from ndpsim.report.timelines import writing_timeline
 
             observers.append(files.enter_context(writing_timeline(given["timeline"])))
         if history is not None:

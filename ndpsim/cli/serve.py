@@ -120,7 +120,7 @@ def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
     """The writer of ``--timeline``; None: there is none."""
     if "timeline" not in given:
         return nullcontext()
-    from ndpsim.report.serving_timeline import writing_serving_timeline
+    from ndpsim.report.timelines import writing_serving_timeline
 
     return writing_serving_timeline(given["timeline"])
 

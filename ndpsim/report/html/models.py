@@ -27,7 +27,6 @@ from ndpsim.report.moe import moe_notes, moe_table, moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
 from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.pictures.serving import rates_figure, serving_figure
-from ndpsim.report.routing import trace_title
 from ndpsim.report.serving import (
     LATENCY_COLUMNS,
     found_note,
@@ -40,6 +39,7 @@ from ndpsim.report.serving import (
     tries_table,
 )
 from ndpsim.report.words import counted, source_words
+from ndpsim.report.workload import trace_title
 from ndpsim.simulate.results import MoeResult, PolicyRun
 from ndpsim.simulate.results.serving import FoundRate, ServedRequest, ServingResult
 

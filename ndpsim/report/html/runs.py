@@ -24,8 +24,7 @@ from ndpsim.report.html.page import (
 from ndpsim.report.pictures.expert import FIGURES
 from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
 from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
-from ndpsim.report.relayout import topologies_table
-from ndpsim.report.text import Timed, facts_of, title_of
+from ndpsim.report.text import Timed, facts_of, title_of, topologies_table
 from ndpsim.report.words import component_words, counted
 from ndpsim.simulate import (
     ContentionResult,

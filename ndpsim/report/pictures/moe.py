@@ -25,7 +25,7 @@ from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.prediction import parts_shown, rate_words
-from ndpsim.report.routing import routing_title, trace_title
+from ndpsim.report.workload import routing_title, trace_title
 from ndpsim.simulate.results import MoeResult, PolicyRun
 from ndpsim.simulate.results.prediction import PhasePrediction, Prediction
 from ndpsim.workload.routing import RoutingStatistics

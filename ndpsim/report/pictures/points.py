@@ -18,7 +18,7 @@ from ndpsim.base.units import Scale
 from ndpsim.report.metrics import is_number, key_label, metric_label, name_of, scale_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER
 from ndpsim.report.pictures.colours import INK, SERIES
-from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
+from ndpsim.report.sweep_plot import Published, Row, SweepPlot, Swept, ordered_values, panel_keys
 
 MARKERS = "os^DvPX*"
 _LONG = 24  # Names of more characters are broken before they are turned.
@@ -46,7 +46,7 @@ class Shown:
         marker: the marker of its source.
     """
 
-    value: PublishedValue
+    value: Published
     x: Any
     series: int | None
     marker: str
