@@ -243,16 +243,10 @@ def pictures(tmp_path_factory, moe_by_hand):
     drawn = {
         name: (lambda size, panels, m=make, r=of: m(r, size, panels), of) for name, (make, of) in made.items()
     }
-    memory = Memory(made["latencies"][1] and resolved())
+    memory = Memory.named("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
     points = run_sweep(read_requests(trace), memory, (0.1, 0.5, 1.0))
     drawn["sweep"] = lambda size, panels: latencies.sweep_figure(points, memory, size, panels), points
     return drawn
-
-
-def resolved():
-    from ndpsim.dram.spec import resolve
-
-    return resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
 
 @pytest.fixture(scope="module")
@@ -689,9 +683,11 @@ def bars_of(axes):
     return found
 
 
-def moe_axes(moe_by_hand, panel, *names):
-    history = History()
+def moe_axes(moe_by_hand, panel, *names, layer=None, change=lambda runs: None):
+    """The axes of a panel of policies, after a change of what was recorded of them."""
+    history = History(layer)
     moe_by_hand.play(history, *names)
+    change(history.runs)
     return moe.moe_figure(moe_by_hand.result(*names), history, "column", [panel]).axes
 
 
@@ -709,9 +705,7 @@ def test_jobs_of_a_layer_stand_where_they_ran(moe_by_hand):
 
 
 def test_what_moves_between_dimms_is_drawn_on_the_links(moe_by_hand):
-    history = History((0, 4))
-    moe_by_hand.play(history, "trimoe")
-    (axes,) = moe.moe_figure(moe_by_hand.result("trimoe"), history, "column", ["jobs"]).axes
+    (axes,) = moe_axes(moe_by_hand, "jobs", "trimoe", layer=(0, 4))
     found = bars_of(axes)
     assert found["PCIe to GPU"] == [(0, 40), (55, 60), (0, 20)]  # the copy of expert 1 and a prefetch
     assert found["DIMM links"] == [(0, 60)]
@@ -729,13 +723,13 @@ def test_the_layer_whose_jobs_are_drawn_can_be_chosen(moe_by_hand):
 
 
 def test_policies_that_differ_much_have_a_time_axis_each(moe_by_hand):
-    history = History()
-    moe_by_hand.play(history, "trimoe", "monde")
-    layer = history.runs[1].shown
+    def longer(runs):
+        layer = runs[1].shown
+        runs[1].shown = dataclasses.replace(layer, end_ns=layer.start_ns + factor * 60e3)
+
     for factor, joined in ((3, True), (5, False)):
-        history.runs[1].shown = dataclasses.replace(layer, end_ns=layer.start_ns + factor * 60e3)
-        figure = moe.moe_figure(moe_by_hand.result("trimoe", "monde"), history, "column", ["jobs"])
-        first, last = (axes.get_xlim()[1] for axes in figure.axes)
+        axes = moe_axes(moe_by_hand, "jobs", "trimoe", "monde", change=longer)
+        first, last = (one.get_xlim()[1] for one in axes)
         assert (first == last) == joined
         assert last == pytest.approx(factor * 60)
 
@@ -784,10 +778,10 @@ def test_one_policy_has_no_speedups_to_draw(moe_by_hand):
 
 @pytest.mark.parametrize(("factor", "scale"), [(3, "linear"), (30, "log")])
 def test_layers_of_several_policies_share_a_scale(moe_by_hand, factor, scale):
-    history = History()
-    moe_by_hand.play(history, "trimoe", "monde")
-    history.runs[1].ns["layer"] *= factor
-    axes = moe.moe_figure(moe_by_hand.result("trimoe", "monde"), history, "column", ["layers"]).axes
+    def slower(runs):
+        runs[1].ns["layer"] *= factor
+
+    axes = moe_axes(moe_by_hand, "layers", "trimoe", "monde", change=slower)
     assert len({one.get_ylim() for one in axes}) == len({one.get_ylabel().split()[-1] for one in axes}) == 1
     assert {one.get_yscale() for one in axes} == {scale}
     for one in axes:

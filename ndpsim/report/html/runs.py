@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from matplotlib.figure import Figure
 
 from ndpsim.base.reported import quantities
 from ndpsim.config import Hardware
@@ -46,7 +48,11 @@ _COMMANDS = {
 }
 
 
-_FIGURES = {**FIGURES, RelayoutResult: relayout_figure, TraceResult: latencies_figure}
+_FIGURES: Mapping[type, Callable[..., Figure]] = {
+    **FIGURES,
+    RelayoutResult: relayout_figure,
+    TraceResult: latencies_figure,
+}
 
 
 def _write(path: str, title: str, command: str, *sections: Section) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -135,19 +134,14 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
 
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Configuration values that all points share, and the different values of the others."""
-    texts = dict.fromkeys(row["config"] for row in rows if row.get("config"))
-    found: dict[str, dict[str, Any]] = {}
-    times: Counter[str] = Counter()
-    for text in texts:
-        flat = flattened(json.loads(text))
-        times.update(flat.keys())
-        for key, value in flat.items():
-            found.setdefault(key, {}).setdefault(repr(value), value)
-    for key, values in found.items():
-        if times[key] < len(texts):  # some points lack the key
-            values.setdefault("None", None)
-    same = {key: next(iter(values.values())) for key, values in found.items() if len(values) == 1}
-    return same, {key: list(values.values()) for key, values in found.items() if len(values) > 1}
+    flat = [flattened(json.loads(text)) for text in dict.fromkeys(row.get("config") for row in rows) if text]
+    found: dict[str, list[Any]] = {}
+    for key in dict.fromkeys(key for config in flat for key in config):
+        values = {repr(config[key]): config[key] for config in flat if key in config}
+        absent = {} if all(key in config for config in flat) else {"None": None}
+        found[key] = list((values | absent).values())
+    same = {key: values[0] for key, values in found.items() if len(values) == 1}
+    return same, {key: values for key, values in found.items() if len(values) > 1}
 
 
 def _origins(swept: Swept) -> dict[str, tuple[str, str]]:

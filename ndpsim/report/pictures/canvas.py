@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -192,12 +193,8 @@ def _filled(text: str, characters: int) -> str:
 
 def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSpec, list[_Block]]:
     """Blocks of panels that share a horizontal axis, which the last panel of a block shows."""
-    runs: list[list[Panel]] = []
-    for panel in column:
-        if runs and panel.axis and panel.axis == runs[-1][-1].axis:
-            runs[-1].append(panel)
-        else:
-            runs.append([panel])
+    together = itertools.groupby(column, key=lambda panel: panel.axis or id(panel))
+    runs = [list(panels) for _, panels in together]
     heights = [[panel.lines * size.font_pt * _LINE for panel in run] for run in runs]
     text = _TEXT * size.font_pt * _LINE
     grid = part.add_gridspec(len(runs) + 1, 1, height_ratios=[*(sum(high) + text for high in heights), 1e-3])
@@ -260,21 +257,17 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
         axes.set_position(Bbox(axes.get_position().get_points().round(5)))
 
 
-def _formats() -> list[str]:
-    return sorted(set(Figure().canvas.get_supported_filetypes()) - _UNUSABLE)
-
-
 def check_format(path: str) -> str:
     """The picture format that a file's name asks for: "png", "svg", ...
 
     Raises:
         InputError: no such format exists.
     """
-    kind, known = Path(path).suffix.lstrip(".").lower() or "png", _formats()
+    kind = Path(path).suffix.lstrip(".").lower() or "png"
+    known = sorted(set(Figure().canvas.get_supported_filetypes()) - _UNUSABLE)
     if kind not in known:
-        raise InputError(
-            f"'{kind}' is no picture format (known: {', '.join(known)})", "unknown-name", key="--plot"
-        )
+        problem = f"'{kind}' is no picture format (known: {', '.join(known)})"
+        raise InputError(problem, "unknown-name", key="--plot")
     return kind
 
 

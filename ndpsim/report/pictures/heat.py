@@ -17,7 +17,7 @@ from ndpsim.base.units import significant
 from ndpsim.report.metrics import is_number, name_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER, Panel
 from ndpsim.report.pictures.colours import INK
-from ndpsim.report.pictures.points import Points, logarithmic, named_ticks, plain_ticks, room_pt
+from ndpsim.report.pictures.points import Points, figure_of, logarithmic, named_ticks, plain_ticks, room_pt
 from ndpsim.report.sweep_plot import Published
 
 _MAP = "viridis"  # of uniform lightness, so that it also works in grey and for colour-blind readers
@@ -101,7 +101,7 @@ def _write(axes: Axes, cells: NDArray[np.float64], norm: Normalize, texts: _Text
 
 def _colour_bar(axes: Axes, points: Points, norm: Normalize) -> None:
     """A strip with an axis that explains the colours."""
-    bar = axes.get_figure(root=True).colorbar(ScalarMappable(norm, _MAP), cax=axes, orientation="horizontal")
+    bar = figure_of(axes).colorbar(ScalarMappable(norm, _MAP), cax=axes, orientation="horizontal")
     bar.outline.set_visible(False)
     axes.set_xlabel(points.label)
     (logarithmic if isinstance(norm, LogNorm) else plain_ticks)(axes, "x")

@@ -25,7 +25,7 @@ from ndpsim.report.metrics import (
 )
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK, SERIES, tint
-from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
+from ndpsim.report.pictures.points import MARKERS, Points, figure_of, logarithmic, plain_ticks
 from ndpsim.report.sweep_plot import Row, panel_keys
 
 _LINES = 20
@@ -156,7 +156,7 @@ class _Labels:
     def __init__(self, axes: Axes, points: Sequence[Point], stairs: Sequence[Point]) -> None:
         self._axes, self._font = axes, rcParams["ytick.labelsize"]
         axes.autoscale_view()  # which matplotlib would delay until after the positions are known
-        self._pixels_per_pt = axes.get_figure(root=True).dpi / 72
+        self._pixels_per_pt = figure_of(axes).dpi / 72
         self._half = 0.45 * self._font * self._pixels_per_pt
         self._pixels = axes.transData.transform(points)
         self._taken = [Bbox([at - self._half, at + self._half]) for at in self._pixels]

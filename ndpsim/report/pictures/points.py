@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from matplotlib import rcParams
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ndpsim.base.units import Scale
@@ -169,12 +170,17 @@ class Points:
         return found
 
 
-def room_pt(axes: Axes) -> tuple[float, float]:
-    """Approximate final width and height of axes, in points."""
+def figure_of(axes: Axes) -> Figure:
+    """The whole figure that axes are in."""
     figure = axes.get_figure(root=True)
     assert figure is not None
-    extent = axes.get_window_extent()
-    return 72 * float(extent.width) / figure.dpi, 72 * float(extent.height) / figure.dpi
+    return figure
+
+
+def room_pt(axes: Axes) -> tuple[float, float]:
+    """Approximate final width and height of axes, in points."""
+    extent, dpi = axes.get_window_extent(), figure_of(axes).dpi
+    return 72 * float(extent.width) / dpi, 72 * float(extent.height) / dpi
 
 
 # ---- axes ----

@@ -51,16 +51,14 @@ def _draw(axes: Axes, points: Points, panel: Mapping[str, Any]) -> None:
     offsets = [(n - (len(points.series) - 1) / 2) * wide for n in range(len(points.series))]
     for n, (series, offset) in enumerate(zip(points.series, offsets, strict=True)):
         rows = sorted(points.of(panel, series), key=lambda row: at[value_words(row[plot.x])])
-        xy = (
-            [at[value_words(row[plot.x])] + offset for row in rows],
-            [points.scaled(row[plot.y]) for row in rows],
-        )
+        xs = [at[value_words(row[plot.x])] + offset for row in rows]
+        ys = [points.scaled(row[plot.y]) for row in rows]
         how: dict[str, Any] = {"color": SERIES[n % len(SERIES)], "label": name_of(series)}
         if bars:
-            axes.bar(*xy, wide, **how, **white_edges())
+            axes.bar(xs, ys, wide, **how, **white_edges())
         else:
             marker = MARKERS[n % len(MARKERS)] if len(values) <= _ALL_MARKED else ""
-            axes.plot(*xy, linestyle=_STYLES[n % len(_STYLES)], marker=marker, **how)
+            axes.plot(xs, ys, linestyle=_STYLES[n % len(_STYLES)], marker=marker, **how)
     if numeric:
         key_ticks(axes, plot.x, values, "x" in plot.log)
     else:
