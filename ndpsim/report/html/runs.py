@@ -16,7 +16,7 @@ from ndpsim.report.html.page import (
     Section,
     Table,
     configuration,
-    measured_cell,
+    measured,
     picture,
     provenance,
     table_of,
@@ -165,13 +165,13 @@ def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], ha
         InputError: the file cannot be written.
     """
     first = next(iter(results.values()))
-    title, (heads, rows) = title_of(first), topologies_table(results)
+    title = title_of(first)
     drawn = picture("run", lambda: topologies_figure(results), title)
     _write(
         path,
         title,
         f"relayout, {', '.join(results)}",
-        Section("Summary", Table(heads, [tuple(map(measured_cell, row)) for row in rows])),
+        Section("Summary", measured(*topologies_table(results))),
         Section("Over time", drawn, _links_table(results)),
         configuration(first.config, hardware),
     )
