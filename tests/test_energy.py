@@ -316,12 +316,10 @@ def test_hardware_is_shown_with_its_currents():
 
 
 def test_the_components_of_a_bar_make_all_of_it():
-    import matplotlib.pyplot as plt
+    from matplotlib.figure import Figure
 
-    from ndpsim.report.pictures.bars import draw_energy
+    from ndpsim.report.pictures.bars import energy_panel
 
-    result = simulate_expert("trimoe")
-    figure, axes = plt.subplots()
-    draw_energy(axes, result.energy_nj, result.time_ns)
+    result, axes = simulate_expert("trimoe"), Figure().subplots()
+    energy_panel(result.energy_nj, result.time_ns).draw(axes)
     assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
-    plt.close(figure)

@@ -14,8 +14,7 @@ from typing import ClassVar
 import pytest
 
 from builders.sweep_by_hand import gemv
-from ndpsim.report.html.page import write_page
-from ndpsim.report.html.parts import Cell, Section, Table
+from ndpsim.report.html.page import Cell, Section, Table, write_page
 from ndpsim.report.html.sweeps import write_sweep_report
 
 _PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}

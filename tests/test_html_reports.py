@@ -12,15 +12,24 @@ from builders.small_config import write_config
 from builders.sweep_by_hand import Result, fail, gemv, moe, row
 from calls import call
 from ndpsim.base.errors import InputError
-from ndpsim.report.html.moe import write_moe_report
-from ndpsim.report.html.page import write_page
-from ndpsim.report.html.parts import MOST_ROWS, Cell, Folded, Picture, Section, Table
-from ndpsim.report.html.sections import measured_cell
-from ndpsim.report.html.svg import inline, picture
+from ndpsim.report.html.models import write_moe_report
+from ndpsim.report.html.page import (
+    MOST_ROWS,
+    Cell,
+    Folded,
+    Picture,
+    Section,
+    Table,
+    inline,
+    measured_cell,
+    picture,
+    write_page,
+)
 from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe_history import History
+from ndpsim.report.sweep_plot import Published
 from ndpsim.simulate.results.cache import version
-from ndpsim.studies.sweeps.definition import Definition, Published
+from ndpsim.studies.sweeps.definition import Definition
 
 SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
 SHAPE = ["--shape", "256,96"]

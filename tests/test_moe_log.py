@@ -14,7 +14,7 @@ import pytest
 from ndpsim.inference.layers.log import writing_log
 from ndpsim.policies.interface import Assignment, Part
 from ndpsim.policies.views import LayerPlacement
-from ndpsim.report.serving_timeline import writing_timeline
+from ndpsim.report.timelines import writing_timeline
 
 
 def logged(path, play, *names):

@@ -34,16 +34,7 @@ from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.report.moe_history import History
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
-from ndpsim.report.pictures import (
-    bars,
-    canvas,
-    contention,
-    expert,
-    latencies,
-    layout,
-    moe,
-    routing,
-)
+from ndpsim.report.pictures import bars, canvas, expert, latencies, layout, moe
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.curves import reads_over_time
@@ -217,7 +208,7 @@ def pictures(tmp_path_factory, moe_by_hand):
     made = {
         "expert": (expert.expert_figure, simulate_expert("trimoe", larger, record_commands=True)),
         "expert behind CXL": (expert.expert_figure, simulate_expert("cxl", SMALL, record_commands=True)),
-        "contention": (contention.contention_figure, simulate_contention("trimoe", SMALL)),
+        "contention": (expert.contention_figure, simulate_contention("trimoe", SMALL)),
         "host-read": (
             expert.host_read_figure,
             simulate_host_read("trimoe", larger, "localized", record_commands=True),
@@ -225,7 +216,7 @@ def pictures(tmp_path_factory, moe_by_hand):
         "relayout": (relayouts.relayout_figure, simulate_relayout("trimoe", larger)),
         "latencies": (latencies.latencies_figure, run_trace(trace)),
         "routing": (
-            routing.routing_figure,
+            moe.routing_figure,
             describe_routing(generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 24, 3, 4)),
         ),
     }
@@ -252,16 +243,10 @@ def pictures(tmp_path_factory, moe_by_hand):
     drawn = {
         name: (lambda size, panels, m=make, r=of: m(r, size, panels), of) for name, (make, of) in made.items()
     }
-    memory = Memory(made["latencies"][1] and resolved())
+    memory = Memory.named("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
     points = run_sweep(read_requests(trace), memory, (0.1, 0.5, 1.0))
     drawn["sweep"] = lambda size, panels: latencies.sweep_figure(points, memory, size, panels), points
     return drawn
-
-
-def resolved():
-    from ndpsim.dram.spec import resolve
-
-    return resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 
 
 @pytest.fixture(scope="module")
@@ -631,7 +616,7 @@ def test_the_time_of_a_bus_adds_up():
 
 
 def test_both_slowdowns_are_drawn(beside):
-    figure = contention.contention_figure(beside)
+    figure = expert.contention_figure(beside)
     bandwidth, phases, slowdowns, energy = figure.axes
     lengths = sorted(bar.get_width() * 1000 for bar in slowdowns.patches)
     assert lengths == pytest.approx(
@@ -651,7 +636,7 @@ def test_both_slowdowns_are_drawn(beside):
 
 
 def test_a_host_that_got_nothing_has_no_slowdown(beside):
-    figure = contention.contention_figure(dataclasses.replace(beside, host_slowdown=None))
+    figure = expert.contention_figure(dataclasses.replace(beside, host_slowdown=None))
     assert "nothing asked for" in words_of(figure)
 
 
@@ -698,9 +683,11 @@ def bars_of(axes):
     return found
 
 
-def moe_axes(moe_by_hand, panel, *names):
-    history = History()
+def moe_axes(moe_by_hand, panel, *names, layer=None, change=lambda runs: None):
+    """The axes of a panel of policies, after a change of what was recorded of them."""
+    history = History(layer)
     moe_by_hand.play(history, *names)
+    change(history.runs)
     return moe.moe_figure(moe_by_hand.result(*names), history, "column", [panel]).axes
 
 
@@ -718,9 +705,7 @@ def test_jobs_of_a_layer_stand_where_they_ran(moe_by_hand):
 
 
 def test_what_moves_between_dimms_is_drawn_on_the_links(moe_by_hand):
-    history = History((0, 4))
-    moe_by_hand.play(history, "trimoe")
-    (axes,) = moe.moe_figure(moe_by_hand.result("trimoe"), history, "column", ["jobs"]).axes
+    (axes,) = moe_axes(moe_by_hand, "jobs", "trimoe", layer=(0, 4))
     found = bars_of(axes)
     assert found["PCIe to GPU"] == [(0, 40), (55, 60), (0, 20)]  # the copy of expert 1 and a prefetch
     assert found["DIMM links"] == [(0, 60)]
@@ -738,13 +723,13 @@ def test_the_layer_whose_jobs_are_drawn_can_be_chosen(moe_by_hand):
 
 
 def test_policies_that_differ_much_have_a_time_axis_each(moe_by_hand):
-    history = History()
-    moe_by_hand.play(history, "trimoe", "monde")
-    layer = history.runs[1].shown
+    def longer(runs):
+        layer = runs[1].shown
+        runs[1].shown = dataclasses.replace(layer, end_ns=layer.start_ns + factor * 60e3)
+
     for factor, joined in ((3, True), (5, False)):
-        history.runs[1].shown = dataclasses.replace(layer, end_ns=layer.start_ns + factor * 60e3)
-        figure = moe.moe_figure(moe_by_hand.result("trimoe", "monde"), history, "column", ["jobs"])
-        first, last = (axes.get_xlim()[1] for axes in figure.axes)
+        axes = moe_axes(moe_by_hand, "jobs", "trimoe", "monde", change=longer)
+        first, last = (one.get_xlim()[1] for one in axes)
         assert (first == last) == joined
         assert last == pytest.approx(factor * 60)
 
@@ -793,10 +778,10 @@ def test_one_policy_has_no_speedups_to_draw(moe_by_hand):
 
 @pytest.mark.parametrize(("factor", "scale"), [(3, "linear"), (30, "log")])
 def test_layers_of_several_policies_share_a_scale(moe_by_hand, factor, scale):
-    history = History()
-    moe_by_hand.play(history, "trimoe", "monde")
-    history.runs[1].ns["layer"] *= factor
-    axes = moe.moe_figure(moe_by_hand.result("trimoe", "monde"), history, "column", ["layers"]).axes
+    def slower(runs):
+        runs[1].ns["layer"] *= factor
+
+    axes = moe_axes(moe_by_hand, "layers", "trimoe", "monde", change=slower)
     assert len({one.get_ylim() for one in axes}) == len({one.get_ylabel().split()[-1] for one in axes}) == 1
     assert {one.get_yscale() for one in axes} == {scale}
     for one in axes:

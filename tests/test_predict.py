@@ -19,7 +19,7 @@ from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
 from ndpsim.inference.prediction.programs import PROGRAMS
 from ndpsim.inference.prediction.upgrades import UPGRADES
 from ndpsim.report.panels import PANELS
-from ndpsim.report.pictures.prediction import prediction_figure
+from ndpsim.report.pictures.moe import prediction_figure
 from ndpsim.simulate.results.prediction import PhasePrediction, Prediction, Upgrade
 
 CONFIG = json.loads((GIVEN / "config.json").read_text())

@@ -238,8 +238,8 @@ def test_batches_of_deepseek_v3_have_about_the_published_active_experts():
     ids=["one token", "all experts", "one sequence", "a prompt token", "three sequences", "no decode"],
 )
 def test_any_trace_is_described_and_shown(trace, capsys):
-    from ndpsim.report.pictures.routing import routing_figure
-    from ndpsim.report.routing import print_routing
+    from ndpsim.report.pictures.moe import routing_figure
+    from ndpsim.report.workload import print_routing
 
     found = describe_routing(trace)
     again = json.loads(json.dumps(found.to_dict(), allow_nan=False))

@@ -17,9 +17,8 @@ from calls import GIVEN, refused_call, said
 from mistakes import refused
 from ndpsim.base.reported import with_unit
 from ndpsim.policies import policies
-from ndpsim.report.pictures.rates import rates_figure
-from ndpsim.report.pictures.serving import serving_figure
-from ndpsim.report.serving_timeline import writing_serving_timeline
+from ndpsim.report.pictures.serving import rates_figure, serving_figure
+from ndpsim.report.timelines import writing_serving_timeline
 from ndpsim.simulate.results import ServingResult
 
 MACHINE = "dali-7532-3090"

@@ -16,14 +16,22 @@ from ndpsim.report.metrics import described, key_label, metric_label, metric_tex
 from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
-from ndpsim.report.sweep_plot import KINDS, SweepPlot, chosen_plot, sweep_title
+from ndpsim.report.sweep_plot import KINDS, Published, SweepPlot, chosen_plot, sweep_title
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
-from ndpsim.studies.sweeps.definition import Definition, Published
+from ndpsim.studies.sweeps.definition import Definition
+
+
+def chosen(result, **choices):
+    return chosen_plot(result.definition, list(result), **choices)
 
 
 def figure(result, size="two-columns", **choices):
-    plot = chosen_plot(result.definition, list(result), **choices)
-    return points_figure(list(result), result.definition, plot, size)
+    return points_figure(list(result), result.definition, chosen(result, **choices), size)
+
+
+def varying(rows):
+    """Rows as the result of a sweep of their seeds."""
+    return Result(Definition("gemv", {}, {"seed": tuple(row["seed"] for row in rows)}), rows)
 
 
 def words(axes):
@@ -35,7 +43,7 @@ def words(axes):
 
 def test_without_being_asked_lines_go_over_the_numbers_with_the_most_values():
     result = gemv(varied={"bits": (16, 4), "tokens": (1, 2, 4, 8, 16), "dimm.ranks": (1, 2)})
-    plot = chosen_plot(result.definition, list(result))
+    plot = chosen(result)
     assert (plot.kind, plot.x, plot.y) == ("lines", "tokens", "time_ns")
     assert plot.by == ("bits", "dimm.ranks")
     assert plot.title == "One expert of mixtral-8x7b on trimoe: time over tokens"
@@ -43,19 +51,19 @@ def test_without_being_asked_lines_go_over_the_numbers_with_the_most_values():
 
 def test_words_have_bars_and_a_baseline_asks_for_speedups():
     result = moe()
-    plot = chosen_plot(result.definition, list(result))
+    plot = chosen(result)
     assert plot == SweepPlot("bars", "policy", "speedup", ("batch",), "", plot.title)
     plain = moe(baseline={})
-    assert chosen_plot(plain.definition, list(plain)).y == "tokens_per_s"
+    assert chosen(plain).y == "tokens_per_s"
 
 
 def test_what_the_sweep_says_is_drawn_and_what_is_given_goes_before_it():
     result = gemv(
         plot={"kind": "bars", "x": "dimm.ranks", "y": "peak_fraction", "by": ["bits"]}, title="Mine"
     )
-    plot = chosen_plot(result.definition, list(result))
+    plot = chosen(result)
     assert plot == SweepPlot("bars", "dimm.ranks", "peak_fraction", ("bits",), "", "Mine")
-    assert chosen_plot(result.definition, list(result), y="time_ns", by="bits,tokens").by == (
+    assert chosen(result, y="time_ns", by="bits,tokens").by == (
         "bits",
         "tokens",
     )
@@ -78,7 +86,7 @@ def test_what_the_sweep_says_is_drawn_and_what_is_given_goes_before_it():
 def test_what_cannot_be_drawn_is_refused_in_a_line(choices, said):
     result = gemv()
     with refused(said):
-        chosen_plot(result.definition, list(result), **choices)
+        chosen(result, **choices)
 
 
 def test_choices_are_checked_before_there_are_results_and_before_matplotlib_is_imported():
@@ -93,14 +101,13 @@ def test_choices_are_checked_before_there_are_results_and_before_matplotlib_is_i
 
 def test_too_many_series_become_panels_and_too_many_panels_are_refused():
     result = gemv(varied={"tokens": (1, 2, 4, 8), "dimm.ranks": tuple(range(1, 9)), "bits": (16, 8, 4)})
-    plot = chosen_plot(result.definition, list(result), x="tokens")
-    assert plot.by == ("dimm.ranks",)
-    assert len(points_figure(list(result), result.definition, plot, "column").axes) == 3
+    assert chosen(result, x="tokens").by == ("dimm.ranks",)
+    assert len(figure(result, "column", x="tokens").axes) == 3
     many = gemv(varied={"tokens": (1, 2), "dimm.ranks": tuple(range(1, 10)), "bits": tuple(range(1, 12))})
     with refused("too-large by"):
-        chosen_plot(many.definition, list(many), x="tokens")
+        chosen(many, x="tokens")
     with refused("too-large by"):
-        chosen_plot(many.definition, list(many), x="tokens", by="bits")
+        chosen(many, x="tokens", by="bits")
 
 
 def test_keys_that_vary_together_are_one_series():
@@ -108,17 +115,18 @@ def test_keys_that_vary_together_are_one_series():
         "gemv", {}, {"tokens": (1, 2, 4), "dimm.ranks": (1, 2, 4)}, zipped=(("tokens", "dimm.ranks"),)
     )
     rows = [row({"tokens": n, "dimm.ranks": n}, time_ns=float(n)) for n in (1, 2, 4)]
-    assert chosen_plot(definition, rows).by == ()
-    (axes,) = points_figure(rows, definition, chosen_plot(definition, rows)).axes
+    result = Result(definition, rows)
+    assert chosen(result).by == ()
+    (axes,) = figure(result).axes
     assert len(axes.lines) == 1
 
 
 def test_values_that_grow_by_factors_have_a_logarithmic_axis_unless_it_is_not_wanted():
     result = gemv()
-    assert chosen_plot(result.definition, list(result)).log == "xy"
-    assert chosen_plot(result.definition, list(result), log="none").log == ""
+    assert chosen(result).log == "xy"
+    assert chosen(result, log="none").log == ""
     steps = gemv(varied={"tokens": tuple(range(1, 17)), "dimm.ranks": (1,), "bits": (16,)})
-    assert chosen_plot(steps.definition, list(steps)).log == ""
+    assert chosen(steps).log == ""
 
 
 # ---- what pictures show ----
@@ -130,8 +138,7 @@ def test_values_that_grow_by_factors_have_a_logarithmic_axis_unless_it_is_not_wa
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_drawn_in_every_size(kind, size, tmp_path):
     result = gemv(published=(Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e4, 2e4, "A"),))
-    plot = chosen_plot(result.definition, list(result), kind=kind)
-    save(points_figure(list(result), result.definition, plot, size), str(tmp_path / "a.svg"), size)
+    save(figure(result, size, kind=kind), str(tmp_path / "a.svg"), size)
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
 
@@ -214,9 +221,7 @@ def test_a_name_is_nearest_to_its_own_point():
         6: (9.5, 58.9),
     }
     rows = [row({"seed": n}, **{"time_ns": x, "energy_nj.total": y}) for n, (x, y) in values.items()]
-    definition = Definition("gemv", {}, {"seed": tuple(values)})
-    plot = chosen_plot(definition, rows, kind="pareto", log="none")
-    (axes,) = points_figure(rows, definition, plot).axes
+    (axes,) = figure(varying(rows), kind="pareto", log="none").axes
     assert len(axes.texts) >= 5
     for text in axes.texts:
         box = text.get_window_extent()
@@ -232,9 +237,7 @@ def test_every_point_of_a_front_has_a_name_even_where_others_lie_on_it():
     """Points that lie on a point of the front do not take its name away."""
     rows = [row({"seed": n}, **{"time_ns": 1.0, "energy_nj.total": 5.0}) for n in (1, 2, 3, 4)]
     rows += [row({"seed": 5}, **{"time_ns": 3.0, "energy_nj.total": 9.0})]
-    definition = Definition("gemv", {}, {"seed": (1, 2, 3, 4, 5)})
-    plot = chosen_plot(definition, rows, kind="pareto", log="none")
-    (axes,) = points_figure(rows, definition, plot).axes
+    (axes,) = figure(varying(rows), kind="pareto", log="none").axes
     assert "seed 1" in [text.get_text() for text in axes.texts]
 
 
@@ -245,8 +248,7 @@ def test_no_name_of_a_long_front_covers_its_stairs_and_no_leader_crosses_a_name(
         for n in range(24)
     ]
     definition = Definition("gemv", {}, {name: tuple(one[name] for one in rows) for name in names})
-    plot = chosen_plot(definition, rows, kind="pareto", log="xy")
-    (axes,) = points_figure(rows, definition, plot).axes
+    (axes,) = figure(Result(definition, rows), kind="pareto", log="xy").axes
     boxes = [text.get_window_extent() for text in axes.texts if text.get_text()]
     leaders = [text for text in axes.texts if not text.get_text()]
     to_pixels = axes.transData.transform
@@ -322,6 +324,17 @@ def test_published_values_stand_in_brackets_in_cells():
     assert words(cells) == ["(in brackets: A paper)"]
 
 
+@pytest.mark.parametrize(("tokens", "fits"), [(4, True), (16, False)])
+def test_values_stay_in_cells_where_published_ones_have_no_room_beside_them(tokens, fits):
+    value = Published("time_ns", {"tokens": 2, "dimm.ranks": 1}, 11_110, 22_220, "A paper")
+    varied = {"dimm.ranks": (1, 2), "tokens": tuple(range(1, tokens + 1)), "bits": (16,)}
+    cells, _ = figure(gemv(published=(value,), varied=varied), "column", kind="heat", log="none").axes
+    texts = [text.get_text() for text in cells.texts]
+    assert len(texts) == 2 * tokens
+    assert any("(" in text for text in texts) == fits
+    assert words(cells) == [f"({'in brackets' if fits else 'no room in the cells'}: A paper)"]
+
+
 def test_failed_points_are_left_out_and_counted():
     result = fail(gemv(), 2)
     drawn = figure(result)
@@ -332,7 +345,7 @@ def test_failed_points_are_left_out_and_counted():
 def test_where_all_failed_there_is_nothing_to_draw():
     result = fail(gemv(), 24)
     with refused("missing plot"):
-        chosen_plot(result.definition, list(result))
+        chosen(result)
 
 
 def test_long_words_lean_and_stay_in_the_picture():
@@ -355,11 +368,7 @@ def test_long_choices_are_broken_at_the_axis_and_their_settings_left_out_beside_
 def test_formulas_in_values_stay_text(tmp_path):
     definition = Definition("moe", {}, {"policy": ("$x^{", "b_$c")}, title="$\\frac{")
     rows = [row({"policy": name}, tokens_per_s=1.0) for name in definition.varied["policy"]]
-    save(
-        points_figure(rows, definition, chosen_plot(definition, rows), "column"),
-        str(tmp_path / "a.png"),
-        "column",
-    )
+    save(figure(Result(definition, rows), "column"), str(tmp_path / "a.png"), "column")
 
 
 # ---- words and units ----

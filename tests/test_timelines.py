@@ -9,9 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ndpsim.report.relayout import write_relayout_timeline
-from ndpsim.report.serving_timeline import span_of, timeline_file, writing_timeline
-from ndpsim.report.timeline import write_timeline
+from ndpsim.report.timelines import (
+    span_of,
+    timeline_file,
+    write_relayout_timeline,
+    write_timeline,
+    writing_timeline,
+)
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_relayout
 
 

@@ -99,7 +99,7 @@ def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
 
         traces.write_lanes(given["commands"], result, given.get("lane"))
     if "timeline" in given:
-        from ndpsim.report.timeline import write_timeline
+        from ndpsim.report.timelines import write_timeline
 
         write_timeline(given["timeline"], result)
 
@@ -109,9 +109,9 @@ def _show(given: Given, result: Any, hardware: Hardware, plot: Plot | None) -> N
     from ndpsim.report.text import print_result
 
     if plot is not None:
-        from ndpsim.report.pictures.runs import figure_for
+        from ndpsim.report.pictures.expert import FIGURES
 
-        plot.draw(figure_for(result), result)
+        plot.draw(FIGURES[type(result)], result)
     if "report" in given:
         from ndpsim.report.html.runs import write_run_report
 

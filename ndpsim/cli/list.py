@@ -25,11 +25,11 @@ def command(given: Given) -> None:
         for kind, names in NAMES.items():
             print_text(f"{kind}: {' '.join(names())}", indent="  ")
     elif what == "policies":
-        from ndpsim.report.policies import print_policies
+        from ndpsim.report.bundled import print_policies
 
         print_policies()
     elif what == "parts":
-        from ndpsim.report.parts import print_parts
+        from ndpsim.report.bundled import print_parts
 
         print_parts()
     else:

@@ -51,7 +51,7 @@ def _observed(given: Given, history: History | None) -> Iterator[Observer | None
 
             observers.append(files.enter_context(writing_log(given["log"])))
         if "timeline" in given:
-            from ndpsim.report.serving_timeline import writing_timeline
+            from ndpsim.report.timelines import writing_timeline
 
             observers.append(files.enter_context(writing_timeline(given["timeline"])))
         if history is not None:
@@ -103,7 +103,7 @@ def command(given: Given) -> None:
 
         plot.draw(moe_figure, result, history)
     if "report" in given and history is not None:
-        from ndpsim.report.html.moe import write_moe_report
+        from ndpsim.report.html.models import write_moe_report
 
         write_moe_report(given["report"], result, history, history.runs[0].run.hardware)
     answer(given, result.to_dict, lambda: print_moe(result))

@@ -78,8 +78,7 @@ def _print(result: SearchResult, out: Path) -> None:
 
 def _draw(result: SearchResult, path: str, size: str) -> None:
     from ndpsim.report.pictures.canvas import save
-    from ndpsim.report.pictures.search import approach_figure
-    from ndpsim.report.pictures.sweep import points_figure
+    from ndpsim.report.pictures.sweep import approach_figure, points_figure
     from ndpsim.report.sweep_plot import chosen_plot, sweep_title
 
     problem = result.problem

@@ -40,7 +40,7 @@ def command(given: Given) -> None:
     with progress_of("predicting") as progress:
         result = predict(progress=progress, **PREDICT.arguments(given))
     if plot is not None:
-        from ndpsim.report.pictures.prediction import prediction_figure
+        from ndpsim.report.pictures.moe import prediction_figure
 
         plot.draw(prediction_figure, result)
     answer(given, result.to_dict, lambda: print_prediction(result))

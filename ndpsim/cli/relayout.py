@@ -118,7 +118,7 @@ def _show(given: Given, result: RelayoutResult, hardware: Hardware, plot: Plot |
 
 def _compare(given: Given, results: dict[str, RelayoutResult], hardware: Hardware, plot: Plot | None) -> None:
     """`--topology all`."""
-    from ndpsim.report.relayout import print_topologies
+    from ndpsim.report.text import print_topologies
 
     if plot is not None:
         from ndpsim.report.pictures.relayout import topologies_figure
@@ -176,6 +176,6 @@ def _write_files(given: Given, result: RelayoutResult) -> None:
             raise InputError("nothing moved, so there are no commands", "conflict", key="commands")
         write_commands(given["commands"], traces.all_lanes(result.command_traces[0]))
     if "timeline" in given:
-        from ndpsim.report.relayout import write_relayout_timeline
+        from ndpsim.report.timelines import write_relayout_timeline
 
         write_relayout_timeline(given["timeline"], result)

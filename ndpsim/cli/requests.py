@@ -28,7 +28,7 @@ def command() -> None:
 
 def _save(requests: Requests, out: str) -> None:
     """Write requests, and print a line about them."""
-    from ndpsim.report.requests import requests_title
+    from ndpsim.report.workload import requests_title
     from ndpsim.workload.requests import save_requests
 
     save_requests(requests, out)
@@ -101,7 +101,7 @@ def describe(given: Given) -> None:
     If prompts have hashes of their blocks, it also prints the share of blocks that occurred before. This is
     the share that an unlimited prefix cache saves.
     """
-    from ndpsim.report.requests import print_requests
+    from ndpsim.report.workload import print_requests
     from ndpsim.workload.requests import describe_requests, import_requests, load_requests
     from ndpsim.workload.requests.spec import is_spec
 

@@ -31,7 +31,7 @@ def command() -> None:
 
 def _save(trace: Routing, out: str) -> None:
     """Write a trace, and print a line about it."""
-    from ndpsim.report.routing import trace_title
+    from ndpsim.report.workload import trace_title
 
     trace.save(out)
     click.echo(f"wrote {out} from {trace_title(trace.to_dict())}")
@@ -113,7 +113,7 @@ def describe(given: Given) -> None:
     average as a predictor of loads. A SPEC stands for a generated trace.
     """
     plot = plot_of(given, "routing")
-    from ndpsim.report.routing import print_routing
+    from ndpsim.report.workload import print_routing
     from ndpsim.workload.routing import describe_routing, load_routing
     from ndpsim.workload.routing.generate import existing_file, is_spec
 
@@ -124,7 +124,7 @@ def describe(given: Given) -> None:
         trace = load_routing(existing_file(given["routing"]))
     statistics = describe_routing(trace)
     if plot is not None:
-        from ndpsim.report.pictures.routing import routing_figure
+        from ndpsim.report.pictures.moe import routing_figure
 
         plot.draw(routing_figure, statistics)
     answer(given, statistics.to_dict, lambda: print_routing(statistics))

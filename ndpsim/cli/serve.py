@@ -86,7 +86,7 @@ def _find(given: Given, asked: dict[str, Any]) -> None:
     with progress_of("finding the rate") as progress:
         found = find_rate(progress=progress, **asked, **FIND.arguments(given, "attainment"))
     if "report" in given:
-        from ndpsim.report.html.serving import write_found_rate_report
+        from ndpsim.report.html.models import write_found_rate_report
 
         write_found_rate_report(given["report"], found, hardware_of(given, SERVE))
     answer(given, found.to_dict, lambda: print_found_rate(found))
@@ -106,11 +106,11 @@ def _run_rates(given: Given, asked: dict[str, Any], rates: Sequence[float]) -> N
         server = Server(settings, set_up(settings))
         results = [server.serve(rate, progress=part(place)) for place, rate in enumerate(rates)]
     if plot is not None:
-        from ndpsim.report.pictures.rates import rates_figure
+        from ndpsim.report.pictures.serving import rates_figure
 
         plot.draw(rates_figure, results)
     if "report" in given:
-        from ndpsim.report.html.serving import write_rates_report
+        from ndpsim.report.html.models import write_rates_report
 
         write_rates_report(given["report"], results, hardware_of(given, SERVE))
     answer(given, lambda: [one.to_dict() for one in results], lambda: print_rates(results))
@@ -120,7 +120,7 @@ def _timeline(given: Given) -> AbstractContextManager[ServingObserver | None]:
     """The writer of ``--timeline``; None: there is none."""
     if "timeline" not in given:
         return nullcontext()
-    from ndpsim.report.serving_timeline import writing_serving_timeline
+    from ndpsim.report.timelines import writing_serving_timeline
 
     return writing_serving_timeline(given["timeline"])
 
@@ -140,7 +140,7 @@ def _run(given: Given, asked: dict[str, Any]) -> None:
 
         plot.draw(serving_figure, result)
     if "report" in given:
-        from ndpsim.report.html.serving import write_serving_report
+        from ndpsim.report.html.models import write_serving_report
 
         write_serving_report(given["report"], result, hardware_of(given, SERVE))
     answer(given, result.to_dict, lambda: print_serving(result))

@@ -71,7 +71,7 @@ def _show_hw(given: Given) -> None:
 
 def _show_part(given: Given) -> None:
     from ndpsim.config import load_part
-    from ndpsim.report.parts import print_part
+    from ndpsim.report.bundled import print_part
 
     part = load_part(given["name"])
     _write_or_print(given, part.to_dict, lambda: print_part(part))
@@ -210,7 +210,7 @@ def _show_policy(given: Given) -> None:
     from dataclasses import asdict
 
     from ndpsim.policies.choose import parameters_of, policy_class
-    from ndpsim.report.policies import print_policy
+    from ndpsim.report.bundled import print_policy
 
     policy = policy_class(given["name"])
     parameters = parameters_of(policy)

@@ -9,9 +9,9 @@ from ndpsim.base.reported import quantity_of, with_unit
 from ndpsim.base.units import format_bytes, format_time, percent
 from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.report.routing import trace_title
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted, unknown_components
+from ndpsim.report.workload import trace_title
 from ndpsim.simulate.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
 from ndpsim.simulate.results.moe import ENGINES, RESOURCES
 

@@ -9,10 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.base.options.swept import KINDS, SWEPT
+from ndpsim.base.options.swept import KINDS, LOGS, SWEPT
 from ndpsim.report.metrics import described, higher_is_better, is_number, key_label, name_of, value_words
 
-_LOGS = ("", "x", "y", "xy")
 NO_LOG = "none"  # the user's word for no logarithmic axis
 
 #: Columns of a row that are neither varied keys nor metrics.
@@ -35,19 +34,22 @@ _SUBJECTS = {
 Row = Mapping[str, Any]
 
 
-class PublishedValue(Protocol):
-    """A published value of a paper, as in `Published` of a sweep."""
+@dataclass(frozen=True)
+class Published:
+    """A published value to compare with.
 
-    @property
-    def metric(self) -> str: ...
-    @property
-    def where(self) -> Mapping[str, Any]: ...
-    @property
-    def low(self) -> float: ...
-    @property
-    def high(self) -> float: ...
-    @property
-    def source(self) -> str: ...
+    Attributes:
+        metric: the metric.
+        where: values of varied keys at which it holds; it holds for any value of other keys.
+        low, high: the published interval; equal for a single value.
+        source: paper and place, "TriMoE paper, Figure 9a".
+    """
+
+    metric: str
+    where: Mapping[str, Any]
+    low: float
+    high: float
+    source: str
 
 
 class Swept(Protocol):
@@ -66,7 +68,7 @@ class Swept(Protocol):
     @property
     def plot(self) -> Mapping[str, Any]: ...
     @property
-    def published(self) -> Sequence[PublishedValue]: ...
+    def published(self) -> Sequence[Published]: ...
     @property
     def title(self) -> str | None: ...
     def points(self) -> list[dict[str, Any]]: ...
@@ -136,16 +138,11 @@ def sweep_title(swept: Swept) -> str:
     return f"{_SUBJECTS.get(swept.command, swept.command)}{of}{on}{rest}"
 
 
-def _title(swept: Swept, drawn: str) -> str:
-    """The sweep's own title, or that of `sweep_title` with the drawn metrics."""
-    return swept.title or f"{sweep_title(swept)}: {drawn}"
-
-
-def _named(by: Any) -> tuple[str, ...] | None:
-    if by is None:
-        return None
-    names = by.split(",") if isinstance(by, str) else by
-    return tuple(name for name in (str(name).strip() for name in names) if name)
+def _known(name: Any, known: Collection[str] | None, what: str, key: str) -> str:
+    """`name`, if it is known, or nothing is."""
+    if known is not None and name not in known:
+        raise unknown(name, known, what, key=key)
+    return str(name)
 
 
 def chosen_plot(
@@ -179,49 +176,41 @@ def chosen_plot(
         raise InputError("no point has a number that could be drawn: all failed", "missing", key="plot")
     if not swept.varied:
         raise InputError("nothing varies, so that there is nothing to draw", "missing", key="plot")
-    chosen_kind = asked.get("kind") or _default_kind(asked.get("x"), swept, points)
-    if chosen_kind not in KINDS:
-        raise unknown(chosen_kind, KINDS, "kind", key="kind")
-    chosen_by = _named(asked.get("by"))
-    for name in chosen_by or ():
-        if name not in swept.varied:
-            raise unknown(name, swept.varied, "key that varies", key="by")
+    chosen_kind = _known(
+        asked.get("kind") or _default_kind(asked.get("x"), swept, points), KINDS, "kind", "kind"
+    )
+    named = asked.get("by")
+    names = named.split(",") if isinstance(named, str) else named or ()
+    chosen_by = tuple(name for name in (str(name).strip() for name in names) if name)
+    for name in chosen_by:
+        _known(name, swept.varied, "key that varies", "by")
     if chosen_kind == "pareto":
-        return _pareto(swept, rows, metrics, asked, chosen_by or ())
-    key = asked.get("x") or _default_x(chosen_kind, swept, points, chosen_by or ())
-    if key not in swept.varied:
-        raise unknown(key, swept.varied, "key that varies", key="x")
-    if key in (chosen_by or ()):
+        return _pareto(swept, rows, metrics, asked, chosen_by)
+    key = asked.get("x") or _default_x(chosen_kind, swept, points, chosen_by)
+    if _known(key, swept.varied, "key that varies", "x") in chosen_by:
         raise InputError(f"is of the horizontal axis already: {key}", "twice", key="by")
-    metric = _metric(asked.get("y") or _default_y(swept, metrics), metrics, "y")
-    series = _default_by(chosen_kind, swept, points, key) if chosen_by is None else chosen_by
+    metric = _known(asked.get("y") or _default_y(swept, metrics), metrics, "metric", "y")
+    series = _default_by(chosen_kind, swept, points, key) if named is None else chosen_by
     if chosen_kind == "heat" and len(series) != 1:
-        raise InputError(
-            f"a heat map has one key on its vertical axis, not {len(series)}", "conflict", key="by"
-        )
+        problem = f"a heat map has one key on its vertical axis, not {len(series)}"
+        raise InputError(problem, "conflict", key="by")
     _check_count(chosen_kind, swept, points, key, series)
-    if asked.get("log") is None:
-        of_axis = "x" if chosen_kind == "lines" and _is_geometric(key, swept, points) else ""
-        of_axis += "y" if rows is not None and _spans(chosen_kind, metric, rows) else ""
-    else:
-        of_axis = _log(asked["log"])
+    log = "x" if chosen_kind == "lines" and _is_geometric(key, swept, points) else ""
+    log += "y" if rows is not None and chosen_kind != "bars" and _spans(metric, rows) else ""
     keys = [key, *series] if chosen_kind == "heat" else [key]
     words = " and ".join(key_label(one).partition(" (")[0] for one in keys)
     drawn = f"{described(metric, swept.results).label} {'over' if chosen_kind == 'lines' else 'by'} {words}"
-    return SweepPlot(chosen_kind, key, metric, series, of_axis, _title(swept, drawn))
+    return SweepPlot(
+        chosen_kind, key, metric, series, _log(asked, log), swept.title or f"{sweep_title(swept)}: {drawn}"
+    )
 
 
-def _log(text: Any) -> str:
-    chosen = "" if text == NO_LOG else str(text)
-    if chosen not in _LOGS:
-        raise unknown(chosen, ("x", "y", "xy", NO_LOG), "choice of logarithmic axes", key="log")
-    return chosen
-
-
-def _metric(name: str, metrics: Sequence[str] | None, option: str) -> str:
-    if metrics is not None and name not in metrics:
-        raise unknown(name, metrics, "metric", key=option)
-    return name
+def _log(asked: Mapping[str, Any], otherwise: str) -> str:
+    """The chosen logarithmic axes, or `otherwise`."""
+    if asked.get("log") is None:
+        return otherwise
+    log = _known(asked["log"] or NO_LOG, LOGS, "choice of logarithmic axes", "log")
+    return "" if log == NO_LOG else log
 
 
 def _pareto(
@@ -231,17 +220,16 @@ def _pareto(
     asked: Mapping[str, Any],
     by: tuple[str, ...],
 ) -> SweepPlot:
-    x = _metric(asked.get("x") or "time_ns", metrics, "x")
-    y = _metric(asked.get("y") or "energy_nj.total", metrics, "y")
+    x = _known(asked.get("x") or "time_ns", metrics, "metric", "x")
+    y = _known(asked.get("y") or "energy_nj.total", metrics, "metric", "y")
     if rows is not None:
         _check_series(len({_combination(row, by) for row in rows}), by)
-    log = _log(asked.get("log") or "")
-    if asked.get("log") is None and rows is not None:
-        log = ("x" if _spans("lines", x, rows) else "") + ("y" if _spans("lines", y, rows) else "")
+    log = "".join(axis for axis, metric in (("x", x), ("y", y)) if _spans(metric, rows or ()))
     of = swept.results
     more = tuple(metric for metric in (x, y) if higher_is_better(metric, of))
     drawn = f"{described(y, of).label} against {described(x, of).label}"
-    return SweepPlot("pareto", x, y, by, log, _title(swept, drawn), more)
+    title = swept.title or f"{sweep_title(swept)}: {drawn}"
+    return SweepPlot("pareto", x, y, by, _log(asked, log), title, more)
 
 
 # ---- defaults ----
@@ -343,9 +331,7 @@ def _is_geometric(key: str, swept: Swept, points: Sequence[Row]) -> bool:
     return bool(values[-1] >= _LOG_X * values[0] and max(ratios) <= _ALIKE * min(ratios))
 
 
-def _spans(kind: str, metric: str, rows: Iterable[Row]) -> bool:
+def _spans(metric: str, rows: Iterable[Row]) -> bool:
     """Whether the values of a metric differ so much that small ones would not be visible."""
     values = [row[metric] for row in rows if is_number(row.get(metric))]
-    return (
-        kind != "bars" and bool(values) and min(values) > 0 and math.inf > max(values) > _LOG_Y * min(values)
-    )
+    return bool(values) and min(values) > 0 and math.inf > max(values) > _LOG_Y * min(values)

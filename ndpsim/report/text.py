@@ -10,9 +10,8 @@ from typing import Any, TypeAlias
 
 from ndpsim.base.reported import label_of, quantities, quantity_of, said, table_of, with_unit
 from ndpsim.base.units import format_energy, format_power, format_time, percent, significant
-from ndpsim.report.dram import clock_words
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
-from ndpsim.report.words import component_words, counted, unknown_components
+from ndpsim.report.words import clock_words, component_words, counted, unknown_components
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -214,3 +213,31 @@ def bits_of(config: Mapping[str, Any]) -> str:
 def print_sweep(points: Sequence[LoadPoint]) -> None:
     """Print the result of `sweep_load`."""
     print_table("", *table_of(points, *quantities(LoadPoint)), left=0)
+
+
+def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Names of columns, and a row for each topology."""
+    rows = []
+    for name, result in results.items():
+        values = {
+            "time_ns": result.time_ns,
+            "bandwidth_gbps": result.bandwidth_gbps,
+            "bounds_ns": max(result.bounds_ns.values()),
+            "link_busy": max(result.link_busy.values(), default=0.0),
+            "transit_bytes": result.transit_bytes,
+            "host_speedup": result.host_speedup,
+        }
+        ports = str(result.config["hardware"]["link"]["ports"])
+        cells = (
+            "-" if value is None else with_unit(of, value, RelayoutResult) for of, value in values.items()
+        )
+        rows.append((name, result.bottleneck, ports, *cells))
+    labels = {name: label_of(name, RelayoutResult) for name in ("topology", "bottleneck", "ports", *values)}
+    labels |= {name: f"{labels[name]}, largest" for name in ("bounds_ns", "link_busy")}
+    return tuple(labels.values()), rows
+
+
+def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
+    """Print a relayout over several topologies."""
+    columns, rows = topologies_table(results)
+    print_table(title_of(next(iter(results.values()))), columns, rows)

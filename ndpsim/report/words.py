@@ -1,4 +1,4 @@
-"""Names of the parts of a machine, and the format of values."""
+"""Words for the parts of a machine and for values, and the DRAM of a result."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ndpsim.config.system import MULTIPLIERS
+from ndpsim.dram.spec import Device, resolve, standards
 
 _COMPONENTS = {"io": "I/O", "gpu": "GPU", "cpu": "CPU", "pcie": "PCIe"}
 
@@ -17,15 +18,26 @@ def counted(number: int, what: str) -> str:
     return f"{number:,} {what}{'es' if what.endswith('s') else 's'}"
 
 
-def listed(counts: Mapping[str, int]) -> str:
-    """``14,008 ACT, 560 REFab``."""
-    return ", ".join(f"{number:,} {name}" for name, number in counts.items())
-
-
-def clocks_of(cycles: int, clock_ns: float, ticks: int = 1) -> str:
-    """``664,965 DRAM clocks of 0.41667 ns (2400 MHz)``; with two `ticks` a clock, half clocks."""
+def clock_words(cycles: int, clock_ns: float, config: Mapping[str, Any]) -> str:
+    """``664,965 DRAM clocks of 0.41667 ns (2400 MHz)``; `config` as in the result, which names the DRAM."""
+    dram = config["hardware"]["dram"] if "hardware" in config else config
+    ticks = standards()[dram["standard"]].ticks_per_clock
     what = {1: "DRAM clock", 2: "half DRAM clock"}.get(ticks, "tick")
     return f"{counted(cycles, what)} of {clock_ns:.5g} ns ({1000 / (clock_ns * ticks):.0f} MHz)"
+
+
+def device_of(hardware: Mapping[str, Any]) -> Device:
+    """The DRAM of a lane; `hardware` as in a result's config."""
+    dram = hardware["dram"]
+    rules, sizes = dram.get("rules", "standard"), dram.get("organisation") or {}
+    overrides = dram["overrides"] | {name: size for name, size in sizes.items() if size is not None}
+    return resolve(dram["standard"], dram["org"], dram["timing"], 1, overrides, rules)
+
+
+def refresh_interval_ns(hardware: Mapping[str, Any]) -> float:
+    """The time from refresh to refresh of a rank (tREFI)."""
+    device = device_of(hardware)
+    return float(device.clocks("nREFI") * device.clock_ps / 1000)
 
 
 def to_host_name(hardware: Mapping[str, Any]) -> str:

@@ -1,17 +1,28 @@
-"""Writes a page: a title, sections, and a content security policy."""
+"""The parts of a page as data, and how a page is written from them: tables, pictures, sections."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import platform
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib import metadata
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
 
+from ndpsim.base.errors import InputError
 from ndpsim.base.files import replacing
-from ndpsim.report.html.parts import Section, Table
+from ndpsim.base.reported import flattened
+from ndpsim.base.units import UNITS, significant
+from ndpsim.config import Hardware
+from ndpsim.report.metrics import is_number, scale_of
+from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.pictures.canvas import rendered
+from ndpsim.report.words import counted
 from ndpsim.simulate.results.cache import version
 
 _LOADER = PackageLoader("ndpsim.report.html")
@@ -19,18 +30,232 @@ _TEMPLATES = Environment(
     loader=_LOADER, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
 )
 
+#: Limits of a table. A cell takes about 60 bytes, so a page has at most a few MB.
+MOST_ROWS = 2000
+MOST_CELLS = 40_000
 
-def _clipped(text: str, most: int) -> str:
-    """A text of a bounded length."""
-    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+_MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
+# Scales of all units except seconds, which share names with those of nanoseconds.
+_FACTORS = {one.unit: one.divisor for name, unit in UNITS.items() if name != "s" for one in unit.scales}
+
+# ---- tables ----
 
 
-_TEMPLATES.filters["clipped"] = _clipped
+@dataclass(frozen=True)
+class Cell:
+    """A cell of a table.
+
+    Attributes:
+        text: its text.
+        value: sort key; None: the text.
+    """
+
+    text: str
+    value: float | None = None
 
 
-def source(name: str) -> str:
-    """The text of a file of the templates: ``script.js``, ``style.css``."""
-    return _LOADER.get_source(_TEMPLATES, name)[0]
+Row: TypeAlias = Sequence[Cell | str]
+
+
+def most_rows(columns: int) -> int:
+    """The maximum number of rows of a table with this number of cells in a row."""
+    return max(1, min(MOST_ROWS, MOST_CELLS // max(1, columns)))
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table whose rows a script can sort.
+
+    Attributes:
+        columns: names of columns; empty: each row begins with its name, and rows keep their order.
+        rows: rows of cells, one for each column.
+        elsewhere: words for the place of the rows that are left out, for a note.
+        of: total number of rows, if `rows` has only the first ones.
+    """
+
+    columns: Sequence[str]
+    rows: Sequence[Row]
+    elsewhere: str = ""
+    of: int = 0
+    template: ClassVar = "table.html"
+
+    def __bool__(self) -> bool:
+        return bool(self.rows)
+
+    @property
+    def shown(self) -> list[list[Cell]]:
+        """The rows that a page shows."""
+        rows = self.rows[: most_rows(len(self.rows[0]))]
+        return [[cell if isinstance(cell, Cell) else Cell(cell) for cell in row] for row in rows]
+
+
+class Column(NamedTuple):
+    """A column of a table.
+
+    Attributes:
+        name: its name; the unit is added.
+        values: a value for each row; numbers are sorted as such.
+        metric: the metric that the values are of, whose unit they share; "": they are shown as they are.
+        results: classes of results that may have the metric.
+    """
+
+    name: str
+    values: Iterable[Any]
+    metric: str = ""
+    results: Iterable[type] = ()
+
+
+def plain_cell(value: Any) -> Cell:
+    """A value of a configuration: None as an empty cell."""
+    if isinstance(value, Cell):
+        return value
+    return Cell("" if value is None else str(value), value if is_number(value) else None)
+
+
+def count_cell(number: int) -> Cell:
+    """A number with separators."""
+    return Cell(f"{number:,}", number)
+
+
+def measured_cell(text: str) -> Cell:
+    """A figure of a text report, sorted by its value: ``981.2 ns`` before ``1.204 µs``."""
+    found = _MEASURED.fullmatch(text)
+    if found is None or found[2] not in _FACTORS:
+        return Cell(text)
+    return Cell(text, float(found[1].replace(",", "")) * _FACTORS[found[2]])
+
+
+def _figures(column: Column) -> tuple[str, list[Cell]]:
+    """A common unit for all values of a metric, and the values in it with four digits; text is unchanged."""
+    values = list(column.values)
+    if not column.metric:
+        return "", list(map(plain_cell, values))
+    scale = scale_of(column.metric, values, column.results)
+
+    def cell(value: Any) -> Cell:
+        if not is_number(value):
+            return plain_cell(value)
+        if isinstance(value, int) and scale.divisor == 1:
+            return count_cell(value)
+        return Cell(significant(value / scale.divisor), value)
+
+    return scale.unit, list(map(cell, values))
+
+
+def table_of(*columns: Column, elsewhere: str = "", of: int = 0) -> Table:
+    """A table of columns; `elsewhere` and `of` as in `Table`."""
+    found = [_figures(column) for column in columns]
+    heads = [f"{c.name} ({unit})" if unit else c.name for c, (unit, _) in zip(columns, found, strict=True)]
+    return Table(heads, list(zip(*(cells for _, cells in found), strict=True)), elsewhere, of)
+
+
+def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A table of a text report, whose figures sort."""
+    return Table(heads, [[first, *map(measured_cell, cells)] for first, *cells in rows])
+
+
+def when(found: Sequence[Any], from_ns: float = 0.0, length: bool = False) -> list[Column]:
+    """Columns with `start_ns` and `end_ns` of each, from `from_ns` on, and if wanted how long each took."""
+    lengths = [Column("length", [one.end_ns - one.start_ns for one in found], "time_ns")]
+    return [
+        Column("start", [one.start_ns - from_ns for one in found], "time_ns"),
+        Column("end", [one.end_ns - from_ns for one in found], "time_ns"),
+        *(lengths if length else ()),
+    ]
+
+
+# ---- pictures ----
+
+_MOST_BYTES = 4_000_000
+# The head of the file, comments, metadata and namespaces, which HTML does not need.
+_DROPPED = re.compile(
+    r'^.*?(?=<svg)|<!--.*?-->|<metadata>.*?</metadata>|\s+xmlns(?::\w+)?="[^"]*"', re.DOTALL
+)
+_SIZE = re.compile(r'(<svg\b[^>]*?) (?:width|height)="[^"]*"')
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure as SVG in a page, with a description in words."""
+
+    svg: str
+    words: str
+    template: ClassVar = "picture.html"
+
+
+def inline(svg: str, name: str) -> str:
+    """An SVG file as part of an HTML page, as wide as its place.
+
+    `name` is the prefix of all ids, so that ids of several pictures on a page differ.
+    """
+    svg = _DROPPED.sub("", svg).replace("xlink:href=", "href=")
+    for _ in ("width", "height"):
+        svg = _SIZE.sub(r"\1", svg, count=1)
+    svg = re.sub(r'(?<=\s)id="', f'id="{name}-', svg)
+    svg = re.sub(r'href="#', f'href="#{name}-', svg)
+    return re.sub(r"url\(#", f"url(#{name}-", svg)
+
+
+def picture(name: str, draw: Callable[[], Figure], words: str) -> Picture | str:
+    """A figure as inline SVG, or the reason why it cannot be drawn or is too large.
+
+    Args:
+        name: prefix for ids, unique on the page.
+        draw: makes the figure in the default size.
+        words: a description for readers who cannot see it.
+    """
+    try:
+        svg = rendered(draw(), "svg", DEFAULT_SIZE).decode()
+    except InputError as error:
+        return f"no picture: {error.problem}"
+    found = inline(svg, name)
+    if len(found) > _MOST_BYTES:
+        size = f"{len(found) / 1e6:.0f} MB"
+        return f"no picture: it would take {size}; --plot FILE.png draws it"
+    return Picture(found, words)
+
+
+# ---- sections and pages ----
+
+
+class Section:
+    """Parts under a title."""
+
+    template = "section.html"
+
+    def __init__(self, title: str, *parts: Part) -> None:
+        self.title, self.parts = title, parts
+
+    def __bool__(self) -> bool:
+        return any(self.parts)
+
+
+class Folded(Section):
+    """Parts that are hidden until their title is clicked."""
+
+    template = "folded.html"
+
+
+#: A text is a paragraph; several are a list.
+Part: TypeAlias = Table | Picture | Section | str | list[str]
+
+
+def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: Part) -> Section:
+    """The whole configuration: the values of the call, then those of the machine with their sources.
+
+    Args:
+        config: the configuration in a result.
+        hardware: the hardware; None: only `config` describes it.
+        more: further parts.
+    """
+    call = {key: value for key, value in config.items() if hardware is None or key != "hardware"}
+    rows = [(key, "" if value is None else str(value)) for key, value in flattened(call).items()]
+    parts = [Folded(f"What was run: {counted(len(rows), 'value')}", Table((), rows))]
+    if hardware is not None:
+        values = [(row.key, plain_cell(row.value), row.unit, row.origin) for row in hardware.rows()]
+        title = f"Hardware: {hardware.system.name}, {counted(len(values), 'value')}"
+        parts.append(Folded(title, Table(("key", "value", "unit", "source, or what is assumed"), values)))
+    return Section("Configuration", *parts, *more)
 
 
 def provenance(more: Mapping[str, str] | None = None) -> Section:
@@ -52,6 +277,14 @@ def provenance(more: Mapping[str, str] | None = None) -> Section:
     return Section("Provenance", Table((), [*made.items(), *(more or {}).items()]))
 
 
+def _clipped(text: str, most: int) -> str:
+    """A text of a bounded length."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+
+
+_TEMPLATES.filters["clipped"] = _clipped
+
+
 def write_page(path: str, title: str, subtitle: str, sections: Sequence[Section]) -> None:
     """Write a page, whole or not at all.
 
@@ -63,12 +296,12 @@ def write_page(path: str, title: str, subtitle: str, sections: Sequence[Section]
     Raises:
         InputError: the file cannot be written.
     """
-    script = source("script.js")
+    script, style = (_LOADER.get_source(_TEMPLATES, name)[0] for name in ("script.js", "style.css"))
     page = _TEMPLATES.get_template("page.html").render(
         title=title,
         subtitle=subtitle.splitlines(),
         parts=sections,
-        style=source("style.css"),
+        style=style,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+from matplotlib.figure import Figure
 
 from ndpsim.base.reported import quantities
 from ndpsim.config import Hardware
-from ndpsim.report.html.page import provenance, write_page
-from ndpsim.report.html.parts import Cell, Folded, Part, Section, Table
-from ndpsim.report.html.sections import columns, configuration, figures, measured_cell, plain_cell, timeline
-from ndpsim.report.html.svg import picture
-from ndpsim.report.pictures.latencies import sweep_figure
-from ndpsim.report.pictures.relayout import topologies_figure
-from ndpsim.report.pictures.runs import figure_for
-from ndpsim.report.relayout import topologies_table
-from ndpsim.report.text import Timed, facts_of, title_of
+from ndpsim.report.html.page import (
+    Cell,
+    Column,
+    Folded,
+    Part,
+    Section,
+    Table,
+    configuration,
+    measured,
+    picture,
+    provenance,
+    table_of,
+    when,
+    write_page,
+)
+from ndpsim.report.pictures.expert import FIGURES
+from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
+from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
+from ndpsim.report.text import Timed, facts_of, title_of, topologies_table
 from ndpsim.report.words import component_words, counted
 from ndpsim.simulate import (
     ContentionResult,
@@ -33,6 +45,13 @@ _COMMANDS = {
     HostReadResult: "gemv, read by the host",
     RelayoutResult: "relayout",
     TraceResult: "dram",
+}
+
+
+_FIGURES: Mapping[type, Callable[..., Figure]] = {
+    **FIGURES,
+    RelayoutResult: relayout_figure,
+    TraceResult: latencies_figure,
 }
 
 
@@ -57,7 +76,7 @@ def write_run_report(
     title, command = title_of(result), _COMMANDS[type(result)]
     if isinstance(result, RelayoutResult):
         command += f", {result.topology}"
-    drawn = picture("run", lambda: figure_for(result)(result), title)
+    drawn = picture("run", lambda: _FIGURES[type(result)](result), title)
     _write(
         path,
         title,
@@ -78,35 +97,36 @@ def _tables(result: Timed) -> list[Part]:
     if isinstance(result, TraceResult):
         return [_channels_table(result)]
     if isinstance(result, RelayoutResult):
-        rows = [(plain_cell(one.dimm), one.name) for one in result.stretches]
-        stretches = counted(len(rows), "stretch")
-        times = timeline(stretches, ("DIMM", "does"), rows, result.stretches, "--timeline")
-        return [times, _links_table({result.topology: result})]
+        moved = result.stretches
+        did = Column("DIMM", [one.dimm for one in moved]), Column("does", [one.name for one in moved])
+        times = table_of(*did, *when(moved), elsewhere="--timeline")
+        stretches = Folded(f"Timeline: {counted(len(moved), 'stretch')}", times)
+        return [stretches, _links_table({result.topology: result})]
     if isinstance(result, HostReadResult):
         return []
-    phases = [(phase.name, plain_cell(phase.tile)) for phase in result.phases]
-    jobs = [(plain_cell(number), plain_cell(job.tokens)) for number, job in enumerate(result.jobs)]
-    of_jobs, of_phases = f"{counted(len(jobs), 'expert')} in turn", counted(len(phases), "phase")
+    jobs, phases = result.jobs if len(result.jobs) > 1 else (), result.phases
+    of_jobs = Column("expert", range(len(jobs))), Column("tokens", [job.tokens for job in jobs])
+    of_phases = Column("phase", [one.name for one in phases]), Column("tile", [one.tile for one in phases])
     return [
-        *(
-            [timeline(of_jobs, ("expert", "tokens"), jobs, result.jobs, "--json", length=True)]
-            if len(jobs) > 1
-            else []
+        Folded(
+            f"Timeline: {counted(len(jobs), 'expert')} in turn",
+            table_of(*of_jobs, *when(jobs, length=True), elsewhere="--json"),
         ),
-        timeline(of_phases, ("phase", "tile"), phases, result.phases, "--timeline, --json", length=True),
+        Folded(
+            f"Timeline: {counted(len(phases), 'phase')}",
+            table_of(*of_phases, *when(phases, length=True), elsewhere="--timeline, --json"),
+        ),
     ]
 
 
 def _energy_table(result: Timed) -> Folded:
     """The energy of each component, and its source."""
     parts = result.energy_nj or {}
-    unit, cells = figures("energy_nj", list(parts.values()))
-    rows = [
-        (component_words(name), Cell("not known") if parts[name] is None else cell)
-        for name, cell in zip(parts, cells, strict=True)
-    ]
-    note = Table((), [("", result.energy_note)] if parts else ())
-    return Folded("Energy by component", Table(("component", f"energy ({unit})"), rows), note)
+    energies = ["not known" if nj is None else nj for nj in parts.values()]
+    table = table_of(
+        Column("component", map(component_words, parts)), Column("energy", energies, "energy_nj")
+    )
+    return Folded("Energy by component", table, Table((), [("", result.energy_note)] if parts else ()))
 
 
 def _links_table(results: Mapping[str, RelayoutResult]) -> Folded:
@@ -121,19 +141,16 @@ def _links_table(results: Mapping[str, RelayoutResult]) -> Folded:
 
 def _channels_table(result: TraceResult) -> Folded:
     """Figures of each channel; nothing for a single channel."""
-    found = result.per_channel
-    heads, rows = columns({name: (name, [one[name] for one in found]) for name in found[0]})
-    numbered = [(plain_cell(number), *cells) for number, cells in enumerate(rows)]
-    return Folded("Channels", Table(("channel", *heads), numbered if len(found) > 1 else ()))
+    found = result.per_channel if len(result.per_channel) > 1 else ()
+    figures = [Column(name, [one[name] for one in found], name) for name in result.per_channel[0]]
+    return Folded("Channels", table_of(Column("channel", range(len(found))), *figures))
 
 
 def _timings(memory: Memory) -> Folded:
-    device = memory.device
-    timings = [
-        (name, plain_cell(value), device.sources[name]) for name, value in device.reported_timings.items()
-    ]
-    heads = ("timing", "value (DRAM clocks, unless its name says otherwise)", "source")
-    return Folded("Timings with their sources", Table(heads, timings))
+    timings, sources = memory.device.reported_timings, memory.device.sources
+    value = Column("value (DRAM clocks, unless its name says otherwise)", timings.values())
+    source = Column("source", [sources[name] for name in timings])
+    return Folded("Timings with their sources", table_of(Column("timing", timings), value, source))
 
 
 def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], hardware: Hardware) -> None:
@@ -148,13 +165,13 @@ def write_topologies_report(path: str, results: Mapping[str, RelayoutResult], ha
         InputError: the file cannot be written.
     """
     first = next(iter(results.values()))
-    title, (heads, rows) = title_of(first), topologies_table(results)
+    title = title_of(first)
     drawn = picture("run", lambda: topologies_figure(results), title)
     _write(
         path,
         title,
         f"relayout, {', '.join(results)}",
-        Section("Summary", Table(heads, [tuple(map(measured_cell, row)) for row in rows])),
+        Section("Summary", measured(*topologies_table(results))),
         Section("Over time", drawn, _links_table(results)),
         configuration(first.config, hardware),
     )
@@ -169,15 +186,15 @@ def write_load_report(
         InputError: the file cannot be written.
     """
     title = f"{memory.device.timing} {memory.device.org}, latency against throughput"
-    described = quantities(LoadPoint)
-    heads, rows = columns(
-        {of.label: (name, [getattr(point, name) for point in points]) for name, of in described.items()}
-    )
+    figures = [
+        Column(of.label, [getattr(point, name) for point in points], name)
+        for name, of in quantities(LoadPoint).items()
+    ]
     _write(
         path,
         title,
         "dram --sweep-load",
-        Section("Summary", Table(heads, rows)),
+        Section("Summary", table_of(*figures)),
         Section("Latency against throughput", picture("run", lambda: sweep_figure(points, memory), title)),
         configuration(memory.to_dict(), hardware, _timings(memory)),
     )

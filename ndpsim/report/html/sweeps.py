@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import flattened
-from ndpsim.base.units import Scale
 from ndpsim.config import load_hardware
-from ndpsim.report.html.page import provenance, write_page
-from ndpsim.report.html.parts import Cell, Folded, Section, Table, most_rows
-from ndpsim.report.html.sections import figures, plain_cell
-from ndpsim.report.html.svg import picture
+from ndpsim.report.html.page import (
+    Cell,
+    Column,
+    Folded,
+    Section,
+    Table,
+    most_rows,
+    picture,
+    plain_cell,
+    provenance,
+    table_of,
+    write_page,
+)
 from ndpsim.report.metrics import (
     described,
     higher_is_better,
@@ -81,20 +88,18 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
 def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> Table:
     """The varied keys and some metrics of each point."""
     count, rows = len(rows), rows[: most_rows(len(swept.varied) + 1 + len(metrics))]
-    columns = list(swept.varied)
-    cells: list[list[Cell]] = [[_key_cell(row[key]) for row in rows] for key in swept.varied]
+    columns = [Column(key, [_key_cell(row[key]) for row in rows]) for key in swept.varied]
     if any(row["status"] != "ok" for row in rows):
-        columns.append("status")
-        cells.append([Cell(str(row["status"])) for row in rows])
-    for metric in metrics:
-        unit, of_metric = figures(metric, [row.get(metric) for row in rows], swept.results)
-        columns.append(metric_label(metric, Scale(unit), results=swept.results))
-        cells.append(of_metric)
-    return Table(columns, list(zip(*cells, strict=True)), _REST, count)
+        columns.append(Column("status", [row["status"] for row in rows]))
+    of = swept.results
+    columns += [
+        Column(metric_label(name, results=of), [row.get(name) for row in rows], name, of) for name in metrics
+    ]
+    return table_of(*columns, elsewhere=_REST, of=count)
 
 
 def _key_cell(value: Any) -> Cell:
-    return Cell(value_words(value), value) if is_number(value) else Cell(value_words(value))
+    return Cell(value_words(value), value if is_number(value) else None)
 
 
 def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
@@ -129,19 +134,14 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
 
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
     """Configuration values that all points share, and the different values of the others."""
-    texts = dict.fromkeys(row["config"] for row in rows if row.get("config"))
-    found: dict[str, dict[str, Any]] = {}
-    times: Counter[str] = Counter()
-    for text in texts:
-        flat = flattened(json.loads(text))
-        times.update(flat.keys())
-        for key, value in flat.items():
-            found.setdefault(key, {}).setdefault(repr(value), value)
-    for key, values in found.items():
-        if times[key] < len(texts):  # some points lack the key
-            values.setdefault("None", None)
-    same = {key: next(iter(values.values())) for key, values in found.items() if len(values) == 1}
-    return same, {key: list(values.values()) for key, values in found.items() if len(values) > 1}
+    flat = [flattened(json.loads(text)) for text in dict.fromkeys(row.get("config") for row in rows) if text]
+    found: dict[str, list[Any]] = {}
+    for key in dict.fromkeys(key for config in flat for key in config):
+        values = {repr(config[key]): config[key] for config in flat if key in config}
+        absent = {} if all(key in config for config in flat) else {"None": None}
+        found[key] = list((values | absent).values())
+    same = {key: values[0] for key, values in found.items() if len(values) == 1}
+    return same, {key: values for key, values in found.items() if len(values) > 1}
 
 
 def _origins(swept: Swept) -> dict[str, tuple[str, str]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 
 from ndpsim.base.units import format_energy, format_power, format_time
@@ -14,7 +15,7 @@ from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
 from ndpsim.report.words import component_words, unknown_components
 
-ROW = 1.25  # lines of text for each horizontal bar
+_ROW, _SHARES = 1.25, 1.3  # lines of text for each horizontal bar, and for one of shares
 _TIMES = {
     "data": "read",
     "refresh": "refresh",
@@ -22,9 +23,11 @@ _TIMES = {
     "FIFO full": "compute",
     "nothing to read": "idle",
 }
-_BAR_LINES = 1.3
 
-Colour: TypeAlias = tuple[float, float, float]
+#: Colour of the bars, or of each; their lengths; and texts after their ends.
+Bars: TypeAlias = tuple[Any, Sequence[float], Sequence[str]]
+#: Energy in nJ of each component, and the time in ns, of a way to do something; None: not known.
+Ways: TypeAlias = Mapping[str, tuple[Mapping[str, float | None] | None, float]]
 
 
 def name_rows(axes: Axes, names: Sequence[str]) -> None:
@@ -34,67 +37,89 @@ def name_rows(axes: Axes, names: Sequence[str]) -> None:
     axes.set_ylim(len(names) - 0.5, -0.5)
 
 
-def draw_bar(axes: Axes, place: float, length: float, words: str, **how: Any) -> None:
-    """A horizontal bar, with text after its end."""
-    axes.barh(place, length, **{"height": 0.8, **how})
-    axes.text(length, place, f" {words}", va="center", color=INK)
-
-
-def white_edges(axes: Axes) -> dict[str, Any]:
+def white_edges() -> dict[str, Any]:
     """Style of bars that touch each other."""
-    return {"edgecolor": "white", "linewidth": 0.5 * float(axes.spines["left"].get_linewidth())}
+    return {"edgecolor": "white", "linewidth": 0.5 * rcParams["axes.linewidth"]}
 
 
-def stack(
-    axes: Axes, parts: Mapping[str, tuple[str | Colour, Sequence[float]]], **how: Any
-) -> Sequence[float]:
-    """Draw horizontal bars of parts, by label their colour and widths; returns the ends of the bars."""
-    left: Any = 0.0
-    for label, (colour, widths) in parts.items():
-        axes.barh(range(len(widths)), widths, left=left, color=colour, height=0.7, label=label, **how)
-        left = left + np.array(widths)
-    return list(left)
+def row_panel(
+    names: Sequence[str],
+    parts: Mapping[str, Bars],
+    label: str,
+    most: float | None = None,
+    mark: tuple[str, str, str, Sequence[float]] | None = None,
+    beside: bool = False,
+    lines: float = _ROW,
+    **how: Any,
+) -> Panel:
+    """Horizontal bars of parts in rows.
+
+    Args:
+        names: names of the rows.
+        parts: the bars of each part, by its name in the legend; "" has none.
+        label: label of the axis.
+        most: end of the axis; None: that of the longest bar.
+        mark: name in the legend, colour, line style and positions of a mark in each row.
+        beside: whether the parts of a row are below each other; else each begins at the end of the last one.
+        lines: height of a row, in lines of text.
+        how: further style of the bars.
+    """
+    share = len(parts) if beside else 1
+    style = {**white_edges(), **how}
+
+    def draw(axes: Axes) -> None:
+        ends, longest = np.zeros(len(names)), 0.0
+        for number, (part, (colour, lengths, words)) in enumerate(parts.items()):
+            places = np.arange(len(names)) + (number - (share - 1) / 2) * 0.8 / share * beside
+            left = 0.0 if beside else ends
+            axes.barh(places, lengths, 0.8 / share, left, color=colour, label=part or None, **style)
+            ends = left + np.array(lengths)
+            reached = np.maximum(ends, mark[3]) if mark else ends
+            longest = max(longest, *reached)
+            for place, end, text in zip(places, reached, words, strict=False):
+                axes.text(end, place, f" {text}", va="center", color=INK)
+        for place, position in enumerate(mark[3] if mark else ()):
+            name, colour, line, _ = mark or ("", "", "", ())
+            axes.plot((position, position), (place - 0.42, place + 0.42), line, color=colour, label=name)
+        name_rows(axes, names)
+        axes.set(xlabel=label, xlim=(0, most or longest or 1))
+
+    return Panel(draw, lines * len(names))
 
 
-def share_panel(draw: Callable[[Axes], None]) -> list[Panel]:
-    """A panel of one bar."""
-    return [Panel(draw, _BAR_LINES)]
-
-
-def energy_panels(energy_nj: Mapping[str, float | None] | None, time_ns: float) -> list[Panel]:
-    """The panel of `draw_energy`; empty without known energies."""
-    if energy_nj is None:
-        return []
-    return share_panel(lambda axes: draw_energy(axes, energy_nj, time_ns))
-
-
-def draw_shares(axes: Axes, parts: Mapping[str, tuple[float, str]], meanings: Mapping[str, str]) -> None:
+def share_panel(
+    parts: Mapping[str, tuple[float, str]], meanings: Mapping[str, str], label: str, lines: float = _SHARES
+) -> Panel:
     """One bar of 100%.
 
     Args:
-        axes: the axes into which it is drawn.
         parts: sizes of the parts, and the text beside the share in the legend.
         meanings: keys of `COLOURS`, by part.
+        label: label of the axis.
+        lines: height of the bar, in lines of text.
     """
-    total, left = sum(size for size, _ in parts.values()), 0.0
-    for name, (size, words) in parts.items():
-        share = 100 * size / total
-        label = f"{name} {share:.1f}% ({words})"
-        colour = COLOURS[meanings[name]]
-        axes.barh(0, share, left=left, color=colour, height=1, label=label, **white_edges(axes))
-        left += share
-    axes.set(yticks=[], xlim=(0, 100), ylim=(-0.5, 0.5))
-    axes.spines["left"].set_visible(False)
+    total = sum(size for size, _ in parts.values())
+
+    def draw(axes: Axes) -> None:
+        left = 0.0
+        for name, (size, words) in parts.items():
+            share, how = 100 * size / total, {"color": COLOURS[meanings[name]], **white_edges()}
+            axes.barh(0, share, 1, left, label=f"{name} {share:.1f}% ({words})", **how)
+            left += share
+        axes.set(yticks=[], xlim=(0, 100), ylim=(-0.5, 0.5), xlabel=label)
+        axes.spines["left"].set_visible(False)
+
+    return Panel(draw, lines)
 
 
-def draw_bus_time(axes: Axes, parts_ns: Mapping[str, float], time_ns: float, bus: str) -> None:
+def bus_panel(parts_ns: Mapping[str, float], time_ns: float, bus: str) -> Panel:
     """The time of a data bus in ns, by its use: "data", "refresh", "rows", "FIFO full".
 
     The rest of `time_ns` is drawn as "nothing to read". `bus` says in words of which buses this is the mean.
     """
     parts = {**parts_ns, "nothing to read": max(0.0, time_ns - sum(parts_ns.values()))}
-    draw_shares(axes, {name: (ns, format_time(ns)) for name, ns in parts.items()}, _TIMES)
-    axes.set_xlabel(f"time of {bus} (%)")
+    said = {name: (ns, format_time(ns)) for name, ns in parts.items()}
+    return share_panel(said, _TIMES, f"time of {bus} (%)")
 
 
 def energy_parts(energy_nj: Mapping[str, float | None]) -> dict[str, float]:
@@ -107,31 +132,31 @@ def energy_parts(energy_nj: Mapping[str, float | None]) -> dict[str, float]:
     return {name: nj for name, nj in parts.items() if nj > 0}
 
 
-def draw_energy(axes: Axes, energy_nj: Mapping[str, float | None], time_ns: float) -> None:
-    """One bar of energies in nJ by component, with the power of each; the NDP units' components are one."""
+def energy_panel(energy_nj: Mapping[str, float | None] | None, time_ns: float) -> Panel | None:
+    """One bar of energies in nJ by component, with the power of each; None without known energies."""
+    if energy_nj is None:
+        return None
     parts = energy_parts(energy_nj)
-    total = sum(parts.values())
-    draw_shares(axes, {name: (nj, format_power(nj / time_ns)) for name, nj in parts.items()}, ENERGY)
-    unknown = unknown_components(energy_nj)
+    total, unknown = sum(parts.values()), unknown_components(energy_nj)
     without = f"; not known: {unknown}" if unknown else ""
-    axes.set_xlabel(
-        f"energy (% of {format_energy(total)}), mean power {format_power(total / time_ns)}{without}"
-    )
+    label = f"energy (% of {format_energy(total)}), mean power {format_power(total / time_ns)}{without}"
+    said = {name: (nj, format_power(nj / time_ns)) for name, nj in parts.items()}
+    return share_panel(said, ENERGY, label)
 
 
-def compare_energies(axes: Axes, ways: Mapping[str, tuple[Mapping[str, float | None], float]]) -> None:
-    """A bar for each of several ways to do the same, from energies in nJ by component and the time in ns."""
-    bars = {name: energy_parts(energy_nj) for name, (energy_nj, _) in ways.items()}
-    totals = [sum(parts.values()) for parts in bars.values()]
-    scale = scale_of("energy_nj", totals)
-    drawn = {}
-    for component, meaning in ENERGY.items():
-        widths = [parts.get(component, 0.0) / scale.divisor for parts in bars.values()]
-        if any(widths):
-            drawn[component] = COLOURS[meaning], widths
-    left = stack(axes, drawn, **white_edges(axes))
-    for place, (end, nj, (_, time_ns)) in enumerate(zip(left, totals, ways.values(), strict=True)):
-        words = f" {format_energy(nj)}, {format_power(nj / time_ns)}"
-        axes.text(end, place, words, va="center", color=INK)
-    axes.set(xlabel=metric_label("energy_nj", scale), xlim=(0, max(totals) / scale.divisor))
-    name_rows(axes, list(bars))
+def compare_energies(ways: Ways) -> Panel | None:
+    """A bar of energies by component for each way; None without known energies."""
+    bars = {way: energy_parts(energy_nj) for way, (energy_nj, _) in ways.items() if energy_nj is not None}
+    totals = {way: sum(parts.values()) for way, parts in bars.items()}
+    if not bars:
+        return None
+    scale = scale_of("energy_nj", totals.values())
+    drawn: dict[str, Bars] = {
+        component: (COLOURS[meaning], [of.get(component, 0.0) / scale.divisor for of in bars.values()], ())
+        for component, meaning in ENERGY.items()
+        if any(component in of for of in bars.values())
+    }
+    words = [f"{format_energy(nj)}, {format_power(nj / ways[way][1])}" for way, nj in totals.items()]
+    last = list(drawn)[-1]
+    drawn[last] = (*drawn[last][:2], words)
+    return row_panel(list(bars), drawn, metric_label("energy_nj", scale))

@@ -22,7 +22,7 @@ from matplotlib.transforms import Bbox
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import replacing
-from ndpsim.report.panels import Size, chosen_panels, chosen_size
+from ndpsim.report.panels import DEFAULT_SIZE, Size, chosen_panels, chosen_size
 
 CHARACTER = 0.6  # width of a character, as a share of the font size; no text is wider
 
@@ -66,18 +66,17 @@ class _Block:
     stretches: bool
 
     def legend(self, width: float) -> None:
-        """Draw the legend, in as few lines as fit into a width."""
-        handles, labels = (
-            list(itertools.chain.from_iterable(found))
-            for found in zip(*(axes.get_legend_handles_labels() for axes in self.axes), strict=True)
-        )
-        for lines in range(1, len(handles) + 1):
-            legend = self.part.legend(
-                handles, labels, ncols=-(-len(handles) // lines), loc="outside upper left"
-            )
+        """Draw the legend, in as few lines as fit into a width; it explains equal labels once."""
+        found: dict[str, Any] = {}
+        for axes in self.axes:
+            for handle, label in zip(*axes.get_legend_handles_labels(), strict=True):
+                found.setdefault(label, handle)
+        for lines in range(1, len(found) + 1):
+            columns = -(-len(found) // lines)
+            legend = self.part.legend(found.values(), found.keys(), ncols=columns, loc="outside upper left")
             if legend.get_window_extent().width <= width:
                 return
-            if lines < len(handles):
+            if lines < len(found):
                 legend.remove()
 
     def taken_in(self) -> float:
@@ -136,8 +135,8 @@ def _style(size: Size) -> Iterator[None]:
 
 def compose(
     title: str,
-    groups: Sequence[Mapping[str, Sequence[Panel]]],
-    size: str,
+    groups: Sequence[Mapping[str, Panel | Sequence[Panel] | None]],
+    size: str = DEFAULT_SIZE,
     panels: Panels = None,
     picture: str = "",
 ) -> Figure:
@@ -145,7 +144,8 @@ def compose(
 
     Args:
         title: the subject; further lines state the outcome.
-        groups: panels by name. Groups are below each other, or side by side if the size has columns.
+        groups: one or several panels by name, or none. Groups are below each other, or side by side if the
+            size has columns.
         size: a key of `panels.SIZES`.
         panels: names of the drawn panels; None: all.
         picture: a key of `panels.PANELS`, for the names of its panels.
@@ -156,7 +156,12 @@ def compose(
     chosen = chosen_size(size)
     names = None if panels is None else chosen_panels(panels, picture)
     columns = [
-        [panel for name, found in group.items() if names is None or name in names for panel in found]
+        [
+            panel
+            for name, found in group.items()
+            if names is None or name in names
+            for panel in ([found] if isinstance(found, Panel) else found or ())
+        ]
         for group in groups
     ]
     columns = [column for column in columns if column]
@@ -188,12 +193,8 @@ def _filled(text: str, characters: int) -> str:
 
 def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSpec, list[_Block]]:
     """Blocks of panels that share a horizontal axis, which the last panel of a block shows."""
-    runs: list[list[Panel]] = []
-    for panel in column:
-        if runs and panel.axis and panel.axis == runs[-1][-1].axis:
-            runs[-1].append(panel)
-        else:
-            runs.append([panel])
+    together = itertools.groupby(column, key=lambda panel: panel.axis or id(panel))
+    runs = [list(panels) for _, panels in together]
     heights = [[panel.lines * size.font_pt * _LINE for panel in run] for run in runs]
     text = _TEXT * size.font_pt * _LINE
     grid = part.add_gridspec(len(runs) + 1, 1, height_ratios=[*(sum(high) + text for high in heights), 1e-3])
@@ -256,21 +257,17 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
         axes.set_position(Bbox(axes.get_position().get_points().round(5)))
 
 
-def _formats() -> list[str]:
-    return sorted(set(Figure().canvas.get_supported_filetypes()) - _UNUSABLE)
-
-
 def check_format(path: str) -> str:
     """The picture format that a file's name asks for: "png", "svg", ...
 
     Raises:
         InputError: no such format exists.
     """
-    kind, known = Path(path).suffix.lstrip(".").lower() or "png", _formats()
+    kind = Path(path).suffix.lstrip(".").lower() or "png"
+    known = sorted(set(Figure().canvas.get_supported_filetypes()) - _UNUSABLE)
     if kind not in known:
-        raise InputError(
-            f"'{kind}' is no picture format (known: {', '.join(known)})", "unknown-name", key="--plot"
-        )
+        problem = f"'{kind}' is no picture format (known: {', '.join(known)})"
+        raise InputError(problem, "unknown-name", key="--plot")
     return kind
 
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 
 from ndpsim.report.panels import DEFAULT_SIZE
@@ -62,27 +63,17 @@ def draw_claims(
             _draw_ours(axes, place + _HEIGHT / 2, bar)
         name_rows(axes, [bar.name for bar in bars])
         axes.set_xlabel(unit)
-        axes.axvline(0, color=INK, linewidth=_line_width(axes))
-        if no_effect is not None:
-            axes.axvline(no_effect, color=INK, linewidth=_line_width(axes), linestyle=":")
+        for at, style in ((0.0, "-"), (no_effect, ":")):
+            if at is not None:
+                axes.axvline(at, color=INK, linewidth=rcParams["axes.linewidth"], linestyle=style)
 
-    panel = Panel(draw, 1.0 + 2.6 * len(bars), stretches=False)
-    save(compose(title, ({"claims": [panel]},), size), path, size)
-
-
-def _line_width(axes: Axes) -> float:
-    return float(axes.spines["left"].get_linewidth())
-
-
-def _first(axes: Axes, label: str) -> str | None:
-    """The label for the first bar of a kind only, since the legend explains each kind once."""
-    return None if label in axes.get_legend_handles_labels()[1] else label
+    save(compose(title, ({"claims": Panel(draw, 1.0 + 2.6 * len(bars))},), size), path, size)
 
 
 def _draw_published(axes: Axes, place: float, bar: ClaimBar) -> None:
     low, high = bar.published
-    outline: dict[str, Any] = {"height": _HEIGHT, "edgecolor": INK, "linewidth": _line_width(axes)}
-    axes.barh(place, high, facecolor="white", label=_first(axes, "published"), **outline)
+    outline: dict[str, Any] = {"height": _HEIGHT, "edgecolor": INK, "linewidth": rcParams["axes.linewidth"]}
+    axes.barh(place, high, facecolor="white", label="published", **outline)
     if low < high:
         axes.barh(place, high - low, left=low, facecolor=tint(INK, 0.2), **outline)
     _draw_span(axes, place, bar.allowed, "allowed", (0, (2, 1)))
@@ -97,7 +88,7 @@ def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
     if bar.fitted:
         label += ", fitted"
         style = {"facecolor": tint(colour, 0.4), "edgecolor": colour, "hatch": "////"}
-    axes.barh(place, bar.ours, height=_HEIGHT, label=_first(axes, label), **style)
+    axes.barh(place, bar.ours, height=_HEIGHT, label=label, **style)
     end = bar.ours if bar.reach is None else max(bar.ours, bar.reach[1])
     if bar.reach is not None and bar.reach[0] < bar.reach[1]:
         _draw_span(axes, place, bar.reach, "ours, other assumptions", "solid")
@@ -105,16 +96,8 @@ def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
 
 
 def _draw_span(axes: Axes, place: float, ends: tuple[float, float], label: str, style: Any) -> None:
-    width = _line_width(axes)
-    drawn = axes.errorbar(
-        (ends[0] + ends[1]) / 2,
-        place,
-        xerr=(ends[1] - ends[0]) / 2,
-        fmt="none",
-        ecolor=INK,
-        elinewidth=1.5 * width,
-        capsize=2 * width,
-        zorder=3,
-        label=_first(axes, label),
-    )
+    width = rcParams["axes.linewidth"]
+    how: Any = {"ecolor": INK, "elinewidth": 1.5 * width, "capsize": 2 * width, "zorder": 3, "label": label}
+    middle, reach = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
+    drawn = axes.errorbar(middle, place, xerr=reach, fmt="none", **how)
     drawn.lines[2][0].set_linestyle(style)

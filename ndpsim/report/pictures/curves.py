@@ -16,12 +16,11 @@ from ndpsim.base.units import Scale, format_time, percent
 from ndpsim.dram.spec import Device
 from ndpsim.dram.spec.standard import READ, READ_AP
 from ndpsim.dram.traces import CommandTrace
-from ndpsim.report.dram import device_of, refresh_clocks
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.pictures.bars import name_rows
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
-from ndpsim.report.words import unit_of_phase
+from ndpsim.report.words import device_of, unit_of_phase
 from ndpsim.simulate import ExpertResult, HostReadResult, Phase
 from ndpsim.simulate.samples import equal_clocks, sample_clocks
 
@@ -87,7 +86,8 @@ def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
     """
     hardware = result.config["hardware"]
     device = device_of(hardware)
-    interval, refresh, burst = device.clocks("nREFI"), refresh_clocks(device), device.burst_clocks
+    interval, burst = device.clocks("nREFI"), device.burst_clocks
+    refresh = max(1, *(device.clocks(command.busy) for command in device.standard.commands))
     range_width = sample_clocks(result.cycles, interval, _RANGES)
     if result.cycles > _REFRESHES_APART * interval:
         range_width = max(range_width, Fraction(interval))
@@ -119,14 +119,18 @@ def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
     )
 
 
-def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
-    """Reads over time, the range of shorter times, the mean of all and the peak."""
-    curve = reads_over_time(result)
+def time_axis(axes: Axes, end_ns: float, more: str = "") -> float:
+    """Make the horizontal axis that of the time until `end_ns`; returns the length of its unit in ns."""
+    scale = scale_of("time_ns", [end_ns])
+    axes.set(xlabel=f"{metric_label('time_ns', scale)}{more}", xlim=(0, end_ns / scale.divisor))
+    return scale.divisor
+
+
+def _draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
+    curve, unit_ns = reads_over_time(result), time_axis(axes, result.time_ns)
     peak, mean, read = result.peak_bandwidth_gbps, result.bandwidth_gbps, COLOURS["read"]
     within_ns = float(curve.within_clocks) * result.clock_ns
-    bin_ns = float(curve.edges[1]) * result.clock_ns
-    scale = scale_of("time_ns", [result.time_ns])
-    clock = result.clock_ns / scale.divisor
+    bin_ns, clock = float(curve.edges[1]) * result.clock_ns, result.clock_ns / unit_ns
     if within_ns < 0.75 * bin_ns:
         how: dict[str, Any] = {"fill": True, "color": tint(read, 0.4), "linewidth": 0}
         label = f"range of means over {format_time(within_ns)}"
@@ -136,12 +140,13 @@ def draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
     label = f"mean over the run {mean:.1f} GB/s, {percent(result.peak_fraction)} of peak"
     axes.axhline(mean, color=INK, linestyle=":", label=label)
     axes.axhline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
-    axes.set(
-        xlabel=metric_label("time_ns", scale),
-        ylabel=f"weights read: {metric_label('bandwidth_gbps', Scale('GB/s'), results=(ExpertResult,))}",
-        ylim=(0, peak * 1.08),
-        xlim=(0, result.time_ns / scale.divisor),
-    )
+    bandwidth = metric_label("bandwidth_gbps", Scale("GB/s"), results=(ExpertResult,))
+    axes.set(ylabel=f"weights read: {bandwidth}", ylim=(0, peak * 1.08))
+
+
+def read_panel(result: ExpertResult | HostReadResult) -> Panel:
+    """Reads over time, the range of shorter times, the mean of all and the peak."""
+    return Panel(lambda axes: _draw_reads(axes, result), 8, stretches=True, axis="time")
 
 
 def means_of(
@@ -167,48 +172,40 @@ def means_of(
 
 
 def draw_means(
-    axes: Axes, ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float, scale: Scale, **how: Any
+    axes: Axes,
+    ends_ns: Sequence[float],
+    gbps: Sequence[float],
+    interval_ns: float,
+    unit_ns: float,
+    **how: Any,
 ) -> None:
     """Draw a curve of `means_of`; a lighter curve shows all slices if the means are over refresh intervals.
 
     Args:
         axes: the axes to draw into.
         ends_ns, gbps, interval_ns: as for `means_of`.
-        scale: scale of the time axis.
+        unit_ns: length of the unit of the time axis.
         how: color, linestyle, label.
     """
     edges, values, whole = means_of(ends_ns, gbps, interval_ns)
     if whole:
         light = {**how, "color": tint(how["color"], 0.4), "label": None, "linestyle": "-"}
-        axes.stairs(gbps, np.append(0.0, ends_ns) / scale.divisor, baseline=None, **light)
-    axes.stairs(values, edges / scale.divisor, baseline=None, zorder=2.5, **how)
+        axes.stairs(gbps, np.append(0.0, ends_ns) / unit_ns, baseline=None, **light)
+    axes.stairs(values, edges / unit_ns, baseline=None, zorder=2.5, **how)
 
 
-def read_panels(result: ExpertResult | HostReadResult) -> list[Panel]:
-    """The panel of `draw_reads`."""
-    return [Panel(lambda axes: draw_reads(axes, result), 8, stretches=True, axis="time")]
-
-
-def phase_panels(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> list[Panel]:
-    """The panel of `draw_phases`."""
-    return [Panel(lambda axes: draw_phases(axes, phases, time_ns, hardware), 6.5, axis="time")]
-
-
-def draw_phases(axes: Axes, phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> None:
-    """Draw the work of the units in the expert program, a row for each phase."""
+def phase_panel(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> Panel:
+    """The work of the units in the expert program, a row for each phase."""
     units = unit_of_phase(hardware)
-    colours = {
-        "activations-in": COLOURS["host"],
-        "gate-up": COLOURS["compute"],
-        "activation": COLOURS["activation unit"],
-        "down": COLOURS["compute"],
-        "result-out": COLOURS["host"],
-    }
-    rows = {name: row for row, name in enumerate(units)}
-    scale = scale_of("time_ns", [time_ns])
-    for phase in phases:
-        start, length = phase.start_ns, max(phase.end_ns - phase.start_ns, time_ns / 150)
-        place, colour = rows[phase.name], colours[phase.name]
-        axes.barh(place, length / scale.divisor, left=start / scale.divisor, color=colour, height=0.7)
-    name_rows(axes, [f"{name} ({unit})" for name, unit in units.items()])
-    axes.set(xlabel=metric_label("time_ns", scale), xlim=(0, time_ns / scale.divisor))
+    kinds = "host", "compute", "activation unit", "compute", "host"
+    rows = {name: (row, COLOURS[kind]) for row, (name, kind) in enumerate(zip(units, kinds, strict=True))}
+
+    def draw(axes: Axes) -> None:
+        unit_ns = time_axis(axes, time_ns)
+        for phase in phases:
+            place, colour = rows[phase.name]
+            length = max(phase.end_ns - phase.start_ns, time_ns / 150)
+            axes.barh(place, length / unit_ns, 0.7, phase.start_ns / unit_ns, color=colour)
+        name_rows(axes, [f"{name} ({unit})" for name, unit in units.items()])
+
+    return Panel(draw, 6.5, axis="time")

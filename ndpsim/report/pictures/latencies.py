@@ -13,7 +13,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.units import Scale, format_time, percent
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.pictures.bars import energy_panels
+from ndpsim.report.pictures.bars import energy_panel
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.points import logarithmic
@@ -24,6 +24,10 @@ from ndpsim.simulate import LoadPoint, Memory, TraceResult
 _MARKED = {"50": "o", "95": "s", "99": "^", "99.9": "D"}
 _LATENCY = f"{metric_label('read_latency_ns', Scale('ns'), results=(TraceResult,))}, arrival to last beat"
 _WIDE = 30  # If some latencies exceed the median by this factor, their axis is logarithmic.
+
+
+def _no_reads() -> InputError:
+    return InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
 
 
 def percentile_ns(result: TraceResult, percent: float) -> float:
@@ -53,10 +57,9 @@ def _tail(axes: Axes, result: TraceResult) -> None:
         logarithmic(axes, "x")
     else:
         axes.set_xlim(0, 1.02 * ns[-1])
-    axes.set_yscale("log")
-    axes.set_yticks(shown := [10.0**power for power in range(2, -7, -1) if 10.0**power >= lowest])
-    axes.set_yticklabels([f"{share:g}" for share in shown])
-    axes.set(xlabel=_LATENCY, ylabel="reads that take longer (%)")
+    axes.set(xlabel=_LATENCY, ylabel="reads that take longer (%)", yscale="log")
+    shown = [10.0**power for power in range(2, -7, -1) if 10.0**power >= lowest]
+    axes.set_yticks(shown, [f"{share:g}" for share in shown])
     axes.set_ylim(lowest, 130)
     axes.minorticks_off()
 
@@ -69,8 +72,8 @@ def _histogram(axes: Axes, result: TraceResult) -> None:
     axes.stairs(shares, edges, fill=True, color=tint(COLOURS["read"], 0.4), linewidth=0)
     axes.stairs(shares, edges, color=COLOURS["read"])
     step = format_time(bars[0]["to_ns"] - bars[0]["from_ns"])
-    axes.set(xlabel=_LATENCY, ylabel=f"reads (%)\nof each {step}")
-    axes.set(xlim=(0, 1.02 * edges[-1]), ylim=(0, None))
+    label = f"reads (%)\nof each {step}"
+    axes.set(xlabel=_LATENCY, ylabel=label, xlim=(0, 1.02 * edges[-1]), ylim=(0, None))
 
 
 def latencies_figure(result: TraceResult, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
@@ -83,22 +86,19 @@ def latencies_figure(result: TraceResult, size: str = DEFAULT_SIZE, panels: Pane
         InputError: the trace has no reads.
     """
     if result.read_latency_ns is None:
-        raise InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
+        raise _no_reads()
     carried = f"{result.bandwidth_gbps:.2f} GB/s, {percent(result.peak_fraction)} of peak"
     title = f"Read latencies: {title_of(result)}\n{counted(result.reads, 'read')}, {carried}"
-    tail = {"tail": [Panel(lambda axes: _tail(axes, result), 10, stretches=True)]}
+    tail = {"tail": Panel(lambda axes: _tail(axes, result), 10, stretches=True)}
     sums = {
-        "histogram": [Panel(lambda axes: _histogram(axes, result), 6, stretches=True)],
-        "energy": energy_panels(result.energy_nj, result.time_ns),
+        "histogram": Panel(lambda axes: _histogram(axes, result), 6, stretches=True),
+        "energy": energy_panel(result.energy_nj, result.time_ns),
     }
     return compose(title, (tail, sums), size, panels, "latencies")
 
 
 def sweep_figure(
-    points: Sequence[LoadPoint],
-    memory: Memory,
-    size: str = DEFAULT_SIZE,
-    panels: Panels = None,
+    points: Sequence[LoadPoint], memory: Memory, size: str = DEFAULT_SIZE, panels: Panels = None
 ) -> Figure:
     """Read latency against achieved bandwidth.
 
@@ -109,13 +109,9 @@ def sweep_figure(
     Raises:
         InputError: the trace has no reads, or there is no such size or panel.
     """
-    read = [
-        (p.bandwidth_gbps, p.mean_ns, p.p99_ns)
-        for p in points
-        if p.mean_ns is not None and p.p99_ns is not None
-    ]
+    read = [(p.bandwidth_gbps, p.mean_ns, p.p99_ns) for p in points if p.mean_ns is not None]
     if not read:
-        raise InputError("the trace has no reads whose latency could be drawn", "missing", key="--plot")
+        raise _no_reads()
     carried, mean_ns, p99_ns = zip(*read, strict=True)
     peak = memory.channels * memory.device.peak_gbps
 
@@ -129,4 +125,4 @@ def sweep_figure(
         axes.set(xlim=(0, 1.02 * peak), ylim=(0, None))
 
     title = f"Read latency over bandwidth: {memory.device.timing} {memory.device.org}, by offered load"
-    return compose(title, ({"latency": [Panel(draw, 13, stretches=True)]},), size, panels, "sweep")
+    return compose(title, ({"latency": Panel(draw, 13, stretches=True)},), size, panels, "sweep")

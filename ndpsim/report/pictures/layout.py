@@ -37,20 +37,17 @@ def layout_figure(placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Panels
     rank, subchannel = divmod(lane, layout.geometry.subchannels)
     down_row = _first_row(layout, matrix, MATRICES.index("down"))
     where = f"DIMM {dimm}, rank {rank}, sub-channel {subchannel}"
-    rows_lines = 1.2 * _ROWS * layout.geometry.device.banks_per_group
 
-    draw = partial(_rows, layout=layout, matrix=matrix)
+    def rows(first: int, words: str, legend: bool) -> Panel:
+        draw = partial(_rows, layout=layout, matrix=matrix, first=first, words=words, legend=legend)
+        return Panel(draw, 1.2 * _ROWS * layout.geometry.device.banks_per_group, stretches=True)
 
-    def rows(first: int, words: str, legend: bool) -> list[Panel]:
-        return [Panel(partial(draw, first=first, words=words, legend=legend), rows_lines, stretches=True)]
-
-    groups = (
-        {"lanes": [Panel(lambda axes: _lanes(axes, layout), 7, stretches=True)]},
-        {"first": rows(0, f"first rows of {where}", chosen[0] == "first" or size == "slide")},
-    )
+    lanes = {"lanes": Panel(lambda axes: _lanes(axes, layout), 7, stretches=True)}
+    of_lane = {"first": rows(0, f"first rows of {where}", chosen[0] == "first" or size == "slide")}
     if down_row >= _ROWS:
-        words = f"where down begins in {where}"
-        groups[1]["down"] = rows(down_row - 1, words, "first" not in chosen and chosen[0] != "lanes")
+        explains = "first" not in chosen and chosen[0] != "lanes"
+        of_lane["down"] = rows(down_row - 1, f"where down begins in {where}", explains)
+    groups = lanes, of_lane
     return compose(f"Locations of weights: {layout_title(placed)}", groups, size, panels, "layout")
 
 

@@ -1,4 +1,4 @@
-"""Pictures of runs of a whole model: policies side by side, time by layer, and one layer's jobs."""
+"""Pictures of a whole model: runs under policies, predictions, and routing."""
 
 from __future__ import annotations
 
@@ -13,18 +13,23 @@ from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from ndpsim.base.reported import label_of, with_unit
 from ndpsim.base.units import TIMES, Scale, format_time, times
 from ndpsim.inference.layers.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.moe import moe_title, run_names
 from ndpsim.report.moe_history import History, RunHistory
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
-from ndpsim.report.pictures.bars import ROW, Colour, name_rows, stack, white_edges
+from ndpsim.report.pictures.bars import Bars, row_panel, share_panel
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, tint
 from ndpsim.report.pictures.points import logarithmic
-from ndpsim.report.routing import trace_title
+from ndpsim.report.prediction import parts_shown, rate_words
+from ndpsim.report.workload import routing_title, trace_title
 from ndpsim.simulate.results import MoeResult, PolicyRun
+from ndpsim.simulate.results.prediction import PhasePrediction, Prediction
+from ndpsim.workload.routing import RoutingStatistics
+from ndpsim.workload.routing.statistics import PhaseStatistics, Reuse
 
 _LIGHT = 0.4
 _DIMM_LABELS = 4
@@ -39,7 +44,8 @@ _GROUPS = {
     "ndp": ("compute", "-.", "NDP (busiest DIMM)"),
     "pcie-down": ("pcie", ":", "PCIe to the GPU"),
 }
-_ENGINES: dict[str, tuple[str, str | Colour]] = {
+#: Names and colours of the engines that compute pairs of a token and an expert.
+_ENGINES = {
     "gpu_hit": ("GPU, in its memory", COLOURS["gpu"]),
     "gpu_miss": ("GPU, copied", tint(COLOURS["gpu"], _LIGHT)),
     "cpu": ("CPU", COLOURS["host"]),
@@ -61,66 +67,58 @@ _KINDS = {
 _COLOUR_OF = {"gpu": "gpu", "pcie-down": "pcie", "pcie-up": "pcie", "cpu": "host", "ndp": "compute"}
 
 
-def _speedups(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
+def _speedups(runs: Mapping[str, PolicyRun]) -> Panel:
     """The speedup of each policy over the first, of everything and of the experts alone."""
-    speedups = [run.speedup for run in runs.values()]
-    axes.barh(range(len(runs)), speedups, color=COLOURS["everything"], height=0.7, label="everything")
-    for place, run in enumerate(runs.values()):
-        label = "experts alone" if place == 0 else None
-        experts = (run.speedup_moe, run.speedup_moe)
-        axes.plot(experts, (place - 0.42, place + 0.42), color=COLOURS["experts"], label=label)
-        words = f" {times(run.speedup)}, experts {times(run.speedup_moe)}"
-        axes.text(max(run.speedup, run.speedup_moe), place, words, va="center", color=INK)
-    name_rows(axes, list(runs))
-    most = max(max(run.speedup, run.speedup_moe) for run in runs.values())
-    axes.set(xlim=(0, 1.005 * most or 1), xlabel=metric_label("speedup", Scale(TIMES), next(iter(runs))))
+    words = [f"{times(run.speedup)}, experts {times(run.speedup_moe)}" for run in runs.values()]
+    bars = COLOURS["everything"], [run.speedup for run in runs.values()], words
+    experts = "experts alone", COLOURS["experts"], "-", [run.speedup_moe for run in runs.values()]
+    label = metric_label("speedup", Scale(TIMES), next(iter(runs)))
+    return row_panel(list(runs), {"everything": bars}, label, mark=experts)
 
 
-def _layers(axes: Axes, run: RunHistory, name: str, first: bool, limits_ns: tuple[float, float]) -> None:
+def _layers(axes: Axes, run: RunHistory, name: str, limits_ns: tuple[float, float]) -> None:
     """Mean times, on the same scale for each policy; a logarithmic one begins above 0."""
     ticks, means, scale = range(len(run.layers)), run.means_ns(), scale_of("time_ns", limits_ns)
-    wide = _BEHIND * float(rcParams["lines.linewidth"])
-    lines = {"layer": (INK, "-", "experts of the layer", wide)} | {
-        group: (COLOURS[meaning], line, f"{label} busy", wide / _BEHIND)
+    wide = float(rcParams["lines.linewidth"])
+    lines = {"layer": (INK, "-", "experts of the layer", _BEHIND * wide)} | {
+        group: (COLOURS[meaning], line, f"{label} busy", wide)
         for group, (meaning, line, label) in _GROUPS.items()
     }
     for group, (colour, line, label, width) in lines.items():
-        how: Any = {"color": colour, "linestyle": line, "linewidth": width, "where": "mid"}
-        axes.step(ticks, means[group] / scale.divisor, label=label if first else None, **how)
+        how: Any = {"color": colour, "linestyle": line, "linewidth": width, "where": "mid", "label": label}
+        axes.step(ticks, means[group] / scale.divisor, **how)
     few = range(0, len(run.layers), max(1, -(-len(run.layers) // 12)))
     axes.set_xticks(list(few), [str(run.layers[place]) for place in few])
     axes.set(xlim=(-0.5, len(run.layers) - 0.5), ylim=[ns / scale.divisor for ns in limits_ns])
     if limits_ns[0]:
         logarithmic(axes, "y")
     mean = "mean of steps" if run.phase == "decode" else "prefill"
-    label = metric_label("time_ns", scale)
-    axes.set(xlabel=f"layer of the model, {mean}", ylabel=f"{_in_lines(name)}\n{label}" if name else label)
+    label = f"{_in_lines(name)}\n{metric_label('time_ns', scale)}".lstrip()
+    axes.set(xlabel=f"layer of the model, {mean}", ylabel=label)
 
 
-def _engines(axes: Axes, runs: Mapping[str, PolicyRun]) -> None:
+def _engines(runs: Mapping[str, PolicyRun]) -> Panel:
     """The number of pairs of a token and an expert that each engine computed."""
-    parts = {
-        label: (colour, [100 * run.pairs_by_engine.get(engine, 0) / run.pairs for run in runs.values()])
+    parts: dict[str, Bars] = {
+        label: (colour, [100 * run.pairs_by_engine.get(engine, 0) / run.pairs for run in runs.values()], ())
         for engine, (label, colour) in _ENGINES.items()
     }
-    stack(axes, parts, **white_edges(axes))
-    name_rows(axes, list(runs))
-    axes.set(xlim=(0, 100), xlabel=metric_label("pairs_by_engine", Scale("%"), results=(PolicyRun,)))
+    label = metric_label("pairs_by_engine", Scale("%"), results=(PolicyRun,))
+    return row_panel(list(runs), parts, label, 100)
 
 
-def _migrations(axes: Axes, sums: Mapping[str, Mapping[str, float]]) -> None:
+def _migrations(sums: Mapping[str, Mapping[str, float]]) -> Panel | None:
     """The times of migrations in windows, where they cost nothing, and beside experts."""
+    if not sums:
+        return None
     totals = [of["hidden_ns"] + of["exposed_ns"] for of in sums.values()]
     scale = scale_of("time_ns", totals)
-    parts = {
-        part: (COLOURS[part], [of[f"{part}_ns"] / scale.divisor for of in sums.values()])
-        for part in ("hidden", "exposed")
+    words = [f"{of['count']:,.0f} in {format_time(ns)}" for ns, of in zip(totals, sums.values(), strict=True)]
+    parts: dict[str, Bars] = {
+        part: (COLOURS[part], [of[f"{part}_ns"] / scale.divisor for of in sums.values()], said)
+        for part, said in {"hidden": (), "exposed": words}.items()
     }
-    left = stack(axes, parts)
-    for place, (end, ns, of) in enumerate(zip(left, totals, sums.values(), strict=True)):
-        axes.text(end, place, f" {of['count']:,.0f} in {format_time(ns)}", va="center", color=INK)
-    name_rows(axes, list(sums))
-    axes.set(xlim=(0, max(left) or 1), xlabel=f"{metric_label('time_ns', scale)}, all migrations")
+    return row_panel(list(sums), parts, f"{metric_label('time_ns', scale)}, all migrations")
 
 
 # ---- the jobs of a layer ----
@@ -144,36 +142,33 @@ def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     return engines | {f"DIMM {name[4:]}": places[name][0] for name in shown}
 
 
-def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float, first: bool) -> None:
+def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
     """Jobs of each resource over time; jobs other than experts are lighter."""
-    places = _places(layer)
-    scale = scale_of("time_ns", [until_ns])
-    axes.set_xlim(0, until_ns / scale.divisor)
+    places, scale = _places(layer), scale_of("time_ns", [until_ns])
+    until = until_ns / scale.divisor
 
     def bar(of: JobRecord | MovingRecord, colour: str | tuple[float, float, float]) -> None:
         """Draw the part of a job or migration that is within the layer."""
         at, high = places[of.resource]
         times_ns = np.clip((of.start_ns, of.end_ns), layer.start_ns, layer.end_ns) - layer.start_ns
         start, end = times_ns / scale.divisor
-        edged = end - start > _EDGED * axes.get_xlim()[1]
-        thin = 0.4 * float(axes.spines["left"].get_linewidth()) if edged else 0.0
-        axes.barh(at, end - start, left=start, height=high, color=colour, edgecolor="white", linewidth=thin)
+        edge = 0.4 * rcParams["axes.linewidth"] if end - start > _EDGED * until else 0.0
+        axes.barh(at, end - start, high, start, color=colour, edgecolor="white", linewidth=edge)
 
     for job in layer.jobs:
         colour = COLOURS[_COLOUR_OF[job.resource.partition(" ")[0]]]
         bar(job, colour if job.kind in ("expert", "copy") else tint(colour, _LIGHT))
     for move in layer.moving:
         bar(move, COLOURS["exposed"])
-    if first:
-        for label, meant in _KINDS.items():
-            axes.bar(np.nan, 0, color=meant, label=label)
-    bottom = max(at + high / 2 for at, high in places.values())
+    for label, meant in _KINDS.items():
+        axes.bar(np.nan, 0, color=meant, label=label)
     labels = _labels(places)
     axes.set_yticks(list(labels.values()), list(labels))
     axes.tick_params(axis="y", length=0)
-    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until_ns / scale.divisor), ylabel=_in_lines(name))
+    bottom = max(at + high / 2 for at, high in places.values())
     where = f"step {layer.step}" if layer.phase == "decode" else "prefill"
-    axes.set_xlabel(f"{metric_label('time_ns', scale)}, since the gate of layer {layer.layer}, {where}")
+    since = f"{metric_label('time_ns', scale)}, since the gate of layer {layer.layer}, {where}"
+    axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until), ylabel=_in_lines(name), xlabel=since)
 
 
 def _in_lines(name: str) -> str:
@@ -185,39 +180,24 @@ def _job_panels(shown: Mapping[str, LayerRecord], several: bool) -> list[Panel]:
     times_ns = {name: layer.end_ns - layer.start_ns for name, layer in shown.items()}
     most_ns = max(times_ns.values(), default=0.0)
     comparable = all(most_ns <= _COMPARABLE * ns for ns in times_ns.values())
-
-    return [
-        Panel(
-            partial(
-                _jobs,
-                layer=layer,
-                name=name if several else "",
-                until_ns=most_ns if comparable else times_ns[name],
-                first=place == 0,
-            ),
-            1.1 * (len(_labels(_places(layer))) + 2),
-            stretches=True,
-            axis="time since the gate" if comparable else "",
-        )
-        for place, (name, layer) in enumerate(shown.items())
-    ]
+    axis = "time since the gate" if comparable else ""
+    panels = []
+    for name, layer in shown.items():
+        until_ns = most_ns if comparable else times_ns[name]
+        draw = partial(_jobs, layer=layer, name=name if several else "", until_ns=until_ns)
+        panels.append(Panel(draw, 1.1 * (len(_labels(_places(layer))) + 2), stretches=True, axis=axis))
+    return panels
 
 
 def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
     longest_ns = [max(float(max(ns)) for ns in run.means_ns().values()) for run in runs.values()]
     most, least = max(longest_ns), min(longest_ns)
     limits_ns = (0.0, 1.05 * most or 1.0) if most <= _COMPARABLE * least else (0.1 * least, 1.5 * most)
-
-    draw = partial(_layers, limits_ns=limits_ns)
-    return [
-        Panel(
-            partial(draw, run=run, name=name if several else "", first=place == 0),
-            5,
-            stretches=True,
-            axis="layer",
-        )
-        for place, (name, run) in enumerate(runs.items())
+    draws = [
+        partial(_layers, run=run, name=name if several else "", limits_ns=limits_ns)
+        for name, run in runs.items()
     ]
+    return [Panel(draw, 5, stretches=True, axis="layer") for draw in draws]
 
 
 def moe_figure(
@@ -247,17 +227,143 @@ def moe_figure(
         for kind, of in run.migrations.items()
         if of["hidden_ns"] + of["exposed_ns"] > 0
     }
-    speedups = [Panel(lambda axes: _speedups(axes, runs), ROW * len(runs))] if several else []
     by_layer = {
-        "speedup": speedups,
+        "speedup": _speedups(runs) if several else None,
         "layers": _layer_panels(histories, several),
-        "engines": [Panel(lambda axes: _engines(axes, runs), ROW * len(runs))],
+        "engines": _engines(runs),
     }
-    moved = {
-        "migrations": [Panel(lambda axes: _migrations(axes, sums), ROW * len(sums))] if sums else [],
-        "jobs": _job_panels(shown, several),
-    }
+    moved = {"migrations": _migrations(sums), "jobs": _job_panels(shown, several)}
     policies = f"policies {', '.join(names)}" if several else f"policy {names[0]}"
     routed = trace_title(result.routing["trace"])
     title = f"Inference with {moe_title(result)}, {policies}\nrouting: {routed}"
     return compose(title, (by_layer, moved), size, panels, "moe")
+
+
+# ---- predictions ----
+
+_PART_COLOURS = {
+    "attention and dense parts": "gpu",
+    "shared experts": "hidden",
+    "experts on the GPU": "experts",
+    "experts on the CPU": "host",
+    "experts on the CPU: computing": "host",
+    "experts on the CPU: reading weights": "read",
+    "experts on NDP units": "compute",
+    "experts' copies to the GPU": "pcie",
+    "activations over the link": "link",
+    "hand-over between GPU and CPU": "idle",
+}
+
+
+def _parts(phase: PhasePrediction, name: str, what: str) -> Panel:
+    said = {part: (ns, with_unit("parts_ns", ns, PhasePrediction)) for part, ns in parts_shown(phase).items()}
+    time = metric_label("time_ns", Scale("%"), results=(PhasePrediction,))
+    meanings = {part: _PART_COLOURS.get(part, "everything") for part in said}
+    return share_panel(said, meanings, f"{name}, {rate_words(phase)}: {time} of a {what}", lines=2.0)
+
+
+def _upgrades(result: Prediction) -> Panel | None:
+    shown = [one for one in result.upgrades if not one.problem]
+    if not shown:
+        return None
+    gains = {phase: [getattr(one, f"{phase}_gain") for one in shown] for phase in ("prefill", "decode")}
+    parts = {phase: (COLOURS[phase], of, list(map(times, of))) for phase, of in gains.items()}
+    names = [f"{one.name}:\n{one.change.split(',')[0]}" for one in shown]
+    label = metric_label("speedup", Scale(TIMES), "the machine as it is")
+    as_it_is = "", INK, "-", [1.0] * len(shown)
+    return row_panel(names, parts, label, mark=as_it_is, beside=True, lines=3.2)
+
+
+def prediction_figure(result: Prediction, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
+    """The parts of the time, and the gains of upgrades."""
+    groups = {
+        "prefill": _parts(result.prefill, "prefill", "prompt"),
+        "decode": _parts(result.decode, "decode", "token"),
+        "upgrades": _upgrades(result),
+    }
+    return compose(f"Prediction for {result.title}", (groups,), size, panels, "predict")
+
+
+# ---- routing ----
+
+_PERCENT = Scale("%")
+_SELECTIONS = metric_label("shares", _PERCENT, results=(PhaseStatistics,))
+_REUSES = {"token_reuse": "decode", "step_reuse": "decode", "prefill_reuse": "prefill"}
+
+
+def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
+    """The cumulative share of selections of the most popular experts."""
+    phases = {"decode": (statistics.decode, "o-"), "prefill": (statistics.prefill, "s--")}
+    for name, (phase, style) in phases.items():
+        if phase is not None:
+            experts = [0.0, *(100 * point.rank_fraction for point in phase.rank_curve)]
+            shares = [0.0, *(100 * point.cumulative_share for point in phase.rank_curve)]
+            axes.plot(experts, shares, style, color=COLOURS[name], markerfacecolor="white", label=name)
+    axes.plot((0, 100), (0, 100), color=INK, linestyle=":", label="if all were equally popular")
+    axes.set(xlim=(0, 101), ylim=(0, 104), xlabel="most popular experts (%)", ylabel=_SELECTIONS)
+
+
+def _active(axes: Axes, statistics: RoutingStatistics) -> None:
+    """The number of distinct experts that a batch chooses, by its size."""
+    found, colour = statistics.active_experts, COLOURS["decode"]
+    sizes, percent = [one.batch for one in found], 100 / statistics.trace["experts"]
+    least, mean, most = (
+        [percent * getattr(one, name) for one in found] for name in ("least", "mean", "most")
+    )
+    light = tint(colour, 0.4)
+    axes.fill_between(sizes, least, most, color=light, linewidth=0, label="fewest to most")
+    axes.plot(sizes, mean, "o-", color=colour, markerfacecolor="white", label="mean")
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(sizes, [str(size) for size in sizes])
+    axes.minorticks_off()
+    label = metric_label("active_experts", _PERCENT, results=(RoutingStatistics,))
+    axes.set(ylim=(0, 104), xlabel="tokens of a step", ylabel=label)
+
+
+def _classes(axes: Axes, phase: PhaseStatistics) -> None:
+    """Shares of selections by class and layer."""
+    layers = [one.layer for one in phase.layers]
+    bottom = np.zeros(len(layers))
+    for name in ("hot", "warm", "cold"):
+        height = np.array([100 * getattr(one, name) for one in phase.layers])
+        axes.bar(layers, height, 0.8, bottom, color=COLOURS[name], label=name)
+        bottom += height
+    axes.set(xlim=(layers[0] - 0.6, layers[-1] + 0.6), ylim=(0, 100))
+    axes.set(xlabel="layer of the model", ylabel=_SELECTIONS)
+
+
+def _reuse(statistics: RoutingStatistics) -> Panel | None:
+    """The share of experts that tokens have in common with earlier tokens, and the share by chance."""
+    found = {name: reuse for name in _REUSES if (reuse := getattr(statistics, name)) is not None}
+    if not found:
+        return None
+    colours = [COLOURS[_REUSES[name]] for name in found]
+    bars = colours, [100 * one.reuse.value for one in found.values()], ()
+    by_chance = [100 * one.independent.value for one in found.values()]
+    errors = [100 * (one.reuse.error or 0.0) for one in found.values()]
+    names = [label_of(name, RoutingStatistics) for name in found]
+    mark = label_of("independent", Reuse), INK, ":", by_chance
+    most = 1.03 * max(map(sum, zip(bars[1], errors, strict=True)))
+    label = metric_label("reuse", _PERCENT, results=(Reuse,))
+    return row_panel(names, {"": bars}, label, most, mark, lines=1.6, xerr=errors, ecolor=INK)
+
+
+def routing_figure(statistics: RoutingStatistics, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
+    """Shares by rank and by layer, active experts by batch, and reuse.
+
+    Args:
+        statistics: of `describe_routing`.
+
+    Raises:
+        InputError: the panels would be empty.
+    """
+    phase = statistics.decode or statistics.prefill
+    assert phase is not None
+    curves = {"ranks": Panel(lambda axes: _ranks(axes, statistics), 9, stretches=True)}
+    if statistics.active_experts:
+        curves["active"] = Panel(lambda axes: _active(axes, statistics), 9, stretches=True)
+    bars = {
+        "layers": Panel(lambda axes: _classes(axes, phase), 6, stretches=True),
+        "reuse": _reuse(statistics),
+    }
+    return compose(f"Routing: {routing_title(statistics)}", (curves, bars), size, panels, "routing")

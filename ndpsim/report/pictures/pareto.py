@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.path import Path
 from matplotlib.transforms import Bbox
@@ -22,7 +25,7 @@ from ndpsim.report.metrics import (
 )
 from ndpsim.report.pictures.canvas import Panel
 from ndpsim.report.pictures.colours import INK, SERIES, tint
-from ndpsim.report.pictures.points import MARKERS, Points, logarithmic, plain_ticks
+from ndpsim.report.pictures.points import MARKERS, Points, figure_of, logarithmic, plain_ticks
 from ndpsim.report.sweep_plot import Row, panel_keys
 
 _LINES = 20
@@ -57,36 +60,33 @@ def _wanted(metric: str, points: Points) -> str:
 
 
 def _pareto(axes: Axes, points: Points, across: Scale) -> None:
-    plot = points.plot
+    plot, series = points.plot, points.series
 
     def at(row: Row) -> Point:
         return row[plot.x] / across.divisor, points.scaled(row[plot.y])
 
     front = front_of(points.rows, plot.x, plot.y, plot.wants_more)
     chosen = {id(row) for row in front}
-    upright_first = plot.wants_more(plot.x)
     label = f"Pareto front: {_wanted(plot.x, points)}, {_wanted(plot.y, points)}"
-    corners = _corners([at(row) for row in front], upright_first)
+    corners = _corners([at(row) for row in front], plot.wants_more(plot.x))
     axes.plot(*zip(*corners, strict=True), color=INK, linestyle="--", label=label)
-    for place, series in enumerate(points.series):
-        colour, marker = SERIES[place % len(SERIES)], MARKERS[place % len(MARKERS)]
-        rows = list(points.of(series))
+    looks = [(SERIES[n % len(SERIES)], MARKERS[n % len(MARKERS)]) for n in range(len(series))]
+    for of_series, (colour, marker) in zip(series, looks, strict=True):
         for on_front, face in ((False, tint(colour, _PALE)), (True, colour)):
-            where = [at(row) for row in rows if (id(row) in chosen) == on_front]
+            where = [at(row) for row in points.of(of_series) if (id(row) in chosen) == on_front]
             axes.plot([x for x, _ in where], [y for _, y in where], marker, color=face, zorder=3)
-        if series:
-            axes.plot([], [], marker, color=colour, label=name_of(series))
-    colour, marker = (INK, "o") if any(points.series) else (SERIES[0], MARKERS[0])
+        axes.plot([], [], marker, color=colour, label=name_of(of_series))
+    colour, marker = (INK, "o") if any(series) else looks[0]
     axes.plot([], [], marker, color=colour, label="on the front")
     if len(front) < len(points.rows):
         axes.plot([], [], marker, color=tint(colour, _PALE), label="pale: not on the front")
-    _published(axes, points, across)
+    _draw_published(axes, points, across)
     axes.set_xlabel(metric_label(plot.x, across, points.baseline, points.swept.results))
     axes.set_ylabel(points.label)
     axes.margins(x=0.1, y=0.1)
     for which in "xy":
         (logarithmic if which in plot.log else plain_ticks)(axes, which)
-    _write(axes, points, front, at, corners)
+    _name_points(axes, points, front, at, corners)
 
 
 def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
@@ -97,30 +97,25 @@ def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
     return corners
 
 
-def _published(axes: Axes, points: Points, across: Scale) -> None:
+def _draw_published(axes: Axes, points: Points, across: Scale) -> None:
     """Draw hollow markers for points of which a paper has both metrics."""
-    plot = points.plot
-    others = [value for value in points.swept.published if value.metric == plot.x]
-    named: set[str] = set()
-    for one in points.published({}):
-        for other in others:
-            if other.where == one.value.where:
-                source = one.value.source
-                axes.errorbar(
-                    (other.low + other.high) / 2 / across.divisor,
-                    points.scaled(one.middle),
-                    xerr=(other.high - other.low) / 2 / across.divisor,
-                    yerr=points.scaled(one.value.high - one.value.low) / 2,
-                    marker=one.marker,
-                    markerfacecolor="white",
-                    color=one.colour,
-                    label=None if source in named else source,
-                    zorder=4,
-                )
-                named.add(source)
+    others = [value for value in points.swept.published if value.metric == points.plot.x]
+    for one, other in itertools.product(points.published({}), others):
+        if other.where == one.value.where:
+            axes.errorbar(
+                (other.low + other.high) / 2 / across.divisor,
+                points.scaled(one.middle),
+                xerr=(other.high - other.low) / 2 / across.divisor,
+                yerr=points.scaled(one.value.high - one.value.low) / 2,
+                marker=one.marker,
+                markerfacecolor="white",
+                color=one.colour,
+                label=one.value.source,
+                zorder=4,
+            )
 
 
-def _write(
+def _name_points(
     axes: Axes, points: Points, front: Sequence[Row], at: Callable[[Row], Point], stairs: Sequence[Point]
 ) -> None:
     """Label points that have room: those of the front, and others if they are few."""
@@ -143,11 +138,10 @@ def _write(
     labels = _Labels(axes, [at(row) for row in points.rows], stairs)
     for row in [*front[:1], *front[:0:-1]][:_MOST_LABELS]:  # The ends of a front come first.
         labels.add(name(row), at(row), _FURTHER)
-    if len(points.rows) <= _LABELLED:
-        on_front = {id(row) for row in front}
-        for row in points.rows:
-            if id(row) not in on_front:
-                labels.add(name(row), at(row), _FURTHER[:1])
+    on_front = {id(row) for row in front}
+    for row in points.rows if len(points.rows) <= _LABELLED else ():
+        if id(row) not in on_front:
+            labels.add(name(row), at(row), _FURTHER[:1])
 
 
 class _Labels:
@@ -160,20 +154,15 @@ class _Labels:
     """
 
     def __init__(self, axes: Axes, points: Sequence[Point], stairs: Sequence[Point]) -> None:
-        self._axes = axes
-        self._font = float(axes.yaxis.get_major_ticks()[0].label1.get_fontsize())
-        figure = axes.get_figure(root=True)
-        assert figure is not None
-        self._renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
-        self._pixels_per_pt = figure.dpi / 72
+        self._axes, self._font = axes, rcParams["ytick.labelsize"]
+        axes.autoscale_view()  # which matplotlib would delay until after the positions are known
+        self._pixels_per_pt = figure_of(axes).dpi / 72
         self._half = 0.45 * self._font * self._pixels_per_pt
         self._pixels = axes.transData.transform(points)
-        self._taken = [self._around(at) for at in self._pixels]
+        self._taken = [Bbox([at - self._half, at + self._half]) for at in self._pixels]
+        self._names: list[Bbox] = []
         self._stairs = Path(axes.transData.transform(stairs))
         self._leaders: list[Path] = []  # leader lines, which cross neither names nor each other
-
-    def _around(self, at: NDArray[np.float64]) -> Bbox:
-        return Bbox.from_extents(*(at - self._half), *(at + self._half))
 
     def add(self, text: str, point: Point, further: Sequence[float]) -> None:
         """Add a name for a point, if it has room.
@@ -183,69 +172,49 @@ class _Labels:
             point: the point, in data coordinates.
             further: distances to try, as factors; a line leads to a name that is not at 1.
         """
-        note = self._axes.annotate(
-            text, point, xytext=(0, 0), textcoords="offset points", fontsize=self._font, parse_math=False
-        )
-        own = self._axes.transData.transform(point)
-        for times in further:
-            for dx, dy in _AROUND:
-                note.set(
-                    position=(0.7 * self._font * dx * times, 0.7 * self._font * dy * times),
-                    horizontalalignment=("right", "center", "left")[int(dx) + 1],
-                    verticalalignment="center" if dy == 0 else "bottom" if dy > 0 else "top",
-                )
-                box = note.get_window_extent(self._renderer).padded(self._half / 2)
-                end = _nearest_of(box, own)
-                leader = Path(np.array([own, end])) if times > 1 else None
-                if self._is_free(box) and (self._is_clear(leader) if leader else self._is_nearest(box, own)):
-                    self._taken.append(box)
-                    if leader:
-                        self._leaders.append(leader)
-                        self._draw_leader(point, end - own)
-                    return
+        how: dict[str, Any] = {"textcoords": "offset points", "fontsize": self._font, "parse_math": False}
+        note, own = self._axes.annotate(text, point, (0, 0), **how), self._axes.transData.transform(point)
+        for times, (dx, dy) in itertools.product(further, _AROUND):
+            note.set(
+                position=(0.7 * self._font * dx * times, 0.7 * self._font * dy * times),
+                horizontalalignment=("right", "center", "left")[int(dx) + 1],
+                verticalalignment="center" if dy == 0 else "bottom" if dy > 0 else "top",
+            )
+            box = note.get_window_extent().padded(self._half / 2)
+            end = np.clip(own, box.min, box.max)  # the nearest point of the name
+            leader = Path([own, end])
+            if self._is_free(box) and (self._is_clear(leader) if times > 1 else self._is_nearest(box, own)):
+                self._names.append(box)
+                if times > 1:
+                    self._leaders.append(leader)
+                    line = {"arrowstyle": "-", "color": INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3}
+                    way = tuple((end - own) / self._pixels_per_pt)  # Like names, it moves with the point.
+                    self._axes.annotate("", point, way, textcoords="offset points", arrowprops=line)
+                return
         note.remove()
-
-    def _draw_leader(self, point: Point, way: NDArray[np.float64]) -> None:
-        """Draw a line from a point by `way` in pixels; like names, it moves with the point."""
-        self._axes.annotate(
-            "",
-            point,
-            xytext=tuple(way / self._pixels_per_pt),
-            textcoords="offset points",
-            arrowprops={"arrowstyle": "-", "color": INK, "linewidth": 0.5, "shrinkA": 0, "shrinkB": 3},
-        )
 
     def _is_free(self, box: Bbox) -> bool:
         """Whether a name is within the axes and covers nothing."""
         room = self._axes.get_window_extent()
         within = room.x0 <= box.x0 and box.x1 <= room.x1 and room.y0 <= box.y0 and box.y1 <= room.y1
-        covers = any(box.overlaps(other) for other in self._taken) or any(
-            line.intersects_bbox(box, filled=False) for line in (self._stairs, *self._leaders)
+        lines = (self._stairs, *self._leaders)
+        return (
+            within
+            and not any(box.overlaps(other) for other in (*self._taken, *self._names))
+            and not any(line.intersects_bbox(box, filled=False) for line in lines)
         )
-        return within and not covers
 
     def _is_clear(self, leader: Path) -> bool:
         """Whether a line to a name crosses no other such line and no name."""
-        names = self._taken[len(self._pixels) :]
-        return not any(leader.intersects_bbox(name, filled=False) for name in names) and not any(
+        return not any(leader.intersects_bbox(name, filled=False) for name in self._names) and not any(
             leader.intersects_path(other, filled=False) for other in self._leaders
         )
 
     def _is_nearest(self, box: Bbox, own: NDArray[np.float64]) -> bool:
         """Whether a name is nearer to its own point than to all separate points."""
         others = [at for at in self._pixels if np.abs(at - own).max() > self._half]
-        nearest = min((_distance(box, at) for at in others), default=math.inf)
-        return _distance(box, own) < _NEARER * nearest
-
-
-def _nearest_of(box: Bbox, at: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The point of a box that is nearest to a point."""
-    return np.clip(at, box.min, box.max)
-
-
-def _distance(box: Bbox, at: NDArray[np.float64]) -> float:
-    """Distance from a point to a box."""
-    return math.dist(at, _nearest_of(box, at))
+        distance, *further = (math.dist(at, np.clip(at, box.min, box.max)) for at in (own, *others))
+        return distance < _NEARER * min(further, default=math.inf)
 
 
 def pareto_panels(points: Points) -> list[Panel]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import itertools
 import re
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
+from matplotlib import rcParams
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 from ndpsim.base.units import Scale
 from ndpsim.report.metrics import is_number, key_label, metric_label, name_of, scale_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER
 from ndpsim.report.pictures.colours import INK, SERIES
-from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
+from ndpsim.report.sweep_plot import Published, Row, SweepPlot, Swept, ordered_values, panel_keys
 
 MARKERS = "os^DvPX*"
 _LONG = 24  # Names of more characters are broken before they are turned.
@@ -44,7 +47,7 @@ class Shown:
         marker: the marker of its source.
     """
 
-    value: PublishedValue
+    value: Published
     x: Any
     series: int | None
     marker: str
@@ -68,11 +71,15 @@ class Points:
     plot: SweepPlot
     everything: Sequence[Row]
 
+    @property
+    def drawn(self) -> tuple[str, ...]:
+        """The drawn metrics."""
+        return (self.plot.y, self.plot.x) if self.plot.kind == "pareto" else (self.plot.y,)
+
     @cached_property
     def rows(self) -> list[Row]:
         """The rows that have values of the drawn metrics."""
-        wanted = (self.plot.y, self.plot.x) if self.plot.kind == "pareto" else (self.plot.y,)
-        return [row for row in self.everything if all(is_number(row.get(name)) for name in wanted)]
+        return [row for row in self.everything if all(is_number(row.get(name)) for name in self.drawn)]
 
     @property
     def notes(self) -> list[str]:
@@ -163,40 +170,44 @@ class Points:
         return found
 
 
-def lean_if_long(axes: Axes, names: Sequence[str]) -> None:
-    """Break or turn the names at a horizontal axis if they have no room side by side."""
-    ticks = axes.get_xticks()
-    font = float(axes.xaxis.get_major_ticks()[0].label1.get_fontsize())
-    room = room_pt(axes)[0] / len(names)
-    if max(map(len, names)) * CHARACTER * font <= room:
-        return
-    in_lines = [re.sub("(?<=[:,])(?=.)", "\n", name) for name in names]
-    longest = max(len(line) for name in in_lines for line in name.split("\n"))
-    if longest * CHARACTER * font <= room:
-        axes.set_xticks(ticks, in_lines, parse_math=False)
-        return
-    axes.set_xticks(ticks, in_lines if max(map(len, names)) > _LONG else names)
-    for label in axes.get_xticklabels():
-        label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor", parse_math=False)
+def figure_of(axes: Axes) -> Figure:
+    """The whole figure that axes are in."""
+    figure = axes.get_figure(root=True)
+    assert figure is not None
+    return figure
 
 
 def room_pt(axes: Axes) -> tuple[float, float]:
     """Approximate final width and height of axes, in points."""
-    figure = axes.get_figure(root=True)
-    assert figure is not None
-    extent = axes.get_window_extent()
-    return 72 * float(extent.width) / figure.dpi, 72 * float(extent.height) / figure.dpi
-
-
-def published_legend(axes: Axes, shown: Sequence[Shown]) -> None:
-    """Add a hollow marker for each source to the end of the legend."""
-    for source, marker in {one.value.source: one.marker for one in shown}.items():
-        axes.errorbar(
-            [], [], marker=marker, color=INK, markerfacecolor="white", linestyle="none", label=source
-        )
+    extent, dpi = axes.get_window_extent(), figure_of(axes).dpi
+    return 72 * float(extent.width) / dpi, 72 * float(extent.height) / dpi
 
 
 # ---- axes ----
+
+
+def named_ticks(
+    axes: Axes, which: Literal["x", "y"], key: str, values: Sequence[Any], most: int = sys.maxsize
+) -> None:
+    """Ticks at the places of values, or of some of more than `most`.
+
+    Names at a horizontal axis are broken or turned if they have no room side by side.
+    """
+    places = range(0, len(values), max(1, -(-len(values) // most)))
+    names = [value_words(values[place]) for place in places]
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_ticks(places, names, parse_math=False)
+    axis.set_label_text(key_label(key))
+    axes.tick_params(axis=which, length=0)
+    letters = room_pt(axes)[0] / len(names) / (CHARACTER * rcParams["xtick.labelsize"])
+    if which == "y" or max(map(len, names)) <= letters:
+        return
+    in_lines = [re.sub("(?<=[:,])(?=.)", "\n", name) for name in names]
+    broken = max(len(line) for name in in_lines for line in name.split("\n")) <= letters
+    axis.set_ticks(places, in_lines if broken or max(map(len, names)) > _LONG else names, parse_math=False)
+    if not broken:
+        for label in axis.get_ticklabels():
+            label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor")
 
 
 def _plain(value: float, place: object = None) -> str:

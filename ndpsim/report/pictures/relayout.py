@@ -9,34 +9,35 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from ndpsim.base.units import Scale, format_time, percent, times
-from ndpsim.report.dram import refresh_interval_ns
 from ndpsim.report.metrics import described, metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.pictures.bars import ROW, compare_energies, draw_bar, name_rows
+from ndpsim.report.pictures.bars import Ways, compare_energies, row_panel
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
 from ndpsim.report.pictures.colours import COLOURS, INK, SERIES
-from ndpsim.report.pictures.curves import draw_means, means_of
+from ndpsim.report.pictures.curves import draw_means, means_of, time_axis
 from ndpsim.report.pictures.points import logarithmic, room_pt
 from ndpsim.report.text import title_of
+from ndpsim.report.words import refresh_interval_ns
 from ndpsim.simulate import HostMove, RelayoutResult
 
-_DATA = {"read": "read", "write": "write", "both": "read or write"}
-_SAYS = {"read": "reads", "write": "writes", "both": "reads or writes"}
+_DATA = {
+    "read": ("reads", "read"),
+    "write": ("writes", "write"),
+    "both": ("reads or writes", "read or write"),
+}
 _HOST = "by the host"
+_EDGED: dict[str, Any] = {"edgecolor": INK, "linewidth": 0.3}
+_OF = (RelayoutResult,)
 
 
-def _draw_host(axes: Axes, result: RelayoutResult, scale: Scale) -> None:
-    """Draw the mean bandwidth of a copy by the host over its time."""
-    host = result.host
+def _draw_host(axes: Axes, host: HostMove | None, unit_ns: float) -> None:
+    """Label the vertical axis, and draw the mean bandwidth of a copy by the host over its time."""
+    axes.set_ylabel(metric_label("bandwidth_gbps", Scale("GB/s"), results=_OF))
     if host is not None:
-        end = host.time_ns / scale.divisor
+        end = host.time_ns / unit_ns
         label = f"{_HOST}: {host.bandwidth_gbps:.1f} GB/s over {format_time(host.time_ns)}"
         how: Any = {"color": COLOURS["host"], "linestyle": ":", "label": label}
         axes.plot((0, end, end), (host.bandwidth_gbps, host.bandwidth_gbps, 0), **how)
-
-
-def _bandwidth_label() -> str:
-    return metric_label("bandwidth_gbps", Scale("GB/s"), results=(RelayoutResult,))
 
 
 def _over_time(axes: Axes, result: RelayoutResult) -> None:
@@ -45,16 +46,16 @@ def _over_time(axes: Axes, result: RelayoutResult) -> None:
         (result.read_gbps, "-", "read", "read at the sources"),
         (result.written_gbps, "--", "write", "arrived at the targets"),
     )
-    end_ns = _end_ns(result)
-    scale, interval_ns = scale_of("time_ns", [end_ns]), refresh_interval_ns(result.config["hardware"])
+    unit_ns, interval_ns = (
+        time_axis(axes, 1.02 * _end_ns(result)),
+        refresh_interval_ns(result.config["hardware"]),
+    )
     for gbps, style, meaning, label in curves if result.curve_ns else ():
         how = {"color": COLOURS[meaning], "linestyle": style, "label": label}
-        draw_means(axes, result.curve_ns, gbps, interval_ns, scale, **how)
-    _draw_host(axes, result, scale)
+        draw_means(axes, result.curve_ns, gbps, interval_ns, unit_ns, **how)
+    _draw_host(axes, result.host, unit_ns)
     by_host = 0.0 if result.host is None else result.host.bandwidth_gbps
-    most = max(*result.read_gbps, *result.written_gbps, by_host, 0.0, 0.0) or 1.0
-    axes.set(xlabel=metric_label("time_ns", scale), ylabel=_bandwidth_label())
-    axes.set(xlim=(0, 1.02 * end_ns / scale.divisor), ylim=(0, 1.08 * most))
+    axes.set_ylim(0, 1.08 * max(*result.read_gbps, *result.written_gbps, by_host, 0.0, 0.0) or 1.0)
 
 
 def _end_ns(result: RelayoutResult) -> float:
@@ -64,9 +65,9 @@ def _end_ns(result: RelayoutResult) -> float:
 def _links(axes: Axes, result: RelayoutResult) -> None:
     """The utilization of each link that carried data."""
     names, busy = list(result.link_busy), [100 * share for share in result.link_busy.values()]
-    axes.bar(range(len(busy)), busy, color=COLOURS["link"], edgecolor=INK, linewidth=0.3)
+    axes.bar(range(len(busy)), busy, color=COLOURS["link"], **_EDGED)
     axes.set(
-        ylabel=metric_label("link_busy", Scale("%"), results=(RelayoutResult,)),
+        ylabel=metric_label("link_busy", Scale("%"), results=_OF),
         ylim=(0, 100),
         xlim=(-0.7, max(len(names), 1) - 0.3),
         xlabel=f"wire of the {result.topology} (from DIMM > to DIMM)",
@@ -78,26 +79,19 @@ def _links(axes: Axes, result: RelayoutResult) -> None:
     axes.set_xticks(list(shown), short, rotation=90)
 
 
-def _dram(axes: Axes, result: RelayoutResult) -> None:
+def _dram(result: RelayoutResult) -> Panel:
     """The utilization of the busiest lane's data bus by each kind of data."""
-    for place, (kind, share) in enumerate(result.dram_busy.items()):
-        draw_bar(axes, place, 100 * share, percent(share), color=COLOURS[_DATA[kind]])
-    name_rows(axes, [_SAYS[kind] for kind in result.dram_busy])
-    axes.set(
-        xlim=(0, 100), xlabel=f"busy: {metric_label('dram_busy', Scale('%'), results=(RelayoutResult,))}"
-    )
+    names, meanings = zip(*(_DATA[kind] for kind in result.dram_busy), strict=True)
+    shares = list(result.dram_busy.values())
+    parts = [COLOURS[one] for one in meanings], [100 * share for share in shares], list(map(percent, shares))
+    return row_panel(names, {"": parts}, f"busy: {metric_label('dram_busy', Scale('%'), results=_OF)}", 100)
 
 
-_Ways = Mapping[str, tuple[Mapping[str, float | None] | None, float]]
-
-
-def _energies(ways: _Ways) -> list[Panel]:
-    known = {way: (parts, time_ns) for way, (parts, time_ns) in ways.items() if parts is not None}
-    return [Panel(lambda axes: compare_energies(axes, known), ROW * len(known))] if known else []
-
-
-def _host_way(host: HostMove | None) -> _Ways:
-    return {} if host is None else {_HOST: (host.energy_nj, host.time_ns)}
+def _by_host(host: HostMove | None) -> tuple[Ways, str]:
+    """The energy and time of a copy by the host, and words for a title."""
+    if host is None:
+        return {}, ""
+    return {_HOST: (host.energy_nj, host.time_ns)}, f"; by the host {format_time(host.time_ns)}"
 
 
 def relayout_figure(result: RelayoutResult, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
@@ -108,18 +102,15 @@ def relayout_figure(result: RelayoutResult, size: str = DEFAULT_SIZE, panels: Pa
     Args:
         result: of `simulate_relayout`.
     """
-    by_host = "" if result.host is None else f"; by the host {format_time(result.host.time_ns)}"
+    way, by_host = _by_host(result.host)
     bound = result.bottleneck.replace("dimm", "DIMM")
     title = f"Relayout of {title_of(result)}\n{format_time(result.time_ns)}, bound by {bound}{by_host}"
     over_time = {
-        "bandwidth": [Panel(lambda axes: _over_time(axes, result), 8, stretches=True)],
-        "links": [Panel(lambda axes: _links(axes, result), 6)],
+        "bandwidth": Panel(lambda axes: _over_time(axes, result), 8, stretches=True),
+        "links": Panel(lambda axes: _links(axes, result), 6),
     }
-    sums = {
-        "dram": [Panel(lambda axes: _dram(axes, result), 3 * ROW)],
-        "energy": _energies({"over links": (result.energy_nj, result.time_ns), **_host_way(result.host)}),
-    }
-    return compose(title, (over_time, sums), size, panels, "relayout")
+    energy = compare_energies({"over links": (result.energy_nj, result.time_ns), **way})
+    return compose(title, (over_time, {"dram": _dram(result), "energy": energy}), size, panels, "relayout")
 
 
 # ---- the same over several topologies ----
@@ -127,7 +118,7 @@ def relayout_figure(result: RelayoutResult, size: str = DEFAULT_SIZE, panels: Pa
 
 def _all_over_time(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
     """Arrivals over time, on logarithmic scales since topologies differ by factors."""
-    scale = scale_of("time_ns", map(_end_ns, results.values()))
+    unit_ns = time_axis(axes, max(map(_end_ns, results.values())))
     moving = {name: result for name, result in results.items() if result.curve_ns}
     most = 0.0
     for place, (name, result) in enumerate(moving.items()):
@@ -136,45 +127,37 @@ def _all_over_time(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
         most = max(most, float(means.max()))
         style, colour = ("-", "--", "-.")[place % 3], SERIES[place % len(SERIES)]
         how: Any = {"color": colour, "linestyle": style, "label": name}
-        axes.stairs(means, edges / scale.divisor, baseline=None, **how)
-    _draw_host(axes, next(iter(results.values())), scale)
-    axes.set(xlabel=metric_label("time_ns", scale), ylabel=_bandwidth_label())
+        axes.stairs(means, edges / unit_ns, baseline=None, **how)
+    _draw_host(axes, next(iter(results.values())).host, unit_ns)
     if moving:
         ends = [_end_ns(result) for result in results.values()] + [one.time_ns for one in moving.values()]
         low = 0.4 * min(result.bandwidth_gbps for result in moving.values())
-        axes.set(xlim=(0.1 * min(ends) / scale.divisor, 1.1 * max(ends) / scale.divisor))
-        axes.set(ylim=(low, 1.5 * most))
+        axes.set(xlim=(0.1 * min(ends) / unit_ns, 1.1 * max(ends) / unit_ns), ylim=(low, 1.5 * most))
         logarithmic(axes, "x")
         logarithmic(axes, "y")
 
 
-def _times(axes: Axes, times_ns: Mapping[str, float]) -> None:
+def _times(times_ns: Mapping[str, float]) -> Panel:
     """The time with each topology, and of the host."""
     fastest, scale = min(times_ns.values()), scale_of("time_ns", times_ns.values())
-    for place, (way, ns) in enumerate(times_ns.items()):
-        slower = f", {times(ns / fastest)}" if fastest else ""
-        how = {"color": COLOURS["host" if way == _HOST else "link"], "edgecolor": INK, "linewidth": 0.3}
-        draw_bar(axes, place, ns / scale.divisor, f"{format_time(ns)}{slower}", **how)
-    name_rows(axes, list(times_ns))
-    axes.set(xlabel=metric_label("time_ns", scale), xlim=(0, max(times_ns.values()) / scale.divisor or 1))
+    words = [
+        f"{format_time(ns)}, {times(ns / fastest)}" if fastest else format_time(ns)
+        for ns in times_ns.values()
+    ]
+    colours = [COLOURS["host" if way == _HOST else "link"] for way in times_ns]
+    bars = colours, [ns / scale.divisor for ns in times_ns.values()], words
+    return row_panel(list(times_ns), {"": bars}, metric_label("time_ns", scale), **_EDGED)
 
 
-def _busy(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
+def _busy(results: Mapping[str, RelayoutResult]) -> Panel:
     """The utilization of the busiest wire and the busiest lane with each topology."""
-    height = 0.4
-    shares = {
-        "busiest wire": ("link", [max(one.link_busy.values(), default=0.0) for one in results.values()]),
-        described("dram_busy", (RelayoutResult,)).label: (
-            "read or write",
-            [one.dram_busy["both"] for one in results.values()],
-        ),
+    wires = [100 * max(one.link_busy.values(), default=0.0) for one in results.values()]
+    lanes = [100 * one.dram_busy["both"] for one in results.values()]
+    parts = {
+        "busiest wire": (COLOURS["link"], wires, ()),
+        described("dram_busy", _OF).label: (COLOURS["read or write"], lanes, ()),
     }
-    for offset, (label, (meaning, busy)) in zip((-0.5, 0.5), shares.items(), strict=True):
-        places = [place + offset * height for place in range(len(busy))]
-        how: Any = {"color": COLOURS[meaning], "edgecolor": INK, "linewidth": 0.3, "label": label}
-        axes.barh(places, [100 * share for share in busy], height=height, **how)
-    name_rows(axes, list(results))
-    axes.set(xlim=(0, 100), xlabel=metric_label("busy", Scale("%")))
+    return row_panel(list(results), parts, metric_label("busy", Scale("%")), 100, beside=True, **_EDGED)
 
 
 def topologies_figure(
@@ -186,23 +169,23 @@ def topologies_figure(
         results: of `simulate_relayout`; the host's move is that of the first.
     """
     first = next(iter(results.values()))
+    way, by_host = _by_host(first.host)
     times_ns = {name: result.time_ns for name, result in results.items()}
-    if first.host is not None:
-        times_ns[_HOST] = first.host.time_ns
-    by_host = "" if first.host is None else f"; by the host {format_time(first.host.time_ns)}"
-    fastest = min(results, key=lambda name: results[name].time_ns)
+    fastest = min(times_ns, key=times_ns.__getitem__)
     title = (
         f"Relayout of {title_of(first)}, over several topologies\n"
-        f"fastest: {fastest}, {format_time(results[fastest].time_ns)}; "
-        f"slowest: {format_time(max(result.time_ns for result in results.values()))}{by_host}"
+        f"fastest: {fastest}, {format_time(times_ns[fastest])}; "
+        f"slowest: {format_time(max(times_ns.values()))}{by_host}"
     )
-    energies = {name: (result.energy_nj, result.time_ns) for name, result in results.items()}
+    ways = {**{name: (result.energy_nj, result.time_ns) for name, result in results.items()}, **way}
     over_time = {
-        "bandwidth": [Panel(lambda axes: _all_over_time(axes, results), 10, stretches=True)],
-        "time": [Panel(lambda axes: _times(axes, times_ns), ROW * len(times_ns))],
+        "bandwidth": Panel(lambda axes: _all_over_time(axes, results), 10, stretches=True),
+        "time": _times(times_ns | {name: ns for name, (_, ns) in way.items()}),
     }
-    sums = {
-        "busy": [Panel(lambda axes: _busy(axes, results), ROW * len(results))],
-        "energy": _energies({**energies, **_host_way(first.host)}),
-    }
-    return compose(title, (over_time, sums), size, panels, "topologies")
+    return compose(
+        title,
+        (over_time, {"busy": _busy(results), "energy": compare_energies(ways)}),
+        size,
+        panels,
+        "topologies",
+    )

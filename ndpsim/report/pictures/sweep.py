@@ -1,4 +1,4 @@
-"""Pictures of sweeps: lines, bars, heat maps and Pareto fronts, with published values beside ours."""
+"""Pictures of sweeps: lines and bars with published values beside ours, other kinds, and searches."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ from matplotlib.patches import Rectangle
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.units import significant
-from ndpsim.report.metrics import is_number, key_label, name_of, value_words
+from ndpsim.report.metrics import is_number, metric_label, name_of, scale_of, value_words
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
+from ndpsim.report.pictures.bars import white_edges
 from ndpsim.report.pictures.canvas import CHARACTER, Panel, compose
-from ndpsim.report.pictures.colours import INK, SERIES
+from ndpsim.report.pictures.colours import INK, SERIES, tint
 from ndpsim.report.pictures.heat import heat_panels
 from ndpsim.report.pictures.pareto import pareto_panels
 from ndpsim.report.pictures.points import (
@@ -24,10 +25,9 @@ from ndpsim.report.pictures.points import (
     Points,
     Shown,
     key_ticks,
-    lean_if_long,
     logarithmic,
+    named_ticks,
     plain_ticks,
-    published_legend,
     room_pt,
 )
 from ndpsim.report.sweep_plot import Row, SweepPlot, Swept
@@ -42,69 +42,52 @@ _GROUP = 0.8  # share of the room of a value on the horizontal axis that its bar
 _DIGITS = 3
 
 
-def _lines(axes: Axes, points: Points, panel: Mapping[str, Any], legend: bool) -> None:
-    """A line for each series, over numbers or words."""
-    plot, values = points.plot, points.values(points.plot.x)
-    numeric = all(is_number(value) for value in values)
+def _draw(axes: Axes, points: Points, panel: Mapping[str, Any]) -> None:
+    """A line for each series over numbers or words, or a bar of each at each value."""
+    plot, values, bars = points.plot, points.values(points.plot.x), points.plot.kind == "bars"
+    numeric = not bars and all(map(is_number, values))
     at = {value_words(value): value if numeric else n for n, value in enumerate(values)}
-    for place, series in enumerate(points.series):
+    wide = _GROUP / max(1, len(points.series)) if bars else 0.0
+    offsets = [(n - (len(points.series) - 1) / 2) * wide for n in range(len(points.series))]
+    for n, (series, offset) in enumerate(zip(points.series, offsets, strict=True)):
         rows = sorted(points.of(panel, series), key=lambda row: at[value_words(row[plot.x])])
-        axes.plot(
-            [at[value_words(row[plot.x])] for row in rows],
-            [points.scaled(row[plot.y]) for row in rows],
-            color=SERIES[place % len(SERIES)],
-            linestyle=_STYLES[place % len(_STYLES)],
-            marker=MARKERS[place % len(MARKERS)] if len(values) <= _ALL_MARKED else "",
-            label=name_of(series) if legend and series else None,
-        )
+        xs = [at[value_words(row[plot.x])] + offset for row in rows]
+        ys = [points.scaled(row[plot.y]) for row in rows]
+        how: dict[str, Any] = {"color": SERIES[n % len(SERIES)], "label": name_of(series)}
+        if bars:
+            axes.bar(xs, ys, wide, **how, **white_edges())
+        else:
+            marker = MARKERS[n % len(MARKERS)] if len(values) <= _ALL_MARKED else ""
+            axes.plot(xs, ys, linestyle=_STYLES[n % len(_STYLES)], marker=marker, **how)
     if numeric:
         key_ticks(axes, plot.x, values, "x" in plot.log)
     else:
-        _named_ticks(axes, plot.x, values)
+        named_ticks(axes, "x", plot.x, values)
+        axes.set_xlim(-0.6, len(values) - 0.4)
     shown = points.published(panel)
-    _published(axes, points, shown, lambda one: at.get(value_words(one.x), one.x if numeric else None))
-    if legend:
-        published_legend(axes, shown)
-    _vertical(axes, points)
-
-
-def _named_ticks(axes: Axes, key: str, values: Sequence[Any]) -> None:
-    """A horizontal axis of words, which lean if they have no room side by side."""
-    names = [value_words(value) for value in values]
-    axes.set_xticks(range(len(names)), names)
-    axes.set(xlabel=key_label(key), xlim=(-0.6, len(names) - 0.4))
-    axes.tick_params(axis="x", length=0)
-    lean_if_long(axes, names)
-
-
-def _published(
-    axes: Axes, points: Points, shown: Sequence[Shown], place: Callable[[Shown], float | None]
-) -> None:
-    """Draw published values or intervals, hollow; across the axes if they apply at any position."""
-    size = _HOLLOW * float(rcParams["lines.markersize"])
     for one in shown:
-        colour = INK if points.plot.kind == "bars" else one.colour  # which is that of the bar behind it
-        low, high = points.scaled(one.value.low), points.scaled(one.value.high)
-        if one.x is None:
-            if high > low:
-                axes.axhspan(low, high, facecolor="none", edgecolor=colour, linestyle=":", linewidth=0.8)
-            else:
-                axes.axhline(low, color=colour, linestyle=":")
-            continue
-        at, middle = place(one), points.scaled(one.middle)
-        if at is None:
-            continue
-        axes.errorbar(
-            at,
-            middle,
-            yerr=[[middle - low], [high - middle]] if high > low else None,
-            marker=one.marker,
-            markersize=size,
-            markerfacecolor="white",
-            color=colour,
-            capsize=size / 2,
-            zorder=4,
-        )
+        middle = at.get(value_words(one.x), one.x if numeric else None)
+        beside = 0.0 if one.series is None else offsets[one.series]
+        _draw_published(axes, points, one, None if middle is None else middle + beside)
+    _vertical(axes, points)
+    if bars and "y" not in plot.log and not shown:
+        _write_values(axes, wide)
+
+
+def _draw_published(axes: Axes, points: Points, one: Shown, at: float | None) -> None:
+    """Draw a published value or interval, hollow; across the axes if it applies at any position."""
+    colour = INK if points.plot.kind == "bars" else one.colour  # which is that of the bar behind it
+    size = _HOLLOW * rcParams["lines.markersize"]
+    low, high, middle = (points.scaled(value) for value in (one.value.low, one.value.high, one.middle))
+    how: dict[str, Any] = {"marker": one.marker, "markerfacecolor": "white"}
+    if one.x is None and high > low:
+        axes.axhspan(low, high, facecolor="none", edgecolor=colour, linestyle=":", linewidth=0.8)
+    elif one.x is None:
+        axes.axhline(low, color=colour, linestyle=":")
+    elif at is not None:
+        error = [[middle - low], [high - middle]] if high > low else None
+        axes.errorbar(at, middle, error, color=colour, markersize=size, capsize=size / 2, zorder=4, **how)
+    axes.errorbar([], [], color=INK, linestyle="none", label=one.value.source, **how)
 
 
 def _vertical(axes: Axes, points: Points) -> None:
@@ -121,45 +104,9 @@ def _vertical(axes: Axes, points: Points) -> None:
         axes.axhline(1, color=INK, linestyle=":", linewidth=0.8)
 
 
-# ---- bars ----
-
-
-def _bars(axes: Axes, points: Points, panel: Mapping[str, Any], legend: bool) -> None:
-    """A group of bars for each value of the horizontal axis, with their values where there is room."""
-    plot, values = points.plot, points.values(points.plot.x)
-    at = {value_words(value): n for n, value in enumerate(values)}
-    wide = _GROUP / max(1, len(points.series))
-    offsets = [(n - (len(points.series) - 1) / 2) * wide for n in range(len(points.series))]
-    thin = 0.5 * float(axes.spines["left"].get_linewidth())
-    _named_ticks(axes, plot.x, values)
-    for place, (series, offset) in enumerate(zip(points.series, offsets, strict=True)):
-        rows = list(points.of(panel, series))
-        axes.bar(
-            [at[value_words(row[plot.x])] + offset for row in rows],
-            [points.scaled(row[plot.y]) for row in rows],
-            width=wide,
-            color=SERIES[place % len(SERIES)],
-            edgecolor="white",
-            linewidth=thin,
-            label=name_of(series) if legend and series else None,
-        )
-    shown = points.published(panel)
-
-    def place_of(one: Shown) -> float | None:
-        middle = at.get(value_words(one.x))
-        return None if middle is None else middle + (0 if one.series is None else offsets[one.series])
-
-    _published(axes, points, shown, place_of)
-    if legend:
-        published_legend(axes, shown)
-    _vertical(axes, points)
-    if "y" not in plot.log and not shown:
-        _write_values(axes, wide)
-
-
 def _write_values(axes: Axes, wide: float) -> None:
     """Write the value of each bar above it, upright on narrow bars, and not at all on the narrowest."""
-    font = float(axes.yaxis.get_major_ticks()[0].label1.get_fontsize())
+    font = rcParams["ytick.labelsize"]
     low, high = axes.get_xlim()
     wide_pt, height_pt = room_pt(axes)
     room = wide_pt * wide / (high - low)
@@ -169,47 +116,34 @@ def _write_values(axes: Axes, wide: float) -> None:
     if room < 1.15 * font:
         return
     upright = longest > room
-    most = max(bar.get_height() for bar in bars)
     above = ((longest if upright else font) + 0.6 * font) / height_pt
-    axes.set_ylim(0, most / max(0.4, 1 - above))
+    axes.set_ylim(0, max(bar.get_height() for bar in bars) / max(0.4, 1 - above))
     for bar, text in zip(bars, texts, strict=True):
-        axes.annotate(
-            text,
-            (bar.get_x() + bar.get_width() / 2, bar.get_height()),
-            xytext=(0, 0.25 * font),
-            textcoords="offset points",
-            ha="center",
-            va="bottom",
-            rotation=90 if upright else 0,
-            fontsize=font,
-        )
+        at = bar.get_x() + bar.get_width() / 2, bar.get_height()
+        how: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90 if upright else 0}
+        axes.annotate(text, at, (0, 0.25 * font), textcoords="offset points", fontsize=font, **how)
 
 
-def _stacked(points: Points, draw: Callable[[Axes, Points, Mapping[str, Any], bool], None]) -> list[Panel]:
+def _series_panels(points: Points) -> list[Panel]:
     """A panel for each value of the keys that are neither on the horizontal axis nor series."""
-    lines = _LINES_ALONE if len(points.panels) == 1 else _LINES_AMONG
-    low, high = _limits(points)
+    values = [points.scaled(row[points.plot.y]) for row in points.rows]
+    low, high = min(0.0, *values), _ROOM * max(0.0, *values)
+    if "y" in points.plot.log:
+        low, high = min(values) / _ROOM, max(values) * _ROOM
 
-    def drawn(axes: Axes, panel: Mapping[str, Any]) -> None:
-        draw(axes, points, panel, panel is points.panels[0])
+    def draw(axes: Axes, panel: Mapping[str, Any]) -> None:
+        _draw(axes, points, panel)
         axes.set_ylabel(f"{name_of(panel)}\n{points.label}".lstrip())
-        if len(points.panels) > 1:
+        if len(points.panels) > 1:  # which share a range
             axes.set_ylim(min(axes.get_ylim()[0], low), max(axes.get_ylim()[1], high))
 
-    return [Panel(partial(drawn, panel=panel), lines, stretches=True, axis="x") for panel in points.panels]
-
-
-def _limits(points: Points) -> tuple[float, float]:
-    """The range that the vertical axes of several panels share."""
-    values = [points.scaled(row[points.plot.y]) for row in points.rows]
-    if "y" in points.plot.log:
-        return min(values) / _ROOM, max(values) * _ROOM
-    return min(0.0, *values), _ROOM * max(0.0, *values)
+    lines = _LINES_ALONE if len(points.panels) == 1 else _LINES_AMONG
+    return [Panel(partial(draw, panel=panel), lines, stretches=True, axis="x") for panel in points.panels]
 
 
 _PANELS: dict[str, Callable[[Points], list[Panel]]] = {
-    "lines": lambda points: _stacked(points, _lines),
-    "bars": lambda points: _stacked(points, _bars),
+    "lines": _series_panels,
+    "bars": _series_panels,
     "heat": heat_panels,
     "pareto": pareto_panels,
 }
@@ -231,8 +165,46 @@ def points_figure(rows: Sequence[Row], swept: Swept, plot: SweepPlot, size: str 
     labelled, rows_labelled = swept.labelled(rows)
     points = Points(labelled, plot, rows_labelled)
     if not points.rows:
-        raise InputError(
-            f"no point has {plot.y}" + (f" and {plot.x}" if plot.kind == "pareto" else ""), "missing", key="y"
-        )
+        raise InputError(f"no point has {' and '.join(points.drawn)}", "missing", key="y")
     title = "\n".join([plot.title, *points.notes])
     return compose(title, ({"points": _PANELS[plot.kind](points)},), size)
+
+
+# ---- searches ----
+
+
+def approach_figure(
+    title: str,
+    metric: str,
+    results: Sequence[type],
+    feasible: Sequence[Row],
+    approach: Sequence[Row],
+    size: str = DEFAULT_SIZE,
+) -> Figure:
+    """Every feasible run, and the best value after each run, of one objective.
+
+    Args:
+        title: title of the picture.
+        metric: the objective.
+        results: classes of results that may have the metric.
+        feasible: rows of feasible runs, with their number `run`.
+        approach: the rows that were better than all before.
+        size: see `panels.SIZES`.
+
+    Raises:
+        InputError: there is no such size.
+    """
+    scale = scale_of(metric, [row[metric] for row in feasible], results)
+    found, best = (
+        ([row["run"] for row in rows], [row[metric] / scale.divisor for row in rows])
+        for rows in (feasible, (*approach, {**approach[-1], "run": feasible[-1]["run"]}))
+    )
+
+    def draw(axes: Axes) -> None:
+        axes.plot(*found, "o", color=tint(SERIES[0], 0.45), label="feasible points")
+        axes.plot(*best, color=INK, drawstyle="steps-post", label="best so far")
+        axes.set(xlabel="run", ylabel=metric_label(metric, scale, results=results))
+        plain_ticks(axes, "x")
+        plain_ticks(axes, "y")
+
+    return compose(title, ({"approach": Panel(draw, 16, stretches=True)},), size)

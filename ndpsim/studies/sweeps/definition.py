@@ -8,26 +8,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ndpsim.base.errors import InputError, unknown
+from ndpsim.report.sweep_plot import Published
 from ndpsim.studies.sweeps.command import SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
-
-
-@dataclass(frozen=True)
-class Published:
-    """A published value to compare with.
-
-    Attributes:
-        metric: the metric.
-        where: values of varied keys at which it holds; it holds for any value of other keys.
-        low, high: the published interval; equal for a single value.
-        source: paper and place, "TriMoE paper, Figure 9a".
-    """
-
-    metric: str
-    where: Mapping[str, Any]
-    low: float
-    high: float
-    source: str
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,9 @@ from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError, nearest, unknown
 from ndpsim.base.options.swept import KINDS
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
+from ndpsim.report.sweep_plot import Published
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.definition import Definition, Published
+from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.values import checked
 
 

@@ -1,4 +1,4 @@
-"""The timeline of a run of an engine, for Perfetto and chrome://tracing, written while it runs."""
+"""Timelines for Perfetto and chrome://tracing; those of whole models are written while they run."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from ndpsim.inference.layers.record import JobRecord, LayerRecord, MigrationReco
 from ndpsim.inference.serving.engine import DoneStep
 from ndpsim.inference.serving.log import ServingObserver
 from ndpsim.inference.serving.sequence import Sequence
+from ndpsim.report.text import title_of
+from ndpsim.report.words import unit_of_phase
+from ndpsim.simulate import ContentionResult, ExpertResult, RelayoutResult
 
-# ---- Times and rows of the Trace Event Format, which Perfetto and chrome://tracing read
-
+# ---- Times and rows of the Trace Event Format
 
 _encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=lambda value: value.item()).encode
 
@@ -111,7 +113,7 @@ class TimelineWriter:
 def writing_serving_timeline(path: str | PathLike[str]) -> Iterator[ServingObserver]:
     """An observer that writes steps, layers, jobs and migrations on rows, and requests as asynchronous spans.
 
-    Rows of layers and resources are those of `ndpsim.report.serving_timeline`. A request is a span from its
+    Rows of layers and resources are those of `writing_timeline`. A request is a span from its
     arrival to its last token. Within it are spans for waiting, for computing the prompt, and for decoding.
 
     Raises:
@@ -176,7 +178,7 @@ class _Timeline(ServingObserver):
         self._timeline.event({"ph": "e", **common, "ts": moment_of(end_ns)})
 
 
-# ---- Timelines of runs of a whole model, for Perfetto and chrome://tracing, written while they run
+# ---- Timelines of runs of a whole model
 
 
 @contextmanager
@@ -242,3 +244,28 @@ def _write_migration(timeline: TimelineWriter, migration: MigrationRecord) -> No
     # One that takes no time has a row of its kind.
     row = migration.kind if migration.end_ns == migration.start_ns else migration.resource
     timeline.span(row, name, migration.start_ns, migration.end_ns, arguments)
+
+
+# ---- Timelines of experts and relayouts
+
+
+def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
+    """Write the phases of an expert in us, a row for each unit, or several if phases of DIMMs overlap."""
+    units = unit_of_phase(result.config["hardware"])
+    with timeline_file(path) as timeline:
+        timeline.begin_process(title_of(result))
+        for one in sorted(result.phases, key=lambda one: one.start_ns):
+            arguments = {"tile": one.tile, "tokens": result.token_tiles[one.tile]}
+            timeline.span(units[one.name], one.name, one.start_ns, one.end_ns, arguments)
+
+
+def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
+    """Write the times in us at which each DIMM read and wrote, a row for each DIMM."""
+    with timeline_file(path) as timeline:
+        timeline.begin_process(title_of(result))
+        kinds = sorted({(one.dimm, one.name) for one in result.stretches})
+        rows = {(dimm, name): f"DIMM {dimm} {name}s" for dimm, name in kinds}
+        for row in rows.values():
+            timeline.row(row)
+        for one in result.stretches:
+            timeline.span(rows[one.dimm, one.name], one.name, one.start_ns, one.end_ns, {})

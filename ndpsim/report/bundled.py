@@ -1,11 +1,16 @@
-"""Parts that hardware files name, as text."""
+"""Parts of machines, and policies, as text."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 from ndpsim.config import Part, load_part, part_names
 from ndpsim.config.files import PART_KINDS
 from ndpsim.config.keys import Row
-from ndpsim.report.printing import print_table
+from ndpsim.policies.choose import ENGINES, PolicyParameter, policies
+from ndpsim.policies.interface import Policy
+from ndpsim.report.metrics import value_words
+from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.text import print_rows
 
 # The keys shown for each kind.
@@ -61,3 +66,27 @@ def print_part(part: Part) -> None:
     """Print every value of a part with its unit and source, and the values derived from them."""
     also = f", also {', '.join(part.also)}" if part.also else ""
     print_rows(f"{part.title} ({part.name}{also}; {part.file})", part.rows())
+
+
+def print_policies() -> None:
+    """Print a line for each bundled policy: its engines, requirements and paper."""
+    columns = ("policy", "engines", "needs", "paper")
+    rows = [
+        (policy.name, " ".join(policy.engines), " ".join(policy.needs) or "-", policy.paper)
+        for policy in policies().values()
+    ]
+    print_table("", columns, rows, left=4)
+
+
+def print_policy(policy: type[Policy], parameters: Iterable[PolicyParameter]) -> None:
+    """Print the title, paper and engines of a policy, and its parameters with defaults."""
+    print_text(f"{policy.name}: {policy.title}{f' ({policy.paper})' if policy.paper else ''}", bold=True)
+    needs = ", ".join(ENGINES[engine] for engine in policy.needs)
+    print_text(f"computes on {', '.join(policy.engines)}; needs {needs or 'no more than a GPU'}", indent="  ")
+    if policy.mixed_steps:
+        print_text(f"in mixed steps of serving: {policy.mixed_steps}", indent="  ")
+    rows = [(one.name, value_words(one.default), one.type, one.description) for one in parameters]
+    if rows:
+        print_table("", ("parameter", "default", "is", "meaning"), rows, left=4)
+    else:
+        print_text("it has no parameters")
