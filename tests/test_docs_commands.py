@@ -115,7 +115,7 @@ def smaller(words: list[str]) -> list[str]:
 
 
 def _first_point(example: str) -> list[str]:
-    """Options that reduce an example to its first point, with a small model; test_examples.py has the others."""
+    """Options that reduce an example to its first point, with a small model; test_docs_pages.py has the others."""
     from ndpsim.studies.sweeps.file import read_definition
 
     definition = read_definition(ROOT / example)

@@ -1,8 +1,9 @@
-"""Routing traces and their file: checked strictly, written whole, the same bytes for the same trace."""
+"""Routing traces: their file, `ndpsim routing`, and capture from a Hugging Face model."""
 
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,9 @@ import numpy as np
 import pytest
 
 import ndpsim
+from calls import call
 from mistakes import refused
+from ndpsim.base.reported import quantities
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing import Routing, load_routing
 
@@ -247,3 +250,238 @@ def test_find_routing_takes_what_a_run_is_given(tmp_path):
     ):
         with refused(words):
             ndpsim.find_routing(**{"model": model, "batch": 4, "steps": 2, **asked})
+
+
+# ---- ``ndpsim routing``: traces to files, files to figures, mistakes in a line
+
+SMALL = ("--model", "mixtral-8x7b", "--batch", "16", "--steps", "3")
+
+
+def test_generate_writes_what_python_generates(tmp_path):
+    path = tmp_path / "F.npz"
+    status, out, err = call(
+        "routing", "generate", "skewed:step_stickiness=0.2", *SMALL, "--prompt", 2, "--seed", 7, "-o", path
+    )
+    assert (status, err) == (0, "")
+    assert str(path) in out
+    assert "3 steps of 16 sequences, 32 prompt tokens" in out
+    python = ndpsim.generate_routing("skewed:step_stickiness=0.2", "mixtral-8x7b", 16, 3, 2, 7)
+    assert ndpsim.load_routing(path) == python
+    assert (
+        call(
+            "routing",
+            "generate",
+            "skewed:step_stickiness=0.2",
+            *SMALL,
+            "--prompt",
+            2,
+            "--seed",
+            7,
+            "-o",
+            tmp_path / "G.npz",
+        )[0]
+        == 0
+    )
+    assert (tmp_path / "G.npz").read_bytes() == path.read_bytes()
+
+
+def test_generate_offline_is_another_trace(tmp_path):
+    for name, more in (("a", ()), ("b", ("--offline",))):
+        assert call("routing", "generate", "skewed", *SMALL, *more, "-o", tmp_path / f"{name}.npz")[0] == 0
+    one, other = (ndpsim.load_routing(tmp_path / f"{name}.npz") for name in "ab")
+    assert not np.array_equal(one.ids, other.ids)
+    assert other.source["offline"] is True
+
+
+def test_counts_say_their_model_where_none_is_given(tmp_path):
+    path = tmp_path / "F.npz"
+    assert (
+        call("routing", "generate", "popularity:olmoe-1b-7b", "--batch", 2, "--steps", 1, "-o", path)[0] == 0
+    )
+    assert ndpsim.load_routing(path).experts == 64
+    assert call("routing", "generate", "skewed", "--batch", 2, "--steps", 1, "-o", path)[0] == 0
+    assert ndpsim.load_routing(path).experts == 128
+
+
+def test_describe_says_the_same_of_a_spec_and_of_its_file(tmp_path):
+    path, spec = tmp_path / "F.npz", "ranks:mixtral-8x7b:data=github"
+    assert call("routing", "generate", spec, *SMALL, "-o", path)[0] == 0
+    of_file, of_spec = call("routing", "describe", path), call("routing", "describe", spec, *SMALL)
+    assert of_file == of_spec
+    status, out, err = of_file
+    assert (status, err) == (0, "")
+    assert out.startswith(
+        "ranks:mixtral-8x7b:data=github, seed 1: 2 of 8 experts in 32 layers, 3 steps of 16 sequences\n"
+    )
+    assert "hot (5% of experts)" in out
+    assert "rest 60 (60% of experts)" in out
+    statistics = ndpsim.describe_routing(ndpsim.load_routing(path))
+    for name, of in quantities(ndpsim.RoutingStatistics).items():
+        assert (of.label in out) is (getattr(statistics, name) is not None), name
+    assert statistics.token_reuse.reuse.in_unit("%") in out
+    assert statistics.token_reuse.reuse.in_unit("%") in repr(statistics)
+
+
+def test_describe_writes_json_and_pictures(tmp_path):
+    plot = tmp_path / "F.pdf"
+    status, out, _ = call(
+        "routing", "describe", "skewed", *SMALL, "--json", "-", "--plot", plot, "--panels", "ranks"
+    )
+    assert status == 0
+    found = json.loads(out)
+    python = ndpsim.describe_routing(ndpsim.generate_routing("skewed", "mixtral-8x7b", 16, 3))
+    assert found == json.loads(json.dumps(python.to_dict()))
+    assert set(found["decode"]["shares"]["hot"]) == {"value", "error", "least", "most"}
+    assert plot.read_bytes().startswith(b"%PDF")
+
+
+def test_import_says_what_it_had_to_guess(tmp_path):
+    source, path = tmp_path / "e.csv", tmp_path / "F.npz"
+    source.write_text("layer_id,expert_ids\n3,52 40 85\n3,1 2 3\n")
+    status, out, err = call("routing", "import", source, "-o", path)
+    assert status == 0
+    assert all(said in out for said in (str(path), "llama-cpp", "3 of 86 experts in 1 layer, 1 step of 2"))
+    assert err == "ndpsim: note: 86 experts, as the largest id says; give the model, or the number\n"
+    assert ndpsim.load_routing(path).ids[0, 0].tolist() == [[52, 40, 85], [1, 2, 3]]
+
+
+def test_an_old_file_stays_where_the_new_one_fails(tmp_path):
+    path = tmp_path / "F.npz"
+    path.write_bytes(b"old")
+    assert call("routing", "generate", "skewed:hot_share=0.6,warm_share=0.3", *SMALL, "-o", path)[0] == 2
+    assert path.read_bytes() == b"old"
+
+
+def test_list_has_specs_and_formats():
+    assert call("list", "routing")[1].splitlines()[:3] == [
+        "popularity:mixtral-8x7b", "popularity:mixtral-8x7b-instruct", "popularity:olmoe-1b-7b"
+    ]  # fmt: skip
+    assert "llama-cpp" in call("list", "routing-formats")[1].splitlines()
+
+
+# ---- The routing of a Hugging Face model while it runs: of tiny models with random weights
+
+torch = pytest.importorskip("torch", reason="needs pip install 'ndpsim[capture]'")
+transformers = pytest.importorskip("transformers", reason="needs pip install 'ndpsim[capture]'")
+
+TINY = dict(
+    vocab_size=64,
+    hidden_size=16,
+    intermediate_size=8,
+    num_hidden_layers=3,
+    num_attention_heads=2,
+    num_key_value_heads=2,
+    pad_token_id=0,
+    eos_token_id=None,
+)
+CONFIGS = {
+    "mixtral": lambda: transformers.MixtralConfig(**TINY, num_local_experts=8, num_experts_per_tok=2),
+    "olmoe": lambda: transformers.OlmoeConfig(**TINY, num_experts=8, num_experts_per_tok=3),
+    "qwen3": lambda: transformers.Qwen3MoeConfig(
+        **TINY,
+        num_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=8,
+        head_dim=8,
+        mlp_only_layers=[1],
+    ),
+    "deepseek-v3": lambda: transformers.DeepseekV3Config(
+        **TINY,
+        n_routed_experts=8,
+        num_experts_per_tok=2,
+        moe_intermediate_size=8,
+        first_k_dense_replace=1,
+        n_group=2,
+        topk_group=1,
+        q_lora_rank=8,
+        kv_lora_rank=8,
+        qk_rope_head_dim=4,
+        qk_nope_head_dim=4,
+        v_head_dim=8,
+    ),
+}
+LAYERS = {"mixtral": (0, 1, 2), "olmoe": (0, 1, 2), "qwen3": (0, 2), "deepseek-v3": (1, 2)}
+
+
+def tiny(name: str):
+    torch.manual_seed(5)
+    return transformers.AutoModelForCausalLM.from_config(CONFIGS[name]()).eval()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_what_a_model_generates_is_recorded_pass_by_pass(name):
+    model = tiny(name)
+    prompts = torch.randint(1, 64, (4, 5))
+    with ndpsim.capture_routing(model) as capture, torch.no_grad():
+        model.generate(prompts, max_new_tokens=4, do_sample=False)
+    trace = capture.routing()
+    k = 3 if name == "olmoe" else 2
+    assert trace.layers == LAYERS[name]
+    assert trace.experts == 8
+    assert trace.ids.shape == (3, len(trace.layers), 4, k)  # the first token comes from the prompt's pass
+    assert trace.prefill_ids.shape == (len(trace.layers), 20, k)
+    assert trace.prompt_lengths == (5, 5, 5, 5)
+
+
+@pytest.mark.parametrize("name", ["mixtral", "olmoe", "qwen3"])
+def test_recorded_experts_are_those_with_the_largest_logits(name):
+    model = tiny(name)
+    prompts = torch.randint(1, 64, (2, 6))
+    with ndpsim.capture_routing(model) as capture, torch.no_grad():
+        logits = model(prompts, output_router_logits=True).router_logits
+    trace = capture.routing()
+    k = trace.experts_per_token
+    for row, of_layer in enumerate(logits):
+        expected = np.sort(of_layer.topk(k).indices.numpy(), axis=1)
+        assert np.array_equal(np.sort(trace.prefill_ids[row], axis=1), expected)
+
+
+def test_experts_are_of_the_groups_that_a_router_chooses_first():
+    model = tiny("deepseek-v3")
+    with ndpsim.capture_routing(model) as capture, torch.no_grad():
+        model(torch.randint(1, 64, (4, 8)))
+    group = capture.routing().prefill_ids // 4  # two groups of four experts, of which one is chosen
+    assert (group[..., 0] == group[..., 1]).all()
+    assert len(np.unique(group)) == 2
+
+
+def test_a_batch_is_recorded_as_its_sequences_would_be_alone():
+    model = tiny("mixtral")
+    prompts = torch.randint(1, 64, (3, 5))
+    traces = []
+    for chosen in (prompts, prompts[1:2]):
+        with ndpsim.capture_routing(model) as capture, torch.no_grad():
+            model(chosen)
+        traces.append(capture.routing().prefill_ids)
+    assert np.array_equal(np.sort(traces[0][:, 5:10], -1), np.sort(traces[1], -1))
+
+
+def test_after_the_block_nothing_is_recorded():
+    model = tiny("mixtral")
+    with ndpsim.capture_routing(model) as capture, torch.no_grad():
+        model(torch.ones((1, 4), dtype=torch.long))
+    with torch.no_grad():
+        model(torch.ones((1, 4), dtype=torch.long))
+    assert len(capture.passes) == 1
+
+
+def test_a_model_without_experts_is_refused():
+    model = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**TINY))
+    with (
+        refused("^model: LlamaForCausalLM has no layer with a gate or router"),
+        ndpsim.capture_routing(model),
+    ):
+        pass
+
+
+def test_padded_prompts_are_refused():
+    model = tiny("mixtral")
+    with ndpsim.capture_routing(model), torch.no_grad(), refused("attention_mask: prompts are padded"):
+        model(torch.ones((1, 4), dtype=torch.long), attention_mask=torch.tensor([[0, 1, 1, 1]]))
+
+
+def test_nothing_recorded_is_said():
+    with ndpsim.capture_routing(tiny("mixtral")) as capture:
+        pass
+    with refused("has no choices of experts"):
+        capture.routing()
