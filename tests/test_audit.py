@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import gzip
-import os
 import re
 from pathlib import Path
 
@@ -224,14 +223,6 @@ def test_message_names_all_there_is_to_know() -> None:
     assert report.to_dict()["violations"][0]["message"] == violation.message
 
 
-def test_all_are_counted_and_the_first_described() -> None:
-    lines = [line(1000 * (n + 1), "RD") for n in range(50)]
-    report = verdict(lines, preset("DDR4"), limit=3)
-    assert (report.commands, report.count, report.ok) == (50, 50, False)
-    assert [v.index for v in report.violations] == [0, 1, 2]
-    assert verdict(lines, preset("DDR4"), limit=0).count == 50
-
-
 def test_violations_of_several_rules_are_told_in_the_order_of_the_trace() -> None:
     lines = [line(1000, "RD", (0, 1, 0)), line(2000, "ACT"), line(2001, "RD"), line(9000, "RD", (0, 2, 0))]
     for limit, told in (
@@ -288,19 +279,6 @@ def test_lane_at_fault_is_named() -> None:
         "line 5: RD lane 3 bankgroup 0 bank 0 row 7 column 3 at clock 133: tRCD: 1 clock too early, "
         "ACT at clock 100 (line 3) allows it from clock 134"
     ]
-
-
-def test_lanes_merge_counts_in_order() -> None:
-    lines = [changed(line(1000 * (n + 1), "RD"), rank=n % 3) for n in range(30)]
-    report = check_lanes(trace_of(lines), preset("DDR4", 1), 2, refresh="none", limit=4)
-    assert report.count == 30  # ten in a lane that does not exist, twenty to closed banks
-    assert [(v.index, v.rule) for v in report.violations] == [
-        (0, "row state"),
-        (1, "row state"),
-        (2, "coordinates"),
-        (3, "row state"),
-    ]
-    assert "RD at clock 3000: coordinates: lane 2 is not within 0 to 1" in report.violations[2].message
 
 
 def test_every_lane_is_owed_its_refresh() -> None:
@@ -439,18 +417,6 @@ def test_bad_files_are_refused_in_one_line(tmp_path: Path, data: bytes, words: s
         read_commands(path)
 
 
-def test_missing_file_and_directory(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    folder.mkdir()
-    for path in (tmp_path / "none.csv", folder):
-        with refused(f"unreadable {path.name}"):
-            read_commands(path)
-    for path in (tmp_path / "none" / "x.csv", folder):
-        with refused("unwritable"):
-            write_commands(path, trace_of([]))
-    assert list(tmp_path.rglob("*")) == [folder]
-
-
 NUMBERS = st.integers(-(10**18) + 1, 10**18 - 1)
 
 
@@ -483,13 +449,6 @@ def test_a_failed_write_leaves_the_old_file(tmp_path: Path) -> None:
         write_commands(path, trace_of([changed(line(1, "ACT"), command=99)]))
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_device_is_written_in_place(tmp_path: Path) -> None:
-    path = tmp_path / "commands.csv"
-    path.symlink_to(os.devnull)
-    write_commands(path, trace_of([line(1, "ACT")]))
-    assert path.is_symlink()
 
 
 def test_the_checker_reads_the_rules_itself() -> None:
