@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ndpsim.audit
-from command_lines import COLUMN, NAMES, NUMBER, Line, Spot, line, trace_of, verdict
+from command_lines import COLUMN, NAMES, NUMBER, Line, line, trace_of, verdict
 from mistakes import refused
 from ndpsim.audit import CommandBuses, Report, check, check_lanes
 from ndpsim.dram.spec import Device, Rule, command_names, resolve
@@ -96,9 +96,7 @@ STEPS = st.tuples(st.integers(1, 30), st.sampled_from(sorted(NUMBER)), SPOTS)
 
 @settings(max_examples=80, deadline=None)
 @given(standard=st.sampled_from(["DDR4", "DDR5"]), steps=st.lists(STEPS, min_size=2, max_size=40))
-def test_timing_check_equals_a_comparison_of_all_pairs(
-    standard: str, steps: list[tuple[int, str, Spot]]
-) -> None:
+def test_timing_check_equals_a_comparison_of_all_pairs(standard, steps):
     device = preset(standard, nRFC=90)
     known = set(device.standard.names)
     rules = device.standard.rules + tuple(r for r in MADE_UP if {*r.previous, *r.next} <= known)
@@ -425,9 +423,7 @@ NUMBERS = st.integers(-(10**18) + 1, 10**18 - 1)
     lines=st.lists(st.tuples(NUMBERS, st.integers(0, len(NAMES) - 1), *[NUMBERS] * 5), max_size=20),
     suffix=st.sampled_from([".csv", ".csv.gz"]),
 )
-def test_what_is_written_is_read_again(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[Line], suffix: str
-) -> None:
+def test_what_is_written_is_read_again(tmp_path_factory, lines, suffix):
     folder = tmp_path_factory.mktemp("trace")
     trace = trace_of(lines)
     first, second = folder / f"a{suffix}", folder / f"b{suffix}"

@@ -97,9 +97,7 @@ def test_dense_parts_overlap_so_too_and_attention_has_an_overhead_of_its_own() -
     tile=st.integers(1, 64),
     fused=st.booleans(),
 )
-def test_no_expert_is_faster_than_the_peaks_nor_slower_than_all_in_turn(
-    tokens: int, bits: int, power: float | None, tile: int, fused: bool
-) -> None:
+def test_no_expert_is_faster_than_the_peaks_nor_slower_than_all_in_turn(tokens, bits, power, tile, fused):
     gpu = dataclasses.replace(FUSED, fused=fused, roofline_power=power, tile_tokens=tile)
     time_ns = gpu.expert_time(SMALL, tokens, bits).time_ns
     size, flops = weight_bytes(SMALL, ExpertFormat.of(bits)), 2.0 * SMALL.weights * tokens
@@ -114,9 +112,7 @@ def test_no_expert_is_faster_than_the_peaks_nor_slower_than_all_in_turn(
 
 
 @given(loads=st.lists(st.integers(1, 200), min_size=1, max_size=9), overhead=st.floats(0, 1e3))
-def test_a_fused_call_is_never_slower_than_the_same_experts_by_themselves(
-    loads: list[int], overhead: float
-) -> None:
+def test_a_fused_call_is_never_slower_than_the_same_experts_by_themselves(loads, overhead):
     fused = dataclasses.replace(
         FUSED, fused_efficiency=None, slice_ns=0, call_overhead_ns=overhead, expert_overhead_ns=overhead
     )

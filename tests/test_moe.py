@@ -295,9 +295,7 @@ def test_all_parameters_of_the_bundled_models_are_those_of_their_repositories(na
         ("qwen3.5-35b-a3b", 35, 3, 2),
     ],
 )
-def test_parameters_of_models_of_several_kinds_are_what_their_cards_say(
-    name: str, total: int, active: int, tables: int
-) -> None:
+def test_parameters_of_models_of_several_kinds_are_what_their_cards_say(name, total, active, tables):
     m = load_model(name)
     matrices = parameters_of_matrices(m)
     idle = m.expert_parameters * (1 - m.experts_per_token / m.routed_experts)
@@ -451,9 +449,7 @@ def test_kinds_of_attention(changes: dict[str, Any], found: tuple[Any, ...], wri
         {"attn_type_list": [0, 1]},
     ],
 )
-def test_attention_that_is_not_described_or_of_another_kind_is_none(
-    changes: dict[str, Any], write: Write
-) -> None:
+def test_attention_that_is_not_described_or_of_another_kind_is_none(changes, write):
     path = write(MIXTRAL | HEADS, **changes)
     m = load_model(path)
     assert m.attention is None
@@ -683,9 +679,7 @@ def test_deepseek_kin_multiply_the_shared_experts(model_type: str, write: Write)
 
 @pytest.mark.parametrize("base", [MIXTRAL, QWEN3, DEEPSEEK])
 @pytest.mark.parametrize("model_type", ["somebodys_moe", ...])
-def test_an_unknown_family_is_read_by_all_known_keys(
-    base: dict[str, Any], model_type: Any, write: Write
-) -> None:
+def test_an_unknown_family_is_read_by_all_known_keys(base, model_type, write):
     known = load_model(write(base)).to_dict()
     unknown = load_model(write(base, model_type=model_type)).to_dict()
     assert unknown.pop("family") == ("unknown" if model_type is ... else model_type)
@@ -1010,9 +1004,7 @@ def test_no_text_makes_parse_shape_fail_otherwise(text: str) -> None:
         | st.lists(st.integers(-1, 9), max_size=4),
     )
 )
-def test_any_values_under_the_known_keys_give_a_shape_or_an_input_error(
-    tmp_path_factory: pytest.TempPathFactory, values: dict[str, Any]
-) -> None:
+def test_any_values_under_the_known_keys_give_a_shape_or_an_input_error(tmp_path_factory, values):
     path = tmp_path_factory.getbasetemp() / "any.json"
     path.write_text(json.dumps(values), encoding="utf-8")
     try:

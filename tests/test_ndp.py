@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 
 import ndpsim
 from mistakes import refused
-from ndpsim.config import load_hardware
-from ndpsim.config.system import MULTIPLIERS
-from ndpsim.dimm.units import ActivationUnit, GemvUnit, MultiplierUnit, find_unit, last_served
+from ndpsim.dimm.units import ActivationUnit, GemvUnit, last_served
 from ndpsim.simulate.program import DOWN, GATE_UP, Queue
 
 
@@ -51,20 +49,6 @@ def test_the_last_job_is_done_as_a_plain_loop_does_it(ready, service):
     assert last_served(np.array(ready, dtype=np.int64), service) == done
 
 
-@pytest.mark.parametrize(
-    ("ready", "service", "done"),
-    [
-        ([0], 5, 5),
-        ([0, 0, 0], 5, 15),
-        ([0, 100, 101], 5, 110),
-        ([50, 0], 5, 60),  # in the order given, not of readiness
-        ([7, 3], 0, 7),
-    ],
-)
-def test_hand_worked_jobs(ready, service, done):
-    assert last_served(np.array(ready, dtype=np.int64), service) == done
-
-
 # Multipliers
 
 
@@ -92,23 +76,6 @@ def test_hand_worked_jobs(ready, service, done):
 )
 def test_hand_worked_bursts(unit, lanes, burst_bytes, bits, work):
     assert unit.burst_work(lanes, burst_bytes, bits) == work
-
-
-@pytest.mark.parametrize(
-    ("native_bits", "cycles", "bits", "expected"),
-    [
-        (16, 16, 16, 16),
-        (16, 16, 8, 8),
-        (16, 16, 3, 3),
-        (16, 4, 8, 2),
-        (16, 4, 3, 1),
-        (16, 1, 1, 1),
-        (8, 8, 16, 16),
-        (16, 5, 8, 3),
-    ],
-)
-def test_a_pass_is_proportional_to_bits_rounded_up(native_bits, cycles, bits, expected):
-    assert gemv(native_bits=native_bits, bit_serial_cycles=cycles).pass_cycles(bits) == expected
 
 
 @given(
@@ -171,44 +138,7 @@ def test_tiles_are_even_fit_and_are_the_fewest(tokens, hidden, intermediate, buf
     assert (len(tiles) - 1) * (buffer_bytes // token_bytes) < tokens
 
 
-@pytest.mark.parametrize(
-    ("tokens", "hidden", "intermediate", "tiles"),
-    [
-        # Qwen3-235B-A22B: (4096 + 1536) x 2 bytes = 11 KiB a token, 23 of them in 256 KiB.
-        (1, 4096, 1536, (1,)),
-        (23, 4096, 1536, (23,)),
-        (24, 4096, 1536, (12, 12)),
-        (47, 4096, 1536, (16, 16, 15)),
-        (70, 4096, 1536, (18, 18, 17, 17)),
-    ],
-)
-def test_hand_worked_tiles(tokens, hidden, intermediate, tiles):
-    assert gemv().tile(tokens, hidden, intermediate) == tiles
-
-
 # Activation
-
-
-@pytest.mark.parametrize(
-    ("unit", "ready", "tokens", "cycle_ticks", "tick"),
-    [
-        # One value from tick 0: a cycle of work and 12 of latency, 10 ticks each.
-        (ActivationUnit(256, 1, 12), [0], 1, 10, 130),
-        # Known at tick 1: it waits for the clock edge at 10.
-        (ActivationUnit(256, 1, 12), [1], 1, 10, 140),
-        (ActivationUnit(256, 1, 12), [10], 1, 10, 140),
-        # Three rows at once queue up, a cycle each.
-        (ActivationUnit(256, 1, 12), [0, 0, 0], 1, 10, 150),
-        # 257 tokens on 256 units are two goes.
-        (ActivationUnit(256, 1, 12), [0], 257, 10, 140),
-        # 4 units that take 3 cycles a value: 10 tokens are 3 goes, 9 cycles; the second row waits.
-        (ActivationUnit(4, 3, 0), [0, 5], 10, 2, 36),
-        # The last row comes late and finds the unit idle.
-        (ActivationUnit(4, 1, 5), [0, 0, 1000], 4, 10, 1000 + 10 + 50),
-    ],
-)
-def test_hand_worked_activation(unit, ready, tokens, cycle_ticks, tick):
-    assert unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks) == tick
 
 
 @given(
@@ -227,19 +157,6 @@ def test_activation_is_a_plain_loop_over_the_edges_of_its_clock(ready, unit, tok
 
 
 # Units as files
-
-
-@pytest.mark.parametrize("name", MULTIPLIERS)
-def test_every_multiplier_of_a_hardware_file_is_a_module_of_its_name(name):
-    hardware = next(
-        hardware
-        for hardware in map(load_hardware, ("trimoe", "edge", "cxl"))
-        if hardware.ndp.multiplier[0] == name
-    )
-    unit = find_unit(name, hardware.ndp.multiplier[1].model_dump())
-    assert isinstance(unit, MultiplierUnit)
-    assert type(unit).__module__ == f"ndpsim.dimm.units.{name}"
-    assert unit.fifo_bursts == getattr(hardware.ndp, name).fifo_bursts
 
 
 def test_nothing_but_the_units_own_files_asks_which_unit_it_is():

@@ -182,9 +182,7 @@ EXTEND = ("# bits", "# outside: extend\n# bits")
 @pytest.mark.parametrize(
     ("tokens", "time_ns"), [(2, 100), (3, 200), (4, 300), (5, 300.375), (7, 301.125), (8, 301.5)]
 )
-def test_times_between_measured_counts_lie_on_the_line_between_them(
-    table: Any, tokens: int, time_ns: float
-) -> None:
+def test_times_between_measured_counts_lie_on_the_line_between_them(table, tokens, time_ns):
     gpu = dataclasses.replace(GPU, tables=(table(),))
     time = gpu.expert_time(Expert(8, 6), tokens)
     assert time.time_ns == pytest.approx(time_ns)
@@ -215,9 +213,7 @@ def test_a_table_says_whether_the_reading_of_weights_is_in_it(table: Any) -> Non
         (Expert(8, 6), ExpertFormat.of(8, group_size=2)),
     ],
 )
-def test_other_experts_than_those_of_tables_take_what_the_roofline_says(
-    table: Any, expert: Expert, bits: Any
-) -> None:
+def test_other_experts_than_those_of_tables_take_what_the_roofline_says(table, expert, bits):
     with_table, plain = dataclasses.replace(GPU, tables=(table(),)), GPU
     found, wanted = (gpu.expert_time(expert, 2, bits) for gpu in (with_table, plain))
     assert found.time_ns == wanted.time_ns != 100
@@ -290,9 +286,7 @@ def test_beyond_what_was_measured_the_longer_of_measured_and_roofline_counts(tab
         (("# outside: roofline", "# outside: extend"), "missing mine.csv"),
     ],
 )
-def test_a_table_by_threads_with_a_mistake_is_refused(
-    table: Any, change: tuple[str, str], words: str
-) -> None:
+def test_a_table_by_threads_with_a_mistake_is_refused(table, change, words):
     assert mistake_of(lambda: table(*BY_THREADS, change)) == words
 
 
@@ -396,9 +390,7 @@ def test_measured_power_is_that_of_the_model_and_the_threads(tmp_path: Path) -> 
         (("8,301.5", "8,299"), None),
     ],
 )
-def test_a_table_with_a_mistake_is_refused_at_its_line(
-    table: Any, change: tuple[str, str], words: str | None
-) -> None:
+def test_a_table_with_a_mistake_is_refused_at_its_line(table, change, words):
     if words is None:  # times may fall, but a line that falls cannot be extended
         assert table(change).time_ns(8) == 299
         assert mistake_of(lambda: table(change, EXTEND)) == "form mine.csv:11 time_ns"
@@ -423,9 +415,7 @@ def test_files_that_are_no_tables(tmp_path: Path) -> None:
         assert mistake_of(lambda name=name: read_table(name, tmp_path)) == words
 
 
-def test_a_table_is_found_beside_the_hardware_file_and_from_where_one_sets_it(
-    table: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_is_found_beside_the_hardware_file_and_from_where_one_sets_it(table, tmp_path, monkeypatch):
     table(EXTEND)
     text = Path(load_hardware("trimoe").file).read_text(encoding="utf-8")
     beside = tmp_path / "mine.yaml"
@@ -646,9 +636,7 @@ def test_a_prefill_in_pieces_makes_the_pairs_of_a_whole_one(pieces: list[int]) -
 
 @pytest.mark.parametrize("name", model_names())
 @pytest.mark.parametrize("step", [Step(512, 512), Step(1, 4096), Step(8, 512, 512), Step(4, 600, 100)])
-def test_no_dense_part_is_faster_than_the_peaks_allow_nor_slower_than_all_in_turn(
-    name: str, step: Step
-) -> None:
+def test_no_dense_part_is_faster_than_the_peaks_allow_nor_slower_than_all_in_turn(name, step):
     model = load_model(name)
     time = timed(model, step, TRIMOE.gpu)
     done = operations(model, step)

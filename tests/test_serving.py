@@ -209,9 +209,7 @@ def test_static_reserves_room_for_all_tokens_so_that_none_is_preempted():
     assert seen == [[(0, 4)], *[[(0, 1)]] * 4, [(1, 4)], *[[(1, 1)]] * 4]
 
 
-def test_the_scheduler_of_the_page_on_adding_one_serves_one_sequence_after_the_other(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_the_scheduler_of_the_page_on_adding_one_serves_one_sequence_after_the_other(monkeypatch):
     page = (Path(__file__).parents[1] / "docs" / "adding" / "serving-scheduler.md").read_text()
     found: dict[str, Any] = {}
     exec(page.split("```python\n")[1].split("```")[0], found)

@@ -241,9 +241,7 @@ def test_the_log_of_a_run_that_shares_room_breaks_no_rule(tmp_path: Path, log: l
         ("del log[0]['room_bytes']", "memory"),
     ],
 )
-def test_a_planted_fault_in_the_room_is_found(
-    tmp_path: Path, log: list[dict[str, Any]], change: str, rule: str
-):
+def test_a_planted_fault_in_the_room_is_found(tmp_path, log, change, rule):
     assert rule in broken(tmp_path, log, change)
 
 
@@ -380,9 +378,7 @@ def log_of_moves(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any
     return [json.loads(line) for line in file.read_text().splitlines()]
 
 
-def test_the_log_of_a_run_that_moves_blocks_breaks_no_rule(
-    tmp_path: Path, log_of_moves: list[dict[str, Any]]
-):
+def test_the_log_of_a_run_that_moves_blocks_breaks_no_rule(tmp_path, log_of_moves):
     assert log_of_moves[0]["preemption"] == "swap"
     assert sum(len(line.get("to_host", ())) for line in log_of_moves) > 0
     assert broken(tmp_path, log_of_moves) == []
@@ -398,15 +394,11 @@ def test_the_log_of_a_run_that_moves_blocks_breaks_no_rule(
         (f"log[0]['host_bytes'] = {2 * BYTES_OF_BLOCK}", "swap"),
     ],
 )
-def test_a_planted_fault_in_moves_is_found(
-    tmp_path: Path, log_of_moves: list[dict[str, Any]], change: str, rule: str
-):
+def test_a_planted_fault_in_moves_is_found(tmp_path, log_of_moves, change, rule):
     assert rule in broken(tmp_path, log_of_moves, change)
 
 
-def test_what_comes_back_is_neither_computed_again_nor_reused(
-    tmp_path: Path, log_of_moves: list[dict[str, Any]]
-):
+def test_what_comes_back_is_neither_computed_again_nor_reused(tmp_path, log_of_moves):
     place = next(place for place, line in enumerate(log_of_moves) if line.get("to_gpu"))
     number = next(iter(log_of_moves[place]["to_gpu"]))
     again, reused = copy.deepcopy(log_of_moves), copy.deepcopy(log_of_moves)

@@ -16,7 +16,7 @@ from ndpsim.audit import check
 from ndpsim.dram.spec import resolve
 from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import Requests, read_commands
-from ndpsim.simulate import Memory, TraceResult, run_trace, sweep_load
+from ndpsim.simulate import Memory, run_trace, sweep_load
 
 CAPACITY = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN").capacity_bytes
 
@@ -121,12 +121,6 @@ def test_an_address_beyond_the_memory_is_refused_or_wrapped(tmp_path):
     assert (wrapped.columns() == same.columns()).all()
 
 
-def test_results_are_plain_data():
-    result = run_trace(stream(10))
-    assert isinstance(result, TraceResult)
-    assert "command_traces" not in result.to_dict()
-
-
 # ---- `ndpsim dram`, `compare` and their refusals
 
 REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
@@ -139,16 +133,6 @@ def trace(tmp_path: Path) -> Path:
     path = tmp_path / "requests.trace"
     path.write_text("".join(f"{'LD' if n % 3 else 'ST'} {n * 4160:#x}\n" for n in range(400)))
     return path
-
-
-def test_json_is_one_object_whose_figures_add_up(trace):
-    result = json.loads(said("dram", trace, "--json", "-"))
-    assert result["requests"] == 400
-    assert result["commands"]["RD"] + result["commands"]["WR"] == 400
-    assert result["row_hits"] + result["row_misses"] + result["row_conflicts"] == 400
-    assert result["time_ns"] == pytest.approx(result["cycles"] / 2.4)
-    latency = result["read_latency_ns"]
-    assert latency["p50"] <= latency["p90"] <= latency["p99"] <= latency["max"]
 
 
 def test_the_table_has_units_and_whose_clock(trace):
@@ -196,13 +180,6 @@ def test_commands_of_one_of_several_channels(trace, tmp_path):
     )
 
 
-@pytest.mark.parametrize("form", ["ramulator2", "dramsim3", "drampower"])
-def test_commands_in_the_format_of_another_tool(trace, tmp_path, form):
-    commands = tmp_path / "commands"
-    assert call("dram", trace, "--commands", commands, "--commands-format", form).status == 0
-    assert len(commands.read_text().splitlines()) > 400
-
-
 def test_a_sweep_of_loads_and_its_picture(trace, tmp_path):
     picture = tmp_path / "sweep.png"
     sweep = json.loads(said("dram", trace, "--sweep-load", "--plot", picture, "--json", "-"))["sweep"]
@@ -220,28 +197,6 @@ def test_the_memory_of_a_hardware_file(trace):
     config = json.loads(said("dram", trace, "--hw", "trimoe", "--json", "-"))["config"]
     assert (config["ranks"], config["channels"], config["timings"]["nCL"]) == (4, 16, 40)
     assert refused_call("dram", trace, "--hw", "trimoe", "--ranks", 2) == "conflict --ranks"
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "form trace"),
-        (b"\x00\x01\x02junk\xff", "form trace:1"),
-        (gzip.compress(b"LD 0x40\n" * 1000, mtime=0)[:-9], "unreadable trace"),
-        (b"LD 0x40\nLD 0x200000000\n", "range trace:2"),
-        (b"LD 0x40\nXX 0x80\n", "form trace:2"),
-    ],
-)
-def test_senseless_traces_are_one_line_that_names_the_line(tmp_path, content, words):
-    path = tmp_path / "trace"
-    path.write_bytes(content)
-    assert refused_call("dram", path) == words
-
-
-def test_windows_line_ends_and_wrapping_are_read(tmp_path):
-    path = tmp_path / "trace"
-    path.write_bytes(b"LD 0x40\r\nST 0x200000080\r\n")
-    assert json.loads(said("dram", path, "--wrap", "--json", "-"))["requests"] == 2
 
 
 @pytest.mark.skipif(importlib.util.find_spec("ramulator") is not None, reason="Ramulator is installed")
