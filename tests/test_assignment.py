@@ -23,7 +23,7 @@ from ndpsim.policies.assignment.parts import count_parts, list_ways
 from ndpsim.policies.interface import Part, Parts
 from ndpsim.policies.published.cxl.prefix_split import bit_budget, prefix_split
 from ndpsim.policies.published.cxl.quantisation import read_losses
-from readable_bottleneck import ScheduledLayer
+from readable_bottleneck import Layer as ScheduledLayer
 from readable_bottleneck import schedule as readable_schedule
 from readable_least_maximum import Layer
 from readable_least_maximum import least_maximum as readable
