@@ -18,7 +18,7 @@ from ndpsim.audit import check_serving
 from ndpsim.inference.layers.setup import host_room_bytes
 from ndpsim.inference.layers.step_run import StepRunner
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
-from ndpsim.inference.serving.kv import KvCache, SharedRoom, SharedSizes
+from ndpsim.inference.serving.kv import HostRoom, KvCache, SharedRoom, SharedSizes
 from ndpsim.inference.serving.log import ServingLog, writing_serving_log
 from ndpsim.inference.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.inference.serving.sequence import Sequence
@@ -301,6 +301,29 @@ def test_no_token_is_computed_twice_and_all_blocks_come_back(reuse: bool):
     to_gpu, to_host = map(sum, zip(*clock.moved, strict=True))
     assert to_gpu == to_host > 3
     assert (kv.free, {one.on_host for one in engine.sequences}) == (12, {0})
+
+
+def test_a_full_host_has_sequences_computed_again():
+    # Each request ends with 8 blocks, and moves 2 to 7 of 3 bytes; the host has room for one or two of them.
+    asked = Requests(np.zeros(12), np.full(12, 8), np.full(12, 24))
+    most, there, done = 24, list[int](), list[DoneStep]()
+    host = HostRoom(most, lambda blocks: there.append(3 * sum(blocks)) or there[-1])  # type: ignore[func-returns-value]
+    kv = KvCache(20, 4, False, host=host)
+    scheduler = schedulers()["vllm"](kv, Limits(6, 60), swaps=True)
+    engine = Engines([scheduler], Clock(), Arrivals(asked, lambda _: ()), lambda _: None, done.append)
+    engine.run()
+    on_host, again, most_there = dict[int, int](), 0, 0
+    for step in done:
+        for one in step.formed.preempted:
+            again += one.number not in step.formed.changes.to_host
+        on_host.update(step.formed.changes.to_host)
+        most_there = max(most_there, 3 * sum(on_host.values()))
+        for number in step.formed.changes.to_gpu:
+            del on_host[number]
+    assert again > 0
+    assert 0 < most_there <= most
+    assert max(there) > most
+    assert all(one.is_over for one in engine.sequences)
 
 
 def test_the_host_has_the_room_that_experts_leave():
