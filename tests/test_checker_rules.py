@@ -46,7 +46,7 @@ class Rule(NamedTuple):
     clocks: str  # from the last cycle of the one to the last cycle of the other
 
 
-DDR4_RULES = [
+OF_BOTH = [
     Rule("BL", R, R, "anywhere", "BL"),
     Rule("BL", W, W, "anywhere", "BL"),
     Rule("tCS", R, R, "other rank", "BL + CS"),
@@ -54,22 +54,25 @@ DDR4_RULES = [
     Rule("tCS", W, R, "other rank", "CWL + BL + CS - CL"),
     Rule("tWTW_DR", W, W, "other rank", "WTW_DR"),
     Rule("tCCD_S", R, R, "rank", "CCDS"),
+    Rule("tWTR_S", W, R, "rank", "CWL + BL + WTRS"),
+    Rule("tRRD_S", ("ACT",), ("ACT",), "rank", "RRDS"),
+    Rule("tRRD_L", ("ACT",), ("ACT",), "group", "RRDL"),
+    Rule("tRCD", ("ACT",), COLUMN, "bank", "RCD"),
+    Rule("tRTP", R, ("PREab",), "rank", "RTP"),
+    Rule("tWR", W, ("PREab",), "rank", "CWL + BL + WR"),
+]
+DDR4_RULES = [
+    *OF_BOTH,
     Rule("tCCD_S", W, W, "rank", "CCDS"),
     Rule("tCCD_L", R, R, "group", "CCDL"),
     Rule("tCCD_L", W, W, "group", "CCDL"),
     Rule("tRTW", R, W, "rank", "CL + BL + 2 - CWL"),
-    Rule("tWTR_S", W, R, "rank", "CWL + BL + WTRS"),
     Rule("tWTR_L", W, R, "group", "CWL + BL + WTRL"),
-    Rule("tRRD_S", ("ACT",), ("ACT",), "rank", "RRDS"),
-    Rule("tRRD_L", ("ACT",), ("ACT",), "group", "RRDL"),
     Rule("tRC", ("ACT",), ("ACT",), "bank", "RC"),
     Rule("tRC", ("ACT",), ("REFab",), "bank", "RC"),
-    Rule("tRCD", ("ACT",), COLUMN, "bank", "RCD"),
     Rule("tRAS", ("ACT",), ("PREpb", "PREab"), "bank", "RAS"),
     Rule("tRTP", ("RD",), ("PREpb",), "bank", "RTP"),
     Rule("tWR", ("WR",), ("PREpb",), "bank", "CWL + BL + WR"),
-    Rule("tRTP", R, ("PREab",), "rank", "RTP"),
-    Rule("tWR", W, ("PREab",), "rank", "CWL + BL + WR"),
     Rule("tRP", ("PREpb", "PREab"), ("ACT", "REFab"), "bank", "RP"),
     Rule("tRTP + tRP", ("RDA",), ("ACT", "REFab"), "bank", "RTP + RP"),
     Rule("tWR + tRP", ("WRA",), ("ACT", "REFab"), "bank", "CWL + BL + WR + RP"),
@@ -79,32 +82,20 @@ DDR4_RULES = [
 WHOLE, ONE_EACH = ("REFab", "RFMab"), ("REFsb", "RFMsb")
 REFRESHES = WHOLE + ONE_EACH
 DDR5_RULES = [
-    Rule("BL", R, R, "anywhere", "BL"),
-    Rule("BL", W, W, "anywhere", "BL"),
-    Rule("tCS", R, R, "other rank", "BL + CS"),
-    Rule("tRTW_DR", R, W, "other rank", "RTW_DR"),
-    Rule("tCS", W, R, "other rank", "CWL + BL + CS - CL"),
-    Rule("tWTW_DR", W, W, "other rank", "WTW_DR"),
-    Rule("tCCD_S", R, R, "rank", "CCDS"),
+    *OF_BOTH,
     Rule("tCCD_S_WR", W, W, "rank", "CCDS_WR"),
     Rule("tCCD_L", R, R, "bank", "CCDL"),
     Rule("tCCD_L_WR", W, W, "bank", "CCDL_WR"),
     Rule("tCCD_M", R, R, "neighbour", "CCDM"),
     Rule("tCCD_M_WR", W, W, "neighbour", "CCDM_WR"),
     Rule("tRTW", R, W, "rank", "RTW"),
-    Rule("tWTR_S", W, R, "rank", "CWL + BL + WTRS"),
     Rule("tWTR_L", W, R, "bank", "CWL + BL + WTRL"),
     Rule("tWTR_M", W, R, "neighbour", "CWL + BL + WTRM"),
-    Rule("tRRD_S", ("ACT",), ("ACT",), "rank", "RRDS"),
-    Rule("tRRD_L", ("ACT",), ("ACT",), "group", "RRDL"),
     Rule("tRRD_L", ("ACT",), ONE_EACH, "rank", "RRDL"),
     Rule("tRC", ("ACT",), ("ACT", *REFRESHES), "bank", "RC"),
-    Rule("tRCD", ("ACT",), COLUMN, "bank", "RCD"),
     Rule("tRAS", ("ACT",), PRECHARGES, "bank", "RAS"),
     Rule("tRTP", ("RD",), ("PREpb", "PREsb"), "bank", "RTP"),
     Rule("tWR", ("WR",), ("PREpb", "PREsb"), "bank", "CWL + BL + WR"),
-    Rule("tRTP", R, ("PREab",), "rank", "RTP"),
-    Rule("tWR", W, ("PREab",), "rank", "CWL + BL + WR"),
     Rule("tRP", PRECHARGES, ("ACT", *REFRESHES), "bank", "RP"),
     Rule("tRTP + tRP", ("RDA",), ("ACT", *REFRESHES), "bank", "RTP + RP"),
     Rule("tWR + tRP", ("WRA",), ("ACT", *REFRESHES), "bank", "CWL + BL + WR + RP"),
@@ -250,9 +241,7 @@ def test_any_two_commands_anywhere_are_held_apart_so_far_and_no_farther(standard
 
 @pytest.mark.parametrize(("standard", "window", "apart"), [("DDR4", 26, 6), ("DDR5", 40, 8)])
 @pytest.mark.parametrize("rank", [0, 1, 3])
-def test_the_fifth_activate_waits_for_the_first_of_its_rank(
-    standard: str, window: int, apart: int, rank: int
-) -> None:
+def test_the_fifth_activate_waits_for_the_first_of_its_rank(standard, window, apart, rank):
     # tFAW of x8 devices of DDR5 is four times tRRD_S, which would bind, too.
     device = resolve("DDR5", "DDR5_16Gb_x16", "DDR5_4800AN", 4) if standard == "DDR5" else DEVICES[standard]
     four = [line(1000 + apart * n, "ACT", (rank, n, n)) for n in range(4)]
@@ -436,9 +425,7 @@ OWED = [
 
 @pytest.mark.parametrize(("standard", "mode"), OWED)
 @pytest.mark.parametrize("postponed", [0, 2, None])
-def test_the_last_clock_at_which_a_refresh_is_in_time(
-    standard: str, mode: str, postponed: int | None
-) -> None:
+def test_the_last_clock_at_which_a_refresh_is_in_time(standard, mode, postponed):
     """The n-th, from 0, by n + 1 intervals and those that may be postponed; whoever it is that is late."""
     ranks, device = 3, slow(standard, 3)
     most = {"DDR4": 8, "DDR5": 4}[standard] if postponed is None else postponed
@@ -465,9 +452,7 @@ def test_the_last_clock_at_which_a_refresh_is_in_time(
 
 @pytest.mark.parametrize(("standard", "mode"), OWED)
 @pytest.mark.parametrize("pulled_in", [0, 1, None])
-def test_the_first_clock_at_which_a_refresh_is_not_too_early(
-    standard: str, mode: str, pulled_in: int | None
-) -> None:
+def test_the_first_clock_at_which_a_refresh_is_not_too_early(standard, mode, pulled_in):
     """The n-th, from 0, comes n + 1 intervals after the start, less those that may be pulled in."""
     device = slow(standard, 2)
     most = {"DDR4": 8, "DDR5": 4}[standard] if pulled_in is None else pulled_in
@@ -629,9 +614,7 @@ def with_rule(rule: SpecRule) -> Device:
         (("bank", ("RD",), ("REFpb",), "nRC"), "unknown-name DDR5: rule x ? REFsb"),
     ],
 )
-def test_a_rule_of_what_is_not_there_is_refused_by_engine_and_checker(
-    rule: tuple[Any, ...], words: str
-) -> None:
+def test_a_rule_of_what_is_not_there_is_refused_by_engine_and_checker(rule, words):
     device = with_rule(SpecRule("x", *rule))
     for judge in (lower, lambda device: verdict([line(1, "ACT", (0, 0, 0))], device)):
         with refused(words):

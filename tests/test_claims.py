@@ -1,12 +1,22 @@
-"""The claims of papers as data: complete, of one form."""
+"""The claims of papers as data: complete, of one form; those of measured times; pairs of assumptions."""
 
 from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
 
 import pytest
 
 from mistakes import refused
+from ndpsim.inference.processors import read_table
+from ndpsim.studies.claims.claim import Claim, Paper
+from ndpsim.studies.claims.evaluate import Pair, evaluate, sensitivity
 from ndpsim.studies.claims.expression import Expression
 from ndpsim.studies.claims.files import read_paper, read_papers, read_tolerances
+from ndpsim.studies.claims.pairs import pairs
+from ndpsim.studies.claims.report import write_report
+from ndpsim.studies.claims.words import changed_verdicts, plain_data
 
 SOURCES = read_papers()
 PAPERS = {name: paper for name, paper in SOURCES.items() if paper.source == "paper"}
@@ -146,3 +156,120 @@ def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, wor
     file.write_text(CLAIM.replace(old, new, 1))
     with refused(words):
         read_paper(file)
+
+
+# ---- The claims of measured times: published values equal those of tables, and fits are marked
+
+MEASURED = read_papers()["measured"].claims
+LAYERS = Path(__file__).parents[1] / "validation" / "rtxpro6000_qwen3-30b-a3b_moe_bf16.csv"
+
+
+def _called(pattern):
+    """The claims whose names match, with the numbers in the match."""
+    found = [(claim, re.fullmatch(pattern, claim.name)) for claim in MEASURED]
+    return [(claim, tuple(map(int, match.groups()))) for claim, match in found if match]
+
+
+def test_times_of_an_expert_on_an_h100_are_those_of_the_table_that_the_efficiencies_are_fitted_to():
+    table = read_table("h100_mixtral-8x7b", Path())
+    claims = _called(r"measured-h100-mixtral-(\d+)")
+    assert len(claims) == 6
+    for claim, (tokens,) in claims:
+        assert claim.published.value == table.time_ns(tokens)
+        assert claim.runs["expert"].given["tokens"] == tokens
+        assert claim.fitted
+
+
+def test_times_of_a_layer_s_call_and_the_tokens_of_an_expert_are_those_of_the_table():
+    with LAYERS.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    table = {(int(row["tokens"]), int(row["activated_experts"])): float(row["time_us"]) for row in rows}
+    claims = _called(r"measured-rtxpro6000-qwen3-(\d+)-(\d+)(?:-one-by-one)?")
+    assert len(claims) == 12
+    for claim, (tokens, experts) in claims:
+        assert claim.published.value == table[tokens, experts]
+        assert claim.runs["expert"].given["tokens"] * experts == 8 * tokens
+        assert claim.ours is not None
+        assert claim.ours.startswith(f"{experts} * ")
+
+
+def test_what_efficiencies_and_links_are_fitted_to_is_no_prediction_and_all_else_is():
+    fitted = {claim.name for claim in MEASURED if claim.fitted}
+    of_the_h100 = {claim.name for claim, _ in _called(r"measured-h100-mixtral-(\d+)")}
+    assert fitted == of_the_h100 | {"measured-cpu-amx-bf16", "measured-pcie4-mixtral-dali"}
+
+
+@pytest.mark.parametrize(
+    "gpu", ["a6000", "rtx3090", "rtx4090", "rtxpro6000", "h200", "a100", "b200", "l40s", "h20"]
+)
+def test_a_gpu_that_nothing_was_fitted_to_has_its_own_peaks_and_the_efficiencies_of_the_file(gpu):
+    runs = [
+        run
+        for claim in MEASURED
+        if claim.name.startswith(f"measured-{gpu}-") and not claim.name.endswith("by-table")
+        for run in claim.runs.values()
+    ]
+    assert runs
+    for run in runs:
+        assert {"gpu.tflops", "gpu.memory_tbps"} <= set(run.given)
+        assert not {key for key in run.given if "efficiency" in key or "overhead" in key}
+
+
+# ---- Two values of assumptions at once: the choice of pairs, and their results
+
+PAPER = Paper.model_validate(
+    {"paper": "made", "title": "A paper", "hardware": "trimoe", "counted": {}, "claims": []}
+)
+#: 80 GB less 8 GB are ours.
+MADE = [
+    (
+        PAPER,
+        Claim.model_validate(
+            {
+                "name": f"made-{value}",
+                "place": "Table 1",
+                "kind": "simulated",
+                "published": {"value": float(value), "quote": f"{value}.0"},
+                "runs": {"hw": {"command": "hardware", "given": {"hw": "trimoe"}}},
+                "ours": "hw.gpu.memory_gb - hw.gpu.reserved_gb",
+                "tolerance": "stated",
+                "assumptions": [
+                    {"key": "gpu.memory_gb", "values": [48, 40], "reason": "made"},
+                    {"key": "gpu.reserved_gb", "values": [12, 4], "reason": "made"},
+                ],
+            }
+        ),
+    )
+    for value in (36, 40, 68)
+]
+MEMORY, RESERVED = ("gpu.memory_gb", "48"), ("gpu.reserved_gb", "12")
+
+
+def test_values_that_turn_a_verdict_alone_are_paired():
+    """48 GB mend the claim of 40, 12 GB kept free that of 68, both that of 36; 40 GB and 4 GB mend none alone."""
+    outcomes, changes = evaluate(MADE, 1), sensitivity(MADE, 1)
+    assert changed_verdicts(outcomes, changes) == {MEMORY: (1, 0), RESERVED: (1, 0)}
+    assert pairs(MADE, outcomes, changes, 1) == [Pair((MEMORY, RESERVED), mends=1, breaks=0, together=1)]
+
+
+def test_a_pair_that_needs_more_runs_than_are_left_is_left_out():
+    outcomes, changes = evaluate(MADE, 1), sensitivity(MADE, 1)
+    assert pairs(MADE, outcomes, changes, 1, most_runs=0) == []
+    assert len(pairs(MADE, outcomes, changes, 1, most_runs=1)) == 1
+
+
+def test_a_pair_that_breaks_what_one_value_mends_counts_nothing_for_it():
+    """Of the claim of 40, which 48 GB mend, both values leave 36."""
+    outcomes, changes = evaluate(MADE, 1), sensitivity(MADE, 1)
+    only = [MADE[1], MADE[2]]
+    assert pairs(only, outcomes[1:], changes, 1) == [Pair((MEMORY, RESERVED), 0, 0, 0)]
+
+
+def test_reports_have_the_pairs_that_turn_a_verdict(tmp_path):
+    outcomes, changes = evaluate(MADE, 1), sensitivity(MADE, 1)
+    found = [Pair((MEMORY, RESERVED), 1, 0, 1), Pair((MEMORY, ("bits", "4")), 0, 0, 0)]
+    write_report(tmp_path, outcomes, changes, found)
+    text = (tmp_path / "REPORT.md").read_text()
+    assert "| gpu.memory_gb=48 | gpu.reserved_gb=12 | 1 | 0 | 1 |" in text
+    assert "bits=4" not in text
+    assert [one["together"] for one in plain_data(outcomes, changes, found)["by_pair"]] == [1, 0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
 import re
 
@@ -123,16 +122,6 @@ def test_each_command_is_written_as_by_hand(tmp_path, form):
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_a_name_in_gz_is_compressed_and_equal_traces_give_equal_files(tmp_path, form):
-    paths = [tmp_path / name for name in ("a.gz", "b.gz")]
-    for path in paths:
-        write_commands(path, what_it_has(form), form, 1, DEVICE)
-    assert gzip.decompress(paths[0].read_bytes()).decode() == EXPECTED[form]
-    assert paths[0].read_bytes() == paths[1].read_bytes()
-    assert paths[0].read_bytes()[3:8] == bytes(5)  # neither a name nor a time
-
-
-@pytest.mark.parametrize("form", FORMS)
 def test_parts_of_a_trace_join_without_a_seam(tmp_path, form, monkeypatch):
     path = tmp_path / "commands"
     for size in (1, 2, 4):
@@ -196,20 +185,6 @@ def test_dramsims_own_script_can_take_its_form_apart(tmp_path_factory, lines, ch
             *place,
         ]
         assert re.match(r"\d+ +[a-z_]+ {2,}", line)
-
-
-INSIDE = st.tuples(st.integers(0, 7), st.integers(0, 3))
-
-
-@settings(max_examples=30, deadline=None)
-@given(banks=st.lists(INSIDE, min_size=1, max_size=32, unique=True))
-def test_banks_are_numbered_through_the_bank_groups(tmp_path_factory, banks):
-    lines = [(1, "ACT", 1, group, bank, 5, -1) for group, bank in banks]
-    for form, place in (("drampower", 2), ("drampower5", 4)):
-        text = written(tmp_path_factory, lines, form, 0, DEVICE)
-        numbers = [int(line.split(",")[place]) for line in text]
-        assert numbers == [4 * group + bank for group, bank in banks]
-        assert len(set(numbers)) == len(banks)
 
 
 def test_banks_are_numbered_as_the_device_has_them(tmp_path):

@@ -227,9 +227,7 @@ def test_unit_is_chosen_before_its_keys_are_set(write: Write) -> None:
     assert (hardware.system.ndp.gemv.multipliers, hardware.system.ndp.gemv.fifo_bursts) == (256, 2)
 
 
-def test_unit_path_in_set_starts_at_the_current_folder(
-    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unit_path_in_set_starts_at_the_current_folder(write, tmp_path, monkeypatch):
     path = write()
     (tmp_path / "here").mkdir()
     (tmp_path / "here" / "unit.yaml").write_text(UNIT.replace("fifo_bursts: 8", "fifo_bursts: 9"))

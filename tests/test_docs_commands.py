@@ -115,7 +115,7 @@ def smaller(words: list[str]) -> list[str]:
 
 
 def _first_point(example: str) -> list[str]:
-    """Options that reduce an example to its first point, with a small model; test_examples.py has the others."""
+    """Options that reduce an example to its first point, with a small model; test_docs_pages.py has the others."""
     from ndpsim.studies.sweeps.file import read_definition
 
     definition = read_definition(ROOT / example)
@@ -209,11 +209,6 @@ def reason_not_to_run(line: str) -> str | None:
     return next((reason for start, reason in NOT_RUN.items() if line.startswith(start)), None)
 
 
-def test_commands_that_take_long_are_each_on_a_page():
-    lines = [command.line for command in to_run()]
-    assert [start for start in LONG if not any(line.startswith(start) for line in lines)] == []
-
-
 RUNS = [
     pytest.param(command, marks=[pytest.mark.long] if command.line.startswith(LONG) else [], id=command.line)
     for command in to_run()
@@ -254,11 +249,6 @@ def test_python_blocks_run_in_order(page, folder):
                 exec(compile("\n" * (block.line - 1) + block.text, str(page), "exec"), names)
 
 
-@pytest.mark.parametrize("start", NOT_RUN)
-def test_what_is_not_run_is_on_a_page(start):
-    assert any(command.line.startswith(start) for command in all_commands())
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_page_names_only_files_that_are_in_the_checkout_or_on_a_page_or_written_by_a_command_before(page):
     there = set(page_files())
@@ -276,56 +266,3 @@ def test_a_page_names_only_files_that_are_in_the_checkout_or_on_a_page_or_writte
 def test_every_command_is_on_a_page():
     named = {command.line.split()[1] for command in to_run()}
     assert named >= set(cli.list_commands(click.Context(cli))) - {"compare"}  # which needs Ramulator 2.1
-
-
-PAGE = """Text with `ndpsim list models`, `ndpsim gemv`, `ndpsim show hw NAME` and `ndpsim moe --policy ...`.
-
-```sh
-ndpsim gemv --tokens 8 --plot eight.png   # a comment; not a command
-ndpsim list && ndpsim list hw; ndpsim \\
-    show org DDR5_16Gb_x8
-```
-
-```
-$ ndpsim gemv
-first
-...
-last ...
-$ ndpsim list hw
-```
-
-```python
-print("ndpsim list")
-```
-"""
-
-
-def test_commands_are_found_where_pages_have_them():
-    assert list(commands_of(PAGE)) == [
-        ("ndpsim gemv --tokens 8 --plot eight.png", None),
-        ("ndpsim list", None),
-        ("ndpsim list hw", None),
-        ("ndpsim show org DDR5_16Gb_x8", None),
-        ("ndpsim gemv", "first\n...\nlast ...\n"),
-        ("ndpsim list hw", ""),
-        ("ndpsim list models", None),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("shown", "printed", "difference"),
-    [
-        ("a\nb\n", "a\nb\n", None),
-        ("a\n...\nd\n", "a\nb\nc\nd\n", None),
-        ("a\n...\n", "a\nb\n", None),
-        ("a ...\nb\n", "a 1\nb\n", None),
-        ("simulated in 2 ms, 1 of 8\n", "simulated in 31.5 us, 1 of 8\n", None),
-        ("a\nb\n", "a\nc\n", "b"),
-        ("b\n", "a\nb\n", "b"),
-        ("a\n", "a\nb\n", "(the end)"),
-        ("time 1\n", "time 2\n", "time 1"),
-        ("simulated in 2 ms, 1 of 8\n", "simulated in 2 ms, 2 of 8\n", "simulated in ..., 1 of 8"),
-    ],
-)
-def test_what_is_shown_is_compared_with_what_is_printed(shown, printed, difference):
-    assert differs(shown, printed) == difference

@@ -1,15 +1,18 @@
-"""Energy: two computations that must agree, and values computed by hand from the tables of currents."""
+"""Energy: two computations that must agree, values from tables of currents, data sheets, and DRAMPower."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ndpsim
 from builders.command_lines import named
 from calls import call, said
 from mistakes import refused
@@ -22,6 +25,8 @@ from ndpsim.dram.spec import lower, resolve, standards
 from ndpsim.dram.traces import CommandTrace, Requests
 from ndpsim.simulate import Memory, run_requests, run_trace, simulate_expert
 from ndpsim.simulate.lane import command_room, decode_commands, run_channel
+from ndpsim.workload.models import Expert
+from scripts import script
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -323,3 +328,128 @@ def test_the_components_of_a_bar_make_all_of_it():
     result, axes = simulate_expert("trimoe"), Figure().subplots()
     energy_panel(result.energy_nj, result.time_ns).draw(axes)
     assert sum(bar.get_width() for bar in axes.patches) == pytest.approx(100)
+
+
+# ---- The energy of command traces against DRAMPower's (validation/drampower.csv)
+
+VALIDATION = Path(__file__).parents[1] / "validation"
+DRAMPOWER: Any = script("validation/drampower.py")
+STORED = DRAMPOWER.stored()
+#: DRAMPower takes PREs that reach refreshed banks for precharges, as validation/drampower.md says.
+PRECHARGED_IN_REFRESH = {
+    "DDR4, a third writes, rows closed, 4 ranks": 17,
+    "DDR5, a third writes, rows closed, 2 ranks": 33,
+}
+
+
+@pytest.mark.parametrize("workload", DRAMPOWER.WORKLOADS, ids=lambda workload: workload.name)
+def test_energy_is_that_of_drampower(workload):
+    stored = STORED[workload.name]
+    assert len(DRAMPOWER.trace_of(workload)[0]) == stored["commands"], (
+        "another trace: run validation/drampower.py"
+    )
+    assert DRAMPOWER.refreshed_and_precharged(workload)[0] == PRECHARGED_IN_REFRESH.get(workload.name, 0)
+    errors = DRAMPOWER.errors(DRAMPOWER.as_drampower_counts(workload), stored, workload)
+    assert set(errors) == {"activate", "read", "write", "refresh and background", "io", "sum"}
+    assert DRAMPOWER.within(errors, workload), errors
+    plain = DRAMPOWER.errors(DRAMPOWER.ours(workload), stored, workload)
+    assert DRAMPOWER.within(plain, workload) == (workload.name not in PRECHARGED_IN_REFRESH)
+
+
+def test_every_workload_of_the_table_is_there():
+    assert list(STORED) == [workload.name for workload in DRAMPOWER.WORKLOADS]
+
+
+def test_the_page_of_drampower_is_current():
+    assert (VALIDATION / "drampower.md").read_text(encoding="utf-8") == DRAMPOWER.text()
+
+
+# ---- The parts of the energy of every result, compared with each other
+
+SMALL = Expert(512, 256)
+DRAM = {"activate", "read", "write", "refresh", "background", "io"}
+
+
+def total_of(parts):
+    return sum(nj for name, nj in parts.items() if nj is not None and name != "total")
+
+
+@pytest.fixture(scope="module")
+def relayouts():
+    return {
+        name: ndpsim.simulate_relayout(
+            model=SMALL, experts=2, source="localized", target="striped", sets=[f"link.topology={name}"]
+        )
+        for name in ("ring", "groups")
+    }
+
+
+def test_every_result_has_a_split_that_adds_up(relayouts):
+    results = [
+        ndpsim.simulate_expert("trimoe", SMALL),
+        ndpsim.simulate_expert("edge", SMALL, layout="sharded:3"),
+        ndpsim.simulate_expert("cxl", SMALL, bits=3),
+        ndpsim.simulate_host_read("trimoe", SMALL),
+        ndpsim.simulate_contention("trimoe", SMALL, host_gbps=5.0),
+        *relayouts.values(),
+        relayouts["ring"].host,
+    ]
+    for result in results:
+        parts = result.energy_nj
+        assert set(parts) >= DRAM | {"total"}
+        assert parts["total"] == pytest.approx(total_of(parts))
+        assert parts["read"] > 0
+
+
+def test_shards_spend_together_what_one_dimm_does_but_for_background():
+    one, three = (ndpsim.simulate_expert("edge", SMALL, layout=f"sharded:{n}").energy_nj for n in (1, 3))
+    for name in ("read", "io", "ndp_multiply", "ndp_fifo", "ndp_activation"):
+        assert three[name] == pytest.approx(one[name], rel=1e-3)
+
+
+# ---- The energy model for the loops and examples of data sheets (validation/energy.md)
+
+SHEETS_SCRIPT: Any = script("validation/energy.py")
+
+
+@pytest.mark.parametrize("preset", SHEETS_SCRIPT.KNOWN, ids=" ".join)
+def test_every_loop_of_a_data_sheet_draws_its_current(preset):
+    device = resolve(*preset)
+    loops = list(SHEETS_SCRIPT.measured(device, find_currents(device)))
+    assert len(loops) == (7 if preset[0] == "DDR5" else 6)
+    for name, sheet, ours in loops:
+        assert ours == pytest.approx(sheet, rel=1e-12), name
+
+
+def test_loops_that_the_model_is_not_made_from():
+    # x8 at 2400 MT/s: clocks of 5/6 ns, tRAS 39, tRP 17, a burst 4, 16 banks in 4 x 26 clocks. An ACT with its
+    # precharge and the bank's standby draws IDD0 for tRC.
+    sheet = {name: ours for name, _, ours, _ in SHEETS_SCRIPT.predicted(*SHEETS_SCRIPT.SHEETS[0][1:])}
+    row, burst = (48 - 34) * 56, (135 - 43) * 4
+    assert sheet["IDD1, mA"] == pytest.approx(34 + (row + burst) / 56)
+    assert sheet["IDD7, mA"] == pytest.approx(34 + 16 * (row + burst) / 104)
+    assert sheet["IDD7, mW with VPP"] == pytest.approx(1.2 * sheet["IDD7, mA"] + 2.5 * 3)
+    # By TN-40-07 a bank is open all the time.
+    row = 48 * 56 - 43 * 39 - 34 * 17
+    micron = {name: mA for name, _, _, mA in SHEETS_SCRIPT.predicted(*SHEETS_SCRIPT.SHEETS[0][1:])}
+    assert micron["IDD7, mA"] == pytest.approx(43 + 16 * (row + burst) / 104)
+
+
+def test_currents_of_the_sheet_are_those_that_are_known_of_the_part():
+    _, device, chip, *_ = SHEETS_SCRIPT.SHEETS[0]
+    known = find_currents(device)
+    loops = ("IDD0", "IDD2N", "IDD3N", "IDD4R", "IDD4W", "IDD5B", "IPP0", "IPP3N", "IPP5B", "precharge_ns")
+    assert {name: getattr(known, name) for name in loops} == {name: getattr(chip, name) for name in loops}
+
+
+def test_microns_calculators_are_met_to_their_last_digit():
+    for name, calculator, ours in SHEETS_SCRIPT.calculated():
+        # A refresh among closed banks: they take off IDD3N where the standby is IDD2N.
+        more = (45 - 42) * 1.5 * 160 / 7800 if name.startswith("REF") else 0
+        assert ours - more == pytest.approx(calculator, abs=0.05), name
+    for name, calculator, ours in SHEETS_SCRIPT.pins():
+        assert ours == pytest.approx(calculator, abs=0.05), name
+
+
+def test_the_page_of_data_sheets_is_current():
+    assert (VALIDATION / "energy.md").read_text(encoding="utf-8") == SHEETS_SCRIPT.text()

@@ -87,15 +87,6 @@ def test_hbm3e_has_the_nanoseconds_of_6400_and_no_rate_longer_ones_than_a_slower
     assert "HBM4_16000Mbps" in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["HBM3", "HBM4"])
-def test_every_timing_has_a_source_or_says_that_none_was_found(name):
-    standard = standards()[name]
-    for preset, speed in standard.speeds.items():
-        for timing in {*speed, *standard.derived} - {"rate", "tCK_ps"}:
-            source = standard.source_of(timing, preset)
-            assert any(word in source for word in ("JESD", "none found", "tR")), (preset, timing)
-
-
 # ---- Edges
 
 

@@ -554,9 +554,7 @@ def test_changed_ticks_of_hbm3_are_clocks(write: Write) -> None:
 
 
 @pytest.mark.parametrize(("names", "refresh"), [("LPDDR5", "PerBank"), ("HBM3", "HBM34PerBankRefresh"), ("GDDR6", "PerBank")])  # fmt: skip
-def test_refreshes_of_one_bank_are_known_where_the_standard_has_them(
-    write: Write, names: str, refresh: str
-) -> None:
+def test_refreshes_of_one_bank_are_known_where_the_standard_has_them(write, names, refresh):
     dram = next(dram for dram in OTHERS.values() if dram["impl"] == names)
     path = write("a.yaml", exported(("*.dram", dram), ("*.refresh_manager", {"impl": refresh})))
     imported = import_hardware(path)
@@ -731,33 +729,21 @@ def test_names_that_are_refused(write: Write) -> None:
 FRAGMENTS = st.sampled_from(
     ["[timing]\n", "[dram_structure]\n", "protocol = DDR4\n", "CL = 3\n", "=", ":", "x", "\n"]
 )
+ROOTS = st.sampled_from(["MemorySystem: ", "MemorySystem:\n  DRAM: ", "memory_system:\n  controllers: "])
+ANY_INI = st.text(max_size=80) | st.lists(FRAGMENTS, max_size=12).map("".join)
+ANY_YAML = st.tuples(ROOTS, st.text("[]{}&*ab:,-0123 \t\n", max_size=60)).map("".join)
 
 
-@given(st.text(max_size=80) | st.lists(FRAGMENTS, max_size=12).map("".join))
-@settings(max_examples=50)
-def test_any_text_is_imported_or_refused_in_one_line(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.ini"
+@given(st.tuples(st.just("any.ini"), ANY_INI) | st.tuples(st.just("any.yaml"), ANY_YAML))
+@settings(max_examples=200)
+def test_any_text_is_imported_or_refused_in_one_line(tmp_path_factory, file):
+    name, text = file
+    path = tmp_path_factory.getbasetemp() / name
     path.write_text(text, encoding="utf-8", errors="replace")
     try:
         import_hardware(path)
     except InputError as error:
         assert "\n" not in str(error)
-
-
-@given(st.text("[]{}&*ab:,-0123 \t\n", max_size=60))
-@settings(max_examples=60)
-def test_any_yaml_is_imported_or_refused_in_one_line(
-    tmp_path_factory: pytest.TempPathFactory, text: str
-) -> None:
-    path = tmp_path_factory.getbasetemp() / "any.yaml"
-    for root in ("MemorySystem:", "MemorySystem:\n  DRAM:", "memory_system:\n  controllers:"):
-        path.write_text(f"{root} {text}")
-        try:
-            import_hardware(path)
-        except InputError as error:
-            assert "\n" not in str(error)
 
 
 # The command

@@ -21,7 +21,7 @@ from ndpsim.dram.controllers.split_activation import CHOICES
 from ndpsim.dram.energy import find_currents
 from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.fast.state import chunks_needed
-from ndpsim.dram.spec import Device, lower, resolve, standards
+from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.dram.spec.standards.lpddr6 import AS_CORRECTED
 from ndpsim.dram.state import ControllerOptions, make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
@@ -224,13 +224,6 @@ def test_long_bursts_hold_rows_and_the_data_clock_longer():
 
 
 # ---- The page
-
-
-def test_every_timing_has_a_source():
-    standard = standards()["LPDDR6"]
-    for preset, speed in standard.speeds.items():
-        for timing in {*speed, *standard.derived}:
-            assert standard.source_of(timing, preset), (preset, timing)
 
 
 def test_values_of_jesd209_6():

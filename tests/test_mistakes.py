@@ -1,18 +1,27 @@
-"""Every error code by an example: its message has the place, the key, the value and what is allowed."""
+"""Errors of users in one line, with place, key, value and what is allowed; refused calls are in `refusals`."""
 
 from __future__ import annotations
 
 import ast
+import importlib
+import pickle
+import shlex
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 import ndpsim
-from mistakes import mistake
+from calls import refused_call
+from mistakes import mistake, refused
 from ndpsim.base import errors
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, nearest, one_of
 from ndpsim.config import data_path, load_hardware
 from ndpsim.dram.traces import HEADER, read_requests
 
@@ -108,3 +117,134 @@ def test_a_mistake_told_elsewhere_keeps_its_code_and_key():
     one = InputError("17 is too many", "range", file="a.yaml", line=3, key="dimm.ranks")
     assert mistake(one.at("b.yaml", 4)) == "range b.yaml:4 dimm.ranks"
     assert mistake(one.at(key="ranks")) == "range ranks"
+
+
+# ---- Errors of users, in one line
+
+
+@pytest.mark.parametrize(
+    ("parts", "line"),
+    [
+        ({}, "is wrong"),
+        ({"key": "dimm.ranks"}, "dimm.ranks: is wrong"),
+        ({"file": "a.yaml"}, "a.yaml: is wrong"),
+        ({"file": "a.yaml", "line": 7}, "a.yaml:7: is wrong"),
+        ({"file": "a.yaml", "line": 7, "key": "dimm.ranks"}, "a.yaml:7: dimm.ranks: is wrong"),
+        ({"line": 7}, "is wrong"),  # a line without a file is ignored
+    ],
+)
+def test_the_parts_that_are_known_stand_in_front(parts, line):
+    assert str(InputError("is wrong", **parts)) == line
+
+
+def test_the_parts_can_be_read_one_by_one():
+    error = InputError("is wrong", file="a.yaml", line=7, key="dimm.ranks")
+    assert (error.problem, error.file, error.line, error.key) == ("is wrong", "a.yaml", 7, "dimm.ranks")
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), vars(again)) == (str(error), vars(error))
+    assert isinstance(error, ValueError)
+
+
+@given(problem=st.text(), file=st.none() | st.text(), key=st.none() | st.text())
+def test_the_text_is_always_one_line(problem, file, key):
+    text = str(InputError(problem, file=file, key=key))
+    assert len(text.splitlines()) <= 1
+    assert text == text.strip()
+
+
+def test_one_of_names_the_value_the_guess_and_everything_known():
+    words = one_of("strip", ["striped", "localized"], "layout")
+    assert words == "unknown layout 'strip'; did you mean 'striped'? (known: localized, striped)"
+
+
+def test_one_of_shows_what_is_near_of_many_names():
+    words = one_of(
+        "DDR5_47", [f"DDR{kind}_{rate}" for kind in range(8) for rate in range(4600, 4800, 20)], "rate"
+    )
+    assert "DDR5_4740" in words
+    assert words.endswith(" and 56 more)")
+    assert words.count(",") == 23
+
+
+def test_one_of_guesses_nothing_where_nothing_is_near():
+    assert one_of(17, ["striped"], "layout") == "unknown layout '17' (known: striped)"
+
+
+@pytest.mark.parametrize(
+    ("written", "known", "meant"),
+    [
+        ("trimo", ["trimoe", "edge"], "trimoe"),
+        ("dimm.rank", ["dimm.ranks", "dimm.count"], "dimm.ranks"),
+        ("DeepSeekV2", ["deepseek-v2", "deepseek-v3"], "deepseek-v2"),
+        ("olmoe", ["olmoe-1b-7b", "mixtral-8x7b"], "olmoe-1b-7b"),
+        ("nonsense", ["ndp_alone_ns", "tokens"], None),
+        ("xyz", ["kv", "hw", "model"], None),
+        ("ab", ["abacus"], None),
+        ("", ["trimoe", "nCL"], None),
+        ("ddr5_16GB_X8", ["DDR5_16Gb_x4", "DDR5_16Gb_x8"], "DDR5_16Gb_x8"),
+    ],
+)
+def test_a_name_is_suggested_only_when_it_is_near(written, known, meant):
+    assert nearest(written, known) == meant
+
+
+# ---- What is refused: command lines, files and arguments with one mistake each, as the case files in `refusals` have them
+
+_HERE = Path(__file__).parent
+_WORK = ("ndpsim.simulate.lane.run_channel", "ndpsim.inference.layers.costs.Costs.__init__")
+
+
+def _groups() -> Iterator[tuple[str, dict[str, Any]]]:
+    for file in sorted((_HERE / "refusals").glob("*.yaml")):
+        yield from yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader).items()
+
+
+def _cases() -> Iterator[Any]:
+    for name, group in _groups():
+        cases = group["cases"]
+        for case in cases.items() if isinstance(cases, dict) else cases:
+            *given, mistake = case
+            yield pytest.param(group, given, mistake, id=f"{name}: {' '.join(map(str, given))[:40]}")
+
+
+@pytest.fixture
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, which is empty; nothing is simulated in it."""
+
+    def ran(*arguments: object, **options: object) -> None:
+        raise AssertionError("ran before the mistake was found")
+
+    for work in _WORK:
+        monkeypatch.setattr(work, ran)
+    return here
+
+
+def _words(call: str, given: list[str]) -> list[str]:
+    words = shlex.split(call)
+    if not given:
+        return words
+    return [word.replace("{}", given[0]) for word in words] if "{}" in call else words + shlex.split(given[0])
+
+
+@pytest.mark.parametrize(("group", "given", "mistake"), [*_cases()])
+def test_a_mistake_is_one_line_with_its_place(folder, group, given, mistake):
+    for name in group.get("given", ()):
+        shutil.copy(_HERE / "given" / name, name)
+    if "content" in group:
+        Path(group["content"]).write_text(given.pop())
+    if "change" in group:
+        changed = Path(group["change"])
+        for old, new in zip(given[::2], given[1::2], strict=True):
+            assert changed.read_text().count(old) == 1, old
+            changed.write_text(changed.read_text().replace(old, new))
+        given.clear()
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    if "python" in group:
+        module, name = group["python"].split(":")
+        with refused(mistake):
+            getattr(importlib.import_module(module), name)(
+                **group.get("always", {}) | (given[0] if given else {})
+            )
+    else:
+        assert refused_call(*_words(group["call"], given)) == mistake
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before

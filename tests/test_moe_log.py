@@ -1,4 +1,4 @@
-"""The log of a run and its timeline: what is in them, whole or not at all, and quickly."""
+"""The log of a run, timelines, and samples of counters."""
 
 from __future__ import annotations
 
@@ -6,15 +6,29 @@ import gzip
 import json
 import math
 from dataclasses import replace
+from fractions import Fraction
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ndpsim.inference.layers.log import writing_log
 from ndpsim.policies.interface import Assignment, Part
 from ndpsim.policies.views import LayerPlacement
-from ndpsim.report.timelines import writing_timeline
+from ndpsim.report.timelines import (
+    span_of,
+    timeline_file,
+    write_relayout_timeline,
+    write_timeline,
+    writing_timeline,
+)
+from ndpsim.simulate import contention as simulated_contention
+from ndpsim.simulate import simulate_contention, simulate_expert, simulate_relayout
+from ndpsim.simulate.samples import Samples, equal_clocks, sample_clocks
+from ndpsim.workload.models import Expert
 
 
 def logged(path, play, *names):
@@ -143,3 +157,162 @@ def test_jobs_that_overlap_have_rows_of_their_own(tmp_path, moe_by_hand):
 
 def test_a_run_without_layers_is_an_empty_timeline(tmp_path):
     assert events_of(tmp_path, lambda observer: SimpleNamespace()) == []
+
+
+# ---- Timelines as Perfetto reads them: whole ns, and nothing on a row that overlaps
+
+
+def shape():
+    from ndpsim.workload.models import Expert
+
+    return Expert(1024, 256)
+
+
+def written(file, kind, moe_by_hand):
+    """A timeline of each command that writes one."""
+    if kind == "experts in turn, in tiles":
+        sets = ["ndp.gemv.buffer_kib=64"]
+        write_timeline(file, simulate_expert("trimoe", shape(), [40, 1, 9], sets=sets))
+    elif kind == "sharded":
+        write_timeline(file, simulate_expert("edge", shape(), 5, "sharded:3"))
+    elif kind == "beside the host":
+        write_timeline(file, simulate_contention("trimoe", shape(), [3, 2]))
+    elif kind == "relayout":
+        write_relayout_timeline(file, simulate_relayout("trimoe", shape(), 2, host=False))
+    else:
+        with writing_timeline(file) as observer:
+            moe_by_hand.play(observer, "first", "second")
+
+
+@pytest.mark.parametrize(
+    "kind", ["experts in turn, in tiles", "sharded", "beside the host", "relayout", "layers of a model"]
+)
+def test_what_is_on_a_row_lies_apart_or_within(kind, tmp_path, moe_by_hand):
+    file = str(tmp_path / "t.json")
+    written(file, kind, moe_by_hand)
+    with open(file, encoding="utf-8") as opened:
+        events = json.load(opened)["traceEvents"]
+    rows: dict[tuple[int, int], list[tuple[int, int]]] = {}
+    for event in events:
+        assert set(event) >= {"ph", "pid", "name"}
+        if event["ph"] == "X":
+            begin, lasts = int(event["ts"] * 1000), int(event["dur"] * 1000)
+            assert begin >= 0
+            assert lasts >= 0
+            rows.setdefault((event["pid"], event["tid"]), []).append((begin, begin + lasts))
+    assert rows
+    for spans in rows.values():
+        for (_, end), (start, until) in pairwise(sorted(spans)):
+            assert start >= end or until <= end
+
+
+@given(st.floats(0, 1e13), st.floats(0, 1e9))
+def test_times_are_whole_ns_whoever_multiplies_and_cuts(start_ns, lasts_ns):
+    span = span_of(start_ns, start_ns + lasts_ns)
+    begin, lasts = int(span["ts"] * 1000), int(span["dur"] * 1000)
+    assert begin == int(start_ns)
+    assert begin + lasts == int(start_ns + lasts_ns)
+
+
+def test_a_span_that_follows_another_shares_its_row_and_one_that_overlaps_does_not(tmp_path):
+    with timeline_file(tmp_path / "t.json") as timeline:
+        timeline.begin_process("process")
+        for start_ns, end_ns in ((0, 5), (5, 9), (6, 7)):
+            timeline.span("row", "span", start_ns, end_ns, {})
+    events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
+    assert [event["tid"] for event in events if event["ph"] == "X"] == [0, 0, 1]
+
+
+# ---- Curves of a run: samples of its counters, and what both sides of a shared DIMM moved over time
+
+SMALL = Expert(256, 96)
+
+
+@pytest.fixture(scope="module")
+def beside():
+    return simulate_contention("trimoe", Expert(1024, 384), host_gbps=20.0)
+
+
+def test_the_curves_of_a_shared_dimm_are_what_both_sides_moved(beside):
+    width = np.diff(np.append(0.0, beside.curve_ns))
+    assert beside.curve_ns[-1] == beside.ndp_time_ns
+    assert len(width) > 100
+    assert np.abs(width[:-1] - width[0]).max() <= beside.clock_ns * (1 + 1e-9)
+    assert width[-1] <= width[0] + beside.clock_ns * (1 + 1e-9)
+    interval_ns = beside.config["hardware"]["timings"]["nREFI"] * beside.clock_ns
+    parts = round(interval_ns / width[0])
+    assert beside.curve_ns[parts - 1] == pytest.approx(interval_ns)  # bins do not drift against refreshes
+    moved = sum(lane["ndp_bytes"] for lane in beside.by_lane)
+    assert (width * beside.ndp_curve_gbps).sum() == pytest.approx(moved)
+    assert (width * beside.host_curve_gbps).sum() == pytest.approx(beside.host_gbps * beside.ndp_time_ns)
+    assert max(beside.ndp_curve_gbps) <= beside.lanes_peak_gbps * 1.05  # a burst more in a short time
+
+
+@pytest.mark.parametrize("clocks", [1, 7, 1 << 40])
+@pytest.mark.parametrize("arbitration", ["host-first", "slice"])
+def test_how_often_a_run_is_sampled_changes_nothing_but_the_curves(monkeypatch, clocks, arbitration):
+    def plain():
+        result = simulate_contention("trimoe", SMALL, arbitration=arbitration).to_dict()
+        curves = [result.pop(name) for name in ("curve_ns", "ndp_curve_gbps", "host_curve_gbps")]
+        return {name: value for name, value in result.items() if name not in ("wall_s", "compile_s")}, curves
+
+    first, curves = plain()
+    monkeypatch.setattr(simulated_contention, "sample_clocks", lambda *_: clocks)
+    other, others = plain()
+    assert other == first
+    assert others != curves
+    assert (len(others[0]) == 1) == (clocks == 1 << 40)
+
+
+def test_samples_are_the_rises_between_them():
+    samples = Samples(2, 1, 10)
+    assert samples.next_clock == 11
+    for clock, counts in ((11, (3, 0)), (21, (5, 4)), (21, (5, 4)), (24, (6, 4))):
+        samples.record(clock, counts)
+    clocks, rises = samples.rises()
+    assert clocks.tolist() == [1, 11, 21, 24]
+    assert rises.tolist() == [[3, 2, 1], [0, 4, 0]]
+
+
+@given(st.integers(1, 5000), st.integers(1, 50))
+def test_samples_stay_few_and_lose_nothing(count, width):
+    samples = Samples(1, 1, width)
+    for _ in range(count):
+        samples.record(samples.next_clock, [samples.next_clock - 1])
+    clocks, rises = samples.rises()
+    assert clocks[0] == 1
+    assert len(clocks) <= 800
+    assert len(clocks) > min(count, 400)
+    assert np.diff(clocks).tolist() == rises[0].tolist()
+    assert len(set(np.diff(clocks).tolist())) == 1
+
+
+@given(st.integers(1, 10**8), st.integers(1, 20_000))
+def test_the_time_between_samples_fits_the_refreshes(cycles, interval):
+    clocks = sample_clocks(cycles, interval)
+    assert clocks * 400 >= cycles
+    if clocks >= interval:
+        assert clocks % interval == 0
+        assert clocks - interval < -(-cycles // 400)
+    else:
+        assert clocks in [Fraction(interval, 2**halvings) for halvings in range(16)]
+        assert clocks <= 2 * -(-cycles // 400)
+
+
+@given(st.fractions(1, 50, max_denominator=16), st.integers(1, 3000))
+def test_samples_at_parts_of_a_clock_do_not_drift(width, count):
+    samples = Samples(1, 1, width)
+    for _ in range(count):
+        samples.record(samples.next_clock, [0])
+    clocks, _ = samples.rises()
+    assert clocks.tolist() == [1 + math.ceil(number * samples.width) for number in range(len(clocks))]
+    assert samples.width / width == 2 ** round(math.log2(samples.width / width))
+
+
+@given(st.integers(0, 5000), st.fractions(1, 500, max_denominator=16))
+def test_equal_times_cover_a_run(cycles, width):
+    clocks = equal_clocks(cycles, width)
+    assert clocks[0] == 0 or cycles == 0
+    assert clocks[-1] == cycles
+    assert (np.diff(clocks) > 0).all()
+    assert clocks[:-1].tolist() == [math.floor(number * width) for number in range(len(clocks) - 1)]

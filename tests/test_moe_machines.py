@@ -141,16 +141,6 @@ def test_a_device_that_is_read_in_full_leaves_nothing() -> None:
     assert (table.host_speed == 1).all()
 
 
-def test_schedules_of_a_device_are_sound_by_the_audit(tmp_path: Any) -> None:
-    for number, policy in enumerate(("klotski", "monde", type("Both", (OnDevice,), {"copied": (0, 3)}))):
-        log = tmp_path / f"{number}.jsonl"
-        with writing_log(log) as write:
-            moe(policy, hw="cxl", prompt=8, observer=write)
-        report = check_schedule(log)
-        assert report.ok, report
-        assert report.layers == 3 * (3 + 1)
-
-
 def test_what_a_device_behind_a_link_has_not_is_refused() -> None:
     words = "unsupported check_layer"
     assert mistake_of(moe, "klotski", hw="cxl", check_layer=(0, 1)) == words
@@ -223,19 +213,6 @@ def test_a_host_memory_that_is_too_small_or_of_no_dimms_is_refused() -> None:
 
 
 # ---- Memory that does not compute ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("hw", ["cache-7960x-4090", "dali-7532-3090"])
-def test_gpu_and_cpu_do_without_units_on_dimms(hw: str, tmp_path: Any) -> None:
-    for policy in ("klotski", "enhanced-ktransformers"):
-        log = tmp_path / f"{policy}.jsonl"
-        with writing_log(log) as write:
-            (run,) = moe(policy, hw=hw, prompt=8, observer=write).runs
-        report = check_schedule(log)
-        assert report.ok, report
-        assert run.pairs_by_engine["ndp"] == 0
-    with refused("conflict"):
-        moe("monde", hw=hw)
 
 
 def test_an_expert_on_a_cpu_with_measured_times_takes_them() -> None:

@@ -1,9 +1,11 @@
-"""The units of a buffer chip against what can be worked out by hand."""
+"""The units of a buffer chip by hand, and the expert program alone."""
 
 from __future__ import annotations
 
+import gc
 import math
 import re
+import weakref
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,9 +16,8 @@ from hypothesis import strategies as st
 
 import ndpsim
 from mistakes import refused
-from ndpsim.config import load_hardware
-from ndpsim.config.system import MULTIPLIERS
-from ndpsim.dimm.units import ActivationUnit, GemvUnit, MultiplierUnit, find_unit, last_served
+from ndpsim.dimm.units import ActivationUnit, GemvUnit, last_served
+from ndpsim.simulate.program import DOWN, GATE_UP, Queue
 
 
 def gemv(**changes: int) -> GemvUnit:
@@ -48,20 +49,6 @@ def test_the_last_job_is_done_as_a_plain_loop_does_it(ready, service):
     assert last_served(np.array(ready, dtype=np.int64), service) == done
 
 
-@pytest.mark.parametrize(
-    ("ready", "service", "done"),
-    [
-        ([0], 5, 5),
-        ([0, 0, 0], 5, 15),
-        ([0, 100, 101], 5, 110),
-        ([50, 0], 5, 60),  # in the order given, not of readiness
-        ([7, 3], 0, 7),
-    ],
-)
-def test_hand_worked_jobs(ready, service, done):
-    assert last_served(np.array(ready, dtype=np.int64), service) == done
-
-
 # Multipliers
 
 
@@ -89,23 +76,6 @@ def test_hand_worked_jobs(ready, service, done):
 )
 def test_hand_worked_bursts(unit, lanes, burst_bytes, bits, work):
     assert unit.burst_work(lanes, burst_bytes, bits) == work
-
-
-@pytest.mark.parametrize(
-    ("native_bits", "cycles", "bits", "expected"),
-    [
-        (16, 16, 16, 16),
-        (16, 16, 8, 8),
-        (16, 16, 3, 3),
-        (16, 4, 8, 2),
-        (16, 4, 3, 1),
-        (16, 1, 1, 1),
-        (8, 8, 16, 16),
-        (16, 5, 8, 3),
-    ],
-)
-def test_a_pass_is_proportional_to_bits_rounded_up(native_bits, cycles, bits, expected):
-    assert gemv(native_bits=native_bits, bit_serial_cycles=cycles).pass_cycles(bits) == expected
 
 
 @given(
@@ -168,44 +138,7 @@ def test_tiles_are_even_fit_and_are_the_fewest(tokens, hidden, intermediate, buf
     assert (len(tiles) - 1) * (buffer_bytes // token_bytes) < tokens
 
 
-@pytest.mark.parametrize(
-    ("tokens", "hidden", "intermediate", "tiles"),
-    [
-        # Qwen3-235B-A22B: (4096 + 1536) x 2 bytes = 11 KiB a token, 23 of them in 256 KiB.
-        (1, 4096, 1536, (1,)),
-        (23, 4096, 1536, (23,)),
-        (24, 4096, 1536, (12, 12)),
-        (47, 4096, 1536, (16, 16, 15)),
-        (70, 4096, 1536, (18, 18, 17, 17)),
-    ],
-)
-def test_hand_worked_tiles(tokens, hidden, intermediate, tiles):
-    assert gemv().tile(tokens, hidden, intermediate) == tiles
-
-
 # Activation
-
-
-@pytest.mark.parametrize(
-    ("unit", "ready", "tokens", "cycle_ticks", "tick"),
-    [
-        # One value from tick 0: a cycle of work and 12 of latency, 10 ticks each.
-        (ActivationUnit(256, 1, 12), [0], 1, 10, 130),
-        # Known at tick 1: it waits for the clock edge at 10.
-        (ActivationUnit(256, 1, 12), [1], 1, 10, 140),
-        (ActivationUnit(256, 1, 12), [10], 1, 10, 140),
-        # Three rows at once queue up, a cycle each.
-        (ActivationUnit(256, 1, 12), [0, 0, 0], 1, 10, 150),
-        # 257 tokens on 256 units are two goes.
-        (ActivationUnit(256, 1, 12), [0], 257, 10, 140),
-        # 4 units that take 3 cycles a value: 10 tokens are 3 goes, 9 cycles; the second row waits.
-        (ActivationUnit(4, 3, 0), [0, 5], 10, 2, 36),
-        # The last row comes late and finds the unit idle.
-        (ActivationUnit(4, 1, 5), [0, 0, 1000], 4, 10, 1000 + 10 + 50),
-    ],
-)
-def test_hand_worked_activation(unit, ready, tokens, cycle_ticks, tick):
-    assert unit.done(np.array(ready, dtype=np.int64), tokens, cycle_ticks) == tick
 
 
 @given(
@@ -226,19 +159,6 @@ def test_activation_is_a_plain_loop_over_the_edges_of_its_clock(ready, unit, tok
 # Units as files
 
 
-@pytest.mark.parametrize("name", MULTIPLIERS)
-def test_every_multiplier_of_a_hardware_file_is_a_module_of_its_name(name):
-    hardware = next(
-        hardware
-        for hardware in map(load_hardware, ("trimoe", "edge", "cxl"))
-        if hardware.ndp.multiplier[0] == name
-    )
-    unit = find_unit(name, hardware.ndp.multiplier[1].model_dump())
-    assert isinstance(unit, MultiplierUnit)
-    assert type(unit).__module__ == f"ndpsim.dimm.units.{name}"
-    assert unit.fifo_bursts == getattr(hardware.ndp, name).fifo_bursts
-
-
 def test_nothing_but_the_units_own_files_asks_which_unit_it_is():
     package = Path(ndpsim.__file__).parent
     own = {
@@ -253,3 +173,131 @@ def test_nothing_but_the_units_own_files_asks_which_unit_it_is():
         if re.search(r"\.systolic\b|\"systolic\"", file.read_text())
     }
     assert naming <= own
+
+
+# ---- The expert program alone: what it asks for, when, and what it says of phases and jobs
+
+
+class _Clockwork:
+    """Writes take 10 ticks; row n of a region is summed 5 + n ticks after its release; results take 3."""
+
+    rows_per_message, now = 2, 1
+
+    def __init__(self, late=(0,)):
+        self.asked, self.late = [], late
+
+    def begin(self, job):
+        self.asked.append(job.tokens)
+
+    def write_activations(self, tokens, start):
+        self.asked.append("write")
+        yield 10
+        return [start + 10 for _ in self.late]
+
+    def multiply(self, region, tokens, release):
+        self.asked.append(region)
+        rows = 4 if region == GATE_UP else 3
+        yield 5
+        return [one + 5 + np.arange(rows) + late for one, late in zip(release, self.late, strict=True)]
+
+    def read_results(self, tokens, known):
+        self.asked.append([of_dimm.tolist() for of_dimm in known])
+        yield 3
+        return max(int(of_dimm[-1]) for of_dimm in known) + 3
+
+
+def _activated(ready, tokens):
+    return int(ready[-1]) + tokens
+
+
+def _run(jobs, late=(0,)):
+    """Jobs, each (tokens of its tiles, release)."""
+    queue = Queue(_Clockwork(late), _activated)
+    for tokens, release in jobs:
+        queue.add(tokens, release)
+    queue.advance()
+    while queue.goal is not None:
+        queue.advance()
+    return queue.end, queue
+
+
+def test_a_tile_goes_through_its_phases_in_order():
+    end, queue = _run([((7,), 0)])
+    # Written by 11; rows at 16..19; the last hidden value is known at 19, activated at 26; down at 31, 32, 33.
+    assert queue.of_phase == {
+        ("activations-in", 0): (1, 11),
+        ("gate-up", 0): (11, 19),
+        ("activation", 0): (17, 26),
+        ("down", 0): (26, 33),
+        ("result-out", 0): (32, 36),
+    }
+    assert end == 36
+    assert queue.lanes.asked == [(7,), "write", GATE_UP, DOWN, [[32, 33]]]  # two results leave together
+
+
+def test_results_leave_no_sooner_than_those_before_them():
+    class _OutOfOrder(_Clockwork):
+        def multiply(self, region, tokens, release):
+            yield 5
+            return [np.array([4, 9, 2, 3])]
+
+    lanes = _OutOfOrder()
+    queue = Queue(lanes, _activated)
+    queue.add((1,), 0)
+    while lanes.asked[-1:] != [[[9, 9]]]:
+        queue.advance()
+    assert queue.goal == 3
+
+
+def test_lanes_are_freed_at_once_when_their_queue_is_dropped_within_an_expert():
+    lanes = _Clockwork()
+    queue, freed = Queue(lanes, _activated), weakref.ref(lanes)
+    queue.add((7,), 0)
+    queue.advance()
+    gc.disable()  # reference counts alone
+    try:
+        del queue, lanes
+        assert freed() is None
+    finally:
+        gc.enable()
+
+
+def test_each_answer_is_awaited():
+    queue = Queue(_Clockwork(), _activated)
+    goals = []
+    for tokens, awaited in (((7, 7), [10, 5, 5, 3] * 2), ((1,), [10, 5, 5, 3])):
+        queue.add(tokens, 0)
+        goals.clear()
+        queue.advance()
+        while queue.goal is not None:
+            goals.append(queue.goal)
+            queue.advance()
+        assert goals == awaited
+    assert queue.end == 71 + 35 - 6  # as if both had been there from the start
+
+
+def test_tiles_and_jobs_begin_when_the_results_before_them_have_left():
+    end, queue = _run([((7, 7), 0), ((1,), 0)])
+    starts = [queue.of_phase["activations-in", tile][0] for tile in range(3)]
+    assert starts == [1, 36, 71]  # a tile of seven tokens takes 35 ticks
+    assert end == 71 + 35 - 6  # of one token, six less in activation
+    assert [tuple(vars(one).values()) for one in queue.job_times(float)] == [
+        (14, 1.0, 71.0),
+        (1, 71.0, 100.0),
+    ]
+
+
+def test_a_job_does_not_begin_before_it_is_released():
+    end, queue = _run([((7,), 0), ((7,), 1000)])
+    assert queue.of_phase["activations-in", 1] == (1000, 1010)
+    assert end == 1035
+
+
+@pytest.mark.parametrize("late", [(0, 100), (100, 0)])
+def test_phases_of_several_dimms_last_from_the_first_start_to_the_last_end(late):
+    end, queue = _run([((7,), 0)], late=late)
+    assert queue.of_phase["gate-up", 0] == (11, 119)
+    assert queue.of_phase["down", 0] == (26, 233)
+    assert queue.of_phase["result-out", 0] == (32, 236)
+    assert end == 236
+    assert queue.communication_ticks() == 10 + 3

@@ -123,7 +123,7 @@ IN_WORDS = {
     "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size", "--topology"},
     "dram": {
         *("--commands-format", "--channel", "--size", "--format"),
-        *("--refresh-control", "--rfm", "--rfm-threshold"),  # see test_refresh_control and test_rfm
+        *("--refresh-control", "--rfm", "--rfm-threshold"),  # see test_refresh_policies and test_rfm
     },
 }
 

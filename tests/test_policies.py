@@ -1,9 +1,10 @@
-"""Policies: by name and from files, with parameters; and what the published baselines decide."""
+"""Policies: by name and from files, on every hardware, compared; and what the published baselines decide."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.policy_machines import ESTIMATES, EXPERTS, MACHINE, assigned, migrated, residents, started
+from builders.small_moe import moe, once_each
 from mistakes import refused
+from ndpsim.audit.schedule import check_schedule
 from ndpsim.base.errors import InputError
+from ndpsim.config import hardware_names
+from ndpsim.inference.layers.log import writing_log
 from ndpsim.policies import (
     BackgroundView,
     OfflineView,
@@ -25,6 +30,7 @@ from ndpsim.policies import (
 from ndpsim.policies.choose import policy_class
 from ndpsim.policies.offline import spread
 from ndpsim.workload.routing import Routing
+from scripts import script
 
 OWN = """
 from typing import Literal
@@ -347,3 +353,109 @@ def test_no_dimm_gets_more_experts_than_an_equal_division(work, dimms):
     chosen = np.bincount(spread(np.array(work), dimms), minlength=dimms)
     assert chosen.sum() == len(work)
     assert chosen.max() <= -(-len(work) // dimms)
+
+
+# ---- Every policy on every hardware runs with a valid log, or is refused in one line
+
+HAS = {
+    "trimoe": {"gpu", "cpu", "ndp"},
+    "edge": {"gpu", "cpu", "ndp"},
+    "cxl": {"gpu", "ndp"},
+    "cache-7960x-4090": {"gpu", "cpu"},
+    "dali-7532-3090": {"gpu", "cpu"},
+}
+
+
+def test_every_bundled_hardware_is_here():
+    assert sorted(HAS) == sorted(hardware_names())
+
+
+#: All but trimoe, which `test_moe_run` has. Two have the same engines.
+RUN = ["edge", "cxl", "dali-7532-3090", pytest.param("cache-7960x-4090", marks=pytest.mark.long)]
+
+
+@pytest.mark.parametrize("hw", RUN)
+@pytest.mark.parametrize("policy", once_each())
+def test_it_runs_or_says_in_one_line_what_is_missing(hw, policy, tmp_path):
+    log = tmp_path / "log.jsonl.gz"
+
+    def run() -> object:
+        with writing_log(log) as write:
+            return moe(policy, hw=hw, batch=4, steps=2, prompt=4, gpu_experts=3, observer=write).runs[0]
+
+    if not set(policies()[policy.partition(":")[0]].needs) <= HAS[hw]:
+        with refused("conflict"):
+            run()
+        return
+    run()
+    report = check_schedule(log)
+    assert report.ok, report
+
+
+# ---- The comparison of all policies: ranking, lossy ones, and the limiting resource
+
+best = script("validation/best.py")
+
+
+def run(moe_ns: float, pairs: int = 100, bits: float = 16, **more: Any) -> dict[str, Any]:
+    named = {"moe_ns": moe_ns, "pairs": pairs, "weight_bits.cpu": None, "weight_bits.gpu_hit": bits}
+    return named | {"bound_ns": 1.0, "estimated_ns": None} | more
+
+
+@pytest.fixture
+def cell() -> Any:
+    runs = {
+        "slow": run(30.0),
+        "fast": run(20.0, bound_ns=12.0),
+        "coarse": run(5.0, bits=4, bound_ns=19.0),
+        "skipping": run(6.0, pairs=99),
+        "balance": run(16.0),
+        "oracle": run(15.0),
+    }
+    return best.Cell("edge", "qwen3-30b-a3b", 8, "skewed", runs)
+
+
+def test_policies_with_fewer_bits_or_pairs_are_apart(cell):
+    assert list(cell.lossy) == ["coarse", "skipping"]
+    assert list(cell.exact) == ["balance", "fast", "slow"]
+    assert list(cell.published) == ["fast", "slow"]
+
+
+def test_balance_is_compared_with_the_fastest_published_policy(cell):
+    assert best.over(cell, "balance") == 1.25
+    assert best.over(cell, "not-run") is None
+    assert (cell.bound_ns, cell.known_ns) == (12.0, 15.0)  # a bound at fewer bits says nothing
+
+
+def test_the_picture_of_a_machine_names_its_cells(cell, tmp_path):
+    name = best.draw("edge", [cell], tmp_path / "figures")
+    picture = (tmp_path / "figures" / name).read_text()
+    assert "Policies on edge" in picture
+    assert "qwen3-30b-a3b, batch 8, skewed" in picture
+    assert "best known" in picture
+
+
+def test_what_binds_is_the_largest_share():
+    assert best.resource({"bottleneck.gpu": 0.2, "bottleneck.ndp": 0.7, "bottleneck.cpu": None}) == "ndp 70%"
+    assert best.resource({"bottleneck.cpu": None}) == ""
+
+
+def test_the_energy_is_of_all_known_parts():
+    assert (
+        best.energy_nj({"energy_nj.read": 2.0, "energy_nj.gpu": None, "energy_nj.io": 3.0, "moe_ns": 9})
+        == 5.0
+    )
+
+
+def test_every_machine_has_cells_of_three_models_three_batches_and_both_routings():
+    points = best.wanted_points(best.parsed(["--policy", "monde"]))
+    assert len(points) == 5 * 3 * 3 * 2
+    assert {point["hw"] for point in points} == set(best.MACHINES)
+
+
+def test_the_oracle_runs_in_one_cell_of_each_model():
+    points = best.wanted_points(best.parsed(["--policy", "oracle"]))
+    assert len(points) == 5 * 3
+    assert {point["routing"] for point in points} == {"skewed"}
+    few = best.wanted_points(best.parsed(["--machine", "edge", "--batch", "8", "--policy", "monde"]))
+    assert {(point["hw"], point["batch"]) for point in few} == {("edge", 8)}

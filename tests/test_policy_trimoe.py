@@ -263,9 +263,7 @@ def optimum(loads: Sequence[int], placement: views.LayerPlacement) -> float:
 
 @settings(max_examples=60)
 @given(LAYERS)
-def test_no_assignment_is_better_than_the_milp_optimum_and_refinement_never_harms(
-    case: tuple[list[int], list[int], list[bool]],
-) -> None:
+def test_no_assignment_is_better_than_the_milp_optimum_and_refinement_never_harms(case):
     loads, dimm, resident = case
     placement = layer(dimm, np.flatnonzero(resident).tolist())
     of = machine(len(loads))
@@ -366,9 +364,7 @@ def test_the_offline_loads_are_those_of_the_runs_batch() -> None:
     ("gpu_experts", "hot_experts", "each"),
     [(0, None, [0, 0]), (3, None, [2, 1]), (5, None, [3, 2]), (100, None, [9, 9]), (8, 1, [1, 1])],
 )
-def test_the_gpus_memory_is_shared_evenly_by_layers(
-    gpu_experts: int, hot_experts: int | None, each: list[int]
-) -> None:
+def test_the_gpus_memory_is_shared_evenly_by_layers(gpu_experts, hot_experts, each):
     _, placement = placed(gpu_experts, hot_experts=hot_experts)
     counts = placement.resident.sum(axis=1).tolist()
     assert sum(counts) <= gpu_experts
@@ -657,9 +653,7 @@ PLANS = st.tuples(
 
 @settings(max_examples=40)
 @given(PLANS)
-def test_no_run_sees_an_illegal_move_or_more_than_the_window(
-    plan: tuple[int, int, int, str, bool, float],
-) -> None:
+def test_no_run_sees_an_illegal_move_or_more_than_the_window(plan):
     seed, gpu_experts, later, budget, overrun, window_ns = plan
     random = np.random.default_rng(seed)
     estimates = dataclasses.replace(ESTIMATES, window_ns=window_ns, localized_read_ns=160.0)

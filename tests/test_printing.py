@@ -61,17 +61,8 @@ def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return text
 
 
-HEADER = {
-    "key",
-    "value",
-    "unit",
-    "where",
-    "it",
-    "comes",
-    "from",
-    "all",
-    "timing",
-}  # not told where columns do not fit
+#: Not told where columns do not fit.
+HEADER = {"key", "value", "unit", "where", "it", "comes", "from", "all", "timing"}
 
 
 def words(text: str) -> set[str]:

@@ -1,7 +1,8 @@
-"""Refresh policies: when which refresh falls due, and that a policy is one file."""
+"""Refresh policies: when refreshes fall due, what a waiting one holds back, what is postponed."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import get_args
 
 import numpy as np
@@ -10,13 +11,19 @@ import pytest
 from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
-from ndpsim.config import Dram
+from ndpsim.base.errors import InputError
+from ndpsim.config import Dram, load_hardware
 from ndpsim.dram import refresh_policies, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
+from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.refresh_policies import Due, Refreshed, Schedule, Turn, make_schedule
 from ndpsim.dram.spec import lower, resolve, standards
 from ndpsim.dram.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
+from ndpsim.dram.traces import Requests
+from ndpsim.simulate import run_trace
 from ndpsim.simulate.lane import check_refresh
+from ndpsim.simulate.memory import bus_policy
+from ndpsim.simulate.timing import Probe
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -144,3 +151,253 @@ def test_a_schedule_too_long_for_the_fast_controller_runs_in_the_general_one(mon
     assert isinstance(make_controller(lower(resolve(*DDR5, 1)), policy), FastController)
     monkeypatch.setattr(state, "make_schedule", lambda *_: many)
     assert isinstance(make_controller(lower(resolve(*DDR5, 1)), policy), ScanController)
+
+
+# ---- What a waiting refresh holds back, and refreshes that are postponed while requests wait
+
+# A standard of each controller class with refreshes of banks, and the time in us of the case in which a waiting
+# REFpb stopped all banks (PC-07): HBM3 none 39.2, all-bank 43.5, per-bank 52.4.
+KINDS = {
+    "DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN", "same-bank"),
+    "LPDDR5": ("LPDDR5_16Gb_x16", "LPDDR5_6400", "per-bank"),
+    "LPDDR5X": ("LPDDR5X_16Gb_x16", "LPDDR5X_8533", "per-bank"),
+    "HBM3": ("HBM3_16Gb_8hi", "HBM3_6400Mbps", "per-bank"),
+    "GDDR6": ("GDDR6_8Gb_x8", "GDDR6_14000_1350mV_double", "per-bank"),
+    "GDDR7": ("GDDR7_16Gb_x8", "GDDR7_28000_PAM3", "per-bank"),
+}
+
+
+def addresses(device, count):
+    """Random bursts of the memory's first half."""
+    places = device.capacity_bytes // 2 // device.burst_bytes
+    return np.random.default_rng(1).integers(0, places, count) * device.burst_bytes
+
+
+def run(standard, refresh, count=8000, writes=0.0, **options):
+    """Random requests, with a command trace."""
+    org, timing, _ = KINDS[standard]
+    device = resolve(standard, org, timing, rules=options.get("rules", "standard"))
+    write = np.random.default_rng(2).random(count) < writes
+    requests = addresses(device, count), write.astype(int)
+    return run_trace(
+        requests, standard, org, timing, refresh=refresh, record_commands=True, **options
+    ), device
+
+
+def commands_of(result):
+    (trace,) = result.command_traces
+    return trace
+
+
+@pytest.mark.parametrize("standard", KINDS)
+@pytest.mark.parametrize("writes", [0.0, 0.3])
+def test_refreshes_of_banks_cost_less_than_those_of_ranks(standard, writes):
+    """Other banks go on: random traffic is slower than without refreshes, and not slower than with REFab."""
+    of_banks = KINDS[standard][2]
+    (none, _), (ranks, _), (banks, device) = (
+        run(standard, refresh, writes=writes) for refresh in ("none", "all-bank", of_banks)
+    )
+    assert none.time_ns < banks.time_ns <= ranks.time_ns
+    # Its own trace is legal without an option, which names its refreshes.
+    assert check(commands_of(banks), device, limit=3).violations == ()
+    slow, _ = run(standard, of_banks, writes=writes, refresh_control="reference")
+    assert banks.time_ns < slow.time_ns
+    assert check(commands_of(slow), device, limit=3).violations == ()
+
+
+def test_only_the_requests_for_its_banks_wait():
+    """Between the PREsb of a bank number and its REFsb its banks get no ACT; the others do."""
+    trace = commands_of(run("DDR5", "same-bank")[0])
+    names = np.array(trace.names)[trace.command]
+    refreshes, own, others = np.flatnonzero(names == "REFsb"), 0, 0
+    closing = np.flatnonzero(names == "PREsb")
+    for place in refreshes.tolist():
+        begin = closing[closing < place]
+        if not len(begin) or trace.bank[begin[-1]] != trace.bank[place]:
+            continue
+        between = slice(begin[-1] + 1, place)
+        acts = trace.bank[between][names[between] == "ACT"]
+        own += np.count_nonzero(acts == trace.bank[place])
+        others += np.count_nonzero(acts != trace.bank[place])
+    assert own == 0
+    assert others > len(refreshes)
+
+
+@pytest.mark.parametrize("standard", KINDS)
+def test_banks_without_requests_are_refreshed_first_and_each_once_in_a_round(standard):
+    org, timing, of_banks = KINDS[standard]
+    device = resolve(standard, org, timing)
+    # Reads of one bank: its refresh comes last.
+    mapping = MAPPERS["ChRaBaRoCo"]
+    address = np.random.default_rng(4).integers(0, device.rows, 4000) * device.bursts_per_row
+    address = address * device.burst_bytes
+    place = map_addresses(address, mapping, device)
+    assert {len(np.unique(place.bank)), len(np.unique(place.bankgroup))} == {1}
+    result = run_trace(
+        (address, address * 0), standard, org, timing, mapper="ChRaBaRoCo", refresh=of_banks,
+        record_commands=True,
+    )  # fmt: skip
+    trace = commands_of(result)
+    is_refresh = np.char.startswith(np.array(trace.names), "REF")[trace.command] & (trace.rank == 0)
+    number = trace.bankgroup * device.banks_per_group + trace.bank
+    if of_banks == "same-bank":
+        number = trace.bank
+    elif standard.startswith("LPDDR5"):
+        number = number % (device.banks_per_rank // 2)
+    # JESD238: there is a pause after the 16 banks of a stack, HBM3 of 8 high has two.
+    order, of_all = number[is_refresh], len(np.unique(number[is_refresh]))
+    of_round = min(of_all, 16)
+    rounds = order[: len(order) // of_all * of_all].reshape(-1, of_round)[:: of_all // of_round]
+    assert len(rounds) > 1
+    assert (np.sort(rounds) == np.arange(of_round)).all()
+    assert (rounds[:, -1] == 0).all()
+    assert check(trace, device, limit=3).violations == ()
+
+
+def test_activations_let_a_refresh_pass_that_is_ready():
+    """ACTs every tRRD_S = 8 clocks would hold a REFsb, tRRD_L = 12 after an ACT, back for ever."""
+    result, device = run("DDR5", "same-bank")
+    trace = commands_of(result)
+    clock = trace.clock[np.array(trace.names)[trace.command] == "REFsb"]
+    due = (1 + np.arange(len(clock))) * device.clocks("nREFI2") // device.banks_per_group
+    assert (clock - due).max() < 3 * device.clocks("nRC")
+
+
+@pytest.mark.parametrize("standard", KINDS)
+def test_nothing_goes_to_a_rank_while_it_is_refreshed(standard):
+    """A PRE of closed-cap whose bank the PREab has closed is dropped (JESD79-5: no command within tRFC).
+
+    The time counts to the last cycle of an activation.
+    """
+    org, timing, _ = KINDS[standard]
+    device = resolve(standard, org, timing)
+    count, interval = 600, device.clocks("nREFI")
+    rng = np.random.default_rng(3)
+    cycle = np.sort(
+        np.concatenate([n * interval - rng.integers(0, 90, 60) for n in range(1, count // 60 + 1)])
+    )
+    requests = replace(Requests.of(addresses(device, count), np.zeros(count, dtype=int)), cycle=cycle)
+    options = {"row_policy": "closed-cap", "row_cap": 1, "record_commands": True}
+    trace = commands_of(run_trace(requests, standard, org, timing, **options))
+    assert check(trace, device, limit=3).violations == ()
+    scopes = [device.standard.scope_of(one) for one in device.standard.by_number]
+    refreshes = [
+        number
+        for number, one in enumerate(device.standard.by_number)
+        if one.refreshes and scopes[number] == WHOLE_RANK
+    ]
+    busy = device.clocks(device.standard.by_number[refreshes[0]].busy)
+    whole = np.flatnonzero(np.isin(trace.command, refreshes))
+    assert len(whole) > 5
+    known = {one.name: one.cycles for one in device.standard.by_number}
+    lasts = np.array([one.cycles + known.get(one.completed_by, 0) - 1 for one in device.standard.by_number])
+    last = trace.clock + lasts[trace.command]
+    for place in whole.tolist():
+        inside = (trace.clock > trace.clock[place]) & (last < trace.clock[place] + busy)
+        assert not (inside & (trace.rank == trace.rank[place])).any()
+
+
+def test_the_checker_refuses_a_precharge_of_a_rank_that_is_refreshed():
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    names = device.standard.names
+    for name, at, rule in (
+        ("PREpb", 9454, "tRFC"),
+        ("RD", 9454, "row state"),
+        ("ACT", 9453 + device.clocks("nRFC") - 2, "tRFC"),
+    ):
+        line = np.array(
+            [[9453, names.index("REFab"), 0, -1, -1, -1, -1], [at, names.index(name), 0, 1, 2, -1, -1]]
+        )
+        line[1, 5:] = [(-1, -1), (5, 3), (5, -1)][("PREpb", "RD", "ACT").index(name)]
+        trace = commands_of(run("DDR5", "all-bank", count=10)[0])
+        report = check(type(trace).of(line.T, names), device, "none")
+        assert rule in {one.rule for one in report.violations}, name
+
+
+@pytest.mark.parametrize("standard", [*KINDS, "HBM4", "LPDDR6"])
+def test_no_precharge_goes_to_a_bank_that_is_being_refreshed(standard):
+    more = {
+        "HBM4": ("HBM4_32Gb_8Hi", "HBM4_8000Mbps", ""),
+        "LPDDR6": ("LPDDR6_16Gb_x12", "LPDDR6_10667_BL24", ""),
+    }
+    org, timing, _ = (KINDS | more)[standard]
+    spec = resolve(standard, org, timing).standard
+    for command in (one for one in spec.by_number if one.refreshes or one.manages):
+        probe = Probe(standard, org, timing)
+        bank = {} if spec.scope_of(command) == WHOLE_RANK else {"bank": 0}
+        done = probe.issue(command.name, **bank)
+        waits = probe.why("PREpb", bank=0)
+        assert waits.rule.startswith(("tRFC", "tRFM")), command.name
+        assert waits.clock == done + waits.clocks > done + 50, command.name
+
+
+def test_a_precharge_that_is_not_dropped_waits_for_the_end_of_a_refresh():
+    """With `--refresh-control reference` a PRE of closed-cap may wait when the PREab of a refresh comes."""
+    org, timing, _ = KINDS["HBM3"]
+    overrides = {"nRTP": 40}
+    device = resolve("HBM3", org, timing, overrides=overrides)
+    write = np.random.default_rng(2).random(3000) < 0.5
+    result = run_trace(
+        (np.arange(3000) * device.burst_bytes, write.astype(int)), "HBM3", org, timing, row_policy="closed-cap",
+        row_cap=2, refresh_control="reference", overrides=overrides, record_commands=True,
+    )  # fmt: skip
+    trace = commands_of(result)
+    assert check(trace, device, limit=3).violations == ()
+    busy, names = device.clocks("nRFC"), np.array(trace.names)[trace.command]
+    for place in np.flatnonzero(names == "REFab").tolist():
+        inside = (trace.clock > trace.clock[place]) & (trace.clock < trace.clock[place] + busy)
+        assert "PREpb" not in names[inside & (trace.rank == trace.rank[place])]
+
+
+# ---- Elastic refresh
+
+
+def bursty(device, count=6000, of=300, every=6000):
+    """Bursts of random reads at once, with idle time between them."""
+    requests = Requests.of(addresses(device, count), np.zeros(count, dtype=int))
+    return replace(requests, cycle=np.arange(count) // of * every + 5000)
+
+
+@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+def test_elastic_refreshes_stay_out_of_the_way_of_bursts(standard):
+    preset = ("DDR4_8Gb_x8", "DDR4_3200AA") if standard == "DDR4" else KINDS["DDR5"][:2]
+    device = resolve(standard, *preset, 1)
+    results = {
+        refresh: run_trace(bursty(device), standard, *preset, refresh=refresh, record_commands=True)
+        for refresh in ("none", "all-bank", "elastic")
+    }
+    latency = {name: result.read_latency_ns["mean"] for name, result in results.items()}
+    # Nearly all that refreshes cost is gone. What they close no request has to close.
+    assert abs(latency["elastic"] - latency["none"]) < 0.3 * (latency["all-bank"] - latency["none"])
+    trace = commands_of(results["elastic"])
+    assert check(trace, device, "elastic", limit=3).violations == ()
+    assert check(trace, device, limit=3).violations == ()
+
+
+def test_elastic_refreshes_are_postponed_and_pulled_in_as_far_as_allowed():
+    """JESD79-5: four in a row may be postponed, and four pulled in."""
+    org, timing, _ = KINDS["DDR5"]
+    device = resolve("DDR5", org, timing)
+    busy = run_trace(
+        (addresses(device, 6000), np.zeros(6000, dtype=int)), "DDR5", org, timing,
+        refresh="elastic", record_commands=True,
+    )  # fmt: skip
+    trace = commands_of(busy)
+    interval = device.clocks("nREFI")
+    clock = trace.clock[np.array(trace.names)[trace.command] == "REFab"]
+    assert 4 * interval <= clock[0] < 4 * interval + 400
+    assert check(trace, device, limit=3).violations == ()
+    idle = Requests.of(addresses(device, 2), np.zeros(2, dtype=int))
+    idle = replace(idle, cycle=np.array([0, 3 * interval]))
+    trace = commands_of(run_trace(idle, "DDR5", org, timing, refresh="elastic", record_commands=True))
+    clock = trace.clock[np.array(trace.names)[trace.command] == "REFab"]
+    assert np.count_nonzero(clock < interval) == 4
+    assert check(trace, device, limit=3).violations == ()
+
+
+def test_options_are_checked():
+    with refused("unknown-name refresh_control ? own-bank"):
+        run("DDR5", "same-bank", refresh_control="bank")
+    with pytest.raises(InputError, match="only ndpsim dram postpones refreshes"):
+        hardware = load_hardware("trimoe", ["dram.refresh=elastic"])
+        bus_policy(hardware.system.dram, hardware.bus_device(1))

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from argument_types import always_the_same
 from ndpsim.base.jit import kernel, same_types
 
 
 def test_a_kernel_is_compiled_for_the_first_call_and_called_alike_in_later_ones():
     add = same_types(kernel(lambda numbers, more: numbers.sum() + more))
     assert [add(np.arange(count), more) for count, more in ((3, 1), (4, 10))] == [4, 16]
-
-
-@pytest.mark.parametrize("other", [np.arange(3.0), np.arange(6)[::2], np.zeros((1, 3), np.int64), 3, (3, 3)])
-def test_arguments_of_other_types_are_noticed(other):
-    call = always_the_same(lambda numbers: None)
-    call(np.arange(3))
-    with pytest.raises(AssertionError):
-        call(other)

@@ -14,7 +14,6 @@ import pytest
 import ndpsim
 from builders.small_moe import MODEL
 from mistakes import refused
-from ndpsim.audit import check_serving
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.serve import ServeSettings, ServiceLevel
 from ndpsim.inference.layers.setup import set_up_machine
@@ -69,25 +68,6 @@ def sequence(number: int, prompt: int, hashes: tuple[int, ...] = ()) -> Sequence
     return Sequence(number, prompt, 1, 0.0, hashes)
 
 
-def test_freed_blocks_are_taken_last_and_the_last_block_of_a_sequence_first():
-    kv = KvCache(5, 4)
-    one, other = sequence(0, 12), sequence(1, 8)
-    assert kv.allocate(one, 12)
-    assert one.blocks == [0, 1, 2]
-    kv.release(one)
-    assert kv.changes.freed == {0: [2, 1, 0]}
-    assert kv.allocate(other, 16)
-    assert other.blocks == [3, 4, 2, 1]
-
-
-def test_a_sequence_that_has_no_room_takes_no_block():
-    kv = KvCache(2, 4)
-    assert kv.allocate(sequence(0, 4), 4)
-    late = sequence(1, 8)
-    assert not kv.allocate(late, 8)
-    assert (late.blocks, kv.free) == ([], 1)
-
-
 def test_whole_blocks_of_an_equal_prompt_are_found_except_for_the_last_token():
     kv = KvCache(8, 4)
     first = sequence(0, 8, (7, 8))
@@ -98,21 +78,6 @@ def test_whole_blocks_of_an_equal_prompt_are_found_except_for_the_last_token():
     assert kv.found(sequence(3, 9, (7, 9))) == first.blocks[:1]
     assert kv.found(sequence(4, 9)) == []
     assert KvCache(8, 4, finds_prefixes=False).found(sequence(1, 9, (7, 8))) == []
-
-
-def test_a_block_in_use_by_two_is_free_when_both_have_given_it_up_and_is_found_until_it_is_taken():
-    kv = KvCache(3, 4)
-    first, second = sequence(0, 4, (7,)), sequence(1, 5, (7,))
-    assert kv.allocate(first, 4)
-    found = kv.found(second)
-    assert kv.allocate(second, 1, found)
-    kv.release(first)
-    assert kv.free == 1
-    kv.release(second)
-    assert kv.free == 3
-    assert kv.found(second) == found
-    assert kv.allocate(sequence(2, 12), 12)
-    assert kv.found(second) == []
 
 
 def test_blocks_of_requests_are_cut_into_those_of_the_kv_cache():
@@ -209,9 +174,7 @@ def test_static_reserves_room_for_all_tokens_so_that_none_is_preempted():
     assert seen == [[(0, 4)], *[[(0, 1)]] * 4, [(1, 4)], *[[(1, 1)]] * 4]
 
 
-def test_the_scheduler_of_the_page_on_adding_one_serves_one_sequence_after_the_other(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_the_scheduler_of_the_page_on_adding_one_serves_one_sequence_after_the_other(monkeypatch):
     page = (Path(__file__).parents[1] / "docs" / "adding" / "serving-scheduler.md").read_text()
     found: dict[str, Any] = {}
     exec(page.split("```python\n")[1].split("```")[0], found)
@@ -253,32 +216,6 @@ def test_an_idle_engine_forms_a_step_when_a_request_arrives():
     ran, _, done = engine(asked, "vllm", Limits(2, 8), KvCache(100, 4), ahead=True)
     ran.run()
     assert [(step.formed.formed_ns, step.start_ns) for step in done] == [(0, 0), (0, 10), (100, 100)]
-
-
-@pytest.mark.parametrize("scheduler", ["vllm", "static"])
-@pytest.mark.parametrize("blocks", [12, 40, 400])
-def test_every_token_is_computed_once_or_again_after_a_preemption(scheduler: str, blocks: int):
-    random = np.random.default_rng(3)
-    lengths = [
-        (int(a), int(b)) for a, b in zip(random.integers(1, 30, 30), random.integers(1, 15, 30), strict=True)
-    ]
-    asked = requests(*lengths, arrivals=np.cumsum(random.exponential(15, 30)))
-    kv = KvCache(blocks, 4, finds_prefixes=False)
-    ran, _clock, done = engine(asked, scheduler, Limits(6, 20), kv)
-    ran.run()
-    computed = dict.fromkeys(range(30), 0)
-    for step in done:
-        chunks = step.formed.chunks
-        assert sum(chunk.tokens for chunk in chunks) <= 20
-        assert len(chunks) <= 6
-        for chunk in chunks:
-            number, before = chunk.sequence.number, chunk.computed
-            assert before in (0, computed[number])
-            computed[number] = before + chunk.tokens
-    assert [computed[number] for number in range(30)] == [a + b - 1 for a, b in lengths]
-    assert kv.free == blocks
-    if blocks == 12 and scheduler == "vllm":
-        assert sum(one.preemptions for one in ran.sequences) > 0
 
 
 def test_in_a_closed_loop_as_many_are_there_as_asked():
@@ -511,22 +448,6 @@ def test_the_log_has_each_request_and_each_step(tmp_path: Path, arriving: Reques
     steps = [line for line in lines if "step" in line]
     assert len(steps) == result.steps
     assert sorted(number for step in steps for number in step["finished"]) == list(range(len(arriving)))
-
-
-@pytest.mark.parametrize("scheduler", ["vllm", "static"])
-def test_the_log_of_a_run_short_of_blocks_breaks_no_rule(tmp_path: Path, scheduler: str):
-    shared = np.arange(8)
-    asked = requests(
-        *[(32, 40)] * 8, arrivals=np.arange(8) * 1e5, block_tokens=4, blocks=tuple(shared for _ in range(8))
-    )
-    with writing_serving_log(tmp_path / "log.jsonl") as log:
-        serve(asked, scheduler=scheduler, kv_blocks=50, block_tokens=4, log=log)
-    preempted = [
-        line for line in (tmp_path / "log.jsonl").read_text().splitlines() if '"preempted":[' in line
-    ]
-    assert any('"preempted":[]' not in line for line in preempted) == (scheduler == "vllm")
-    report = check_serving(tmp_path / "log.jsonl")
-    assert report.ok, report
 
 
 def test_requests_are_generated_from_a_spec():

@@ -1,10 +1,12 @@
-"""Figures of serving, each computed again from others; and room, service levels and rates at their limits."""
+"""Figures of serving, each computed again from others; their limits; steps that do not grow."""
 
 from __future__ import annotations
 
+import sys
+import tracemalloc
 from dataclasses import replace
 from inspect import signature
-from types import SimpleNamespace
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -18,14 +20,17 @@ from ndpsim.base.units import percent
 from ndpsim.config import load_hardware
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors import Processors
+from ndpsim.inference.serving.engine import DoneStep
 from ndpsim.inference.serving.kv import KvCache
+from ndpsim.inference.serving.log import ServingObserver
 from ndpsim.inference.serving.room import KvRoom, kv_room
 from ndpsim.inference.serving.scheduler import Limits
-from ndpsim.inference.serving.server import find_rate
+from ndpsim.inference.serving.server import find_rate, run_serving
 from ndpsim.inference.serving.summary import _grows
 from ndpsim.report.metrics import higher_is_better
 from ndpsim.report.pictures.serving import serving_figure
 from ndpsim.report.serving import print_found_rate, serving_table
+from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.simulate.results.serving import FoundRate, ServingResult, TriedRate, percentiles
 from ndpsim.workload.models import load_model
 from ndpsim.workload.requests import Requests
@@ -266,3 +271,48 @@ def test_a_picture_begins_with_the_first_arrival():
 def test_the_search_for_a_rate_takes_no_option_of_one_run(option: str):
     words = ("serve", "--requests", "poisson:rate=1", "--slo", "ttft=1s", "--find-rate", *option.split())
     assert refused_call(*words) == f"conflict {option.split(maxsplit=1)[0]}"
+
+
+# ---- Serving: what a step computes and what it allocates do not grow with the number of steps before it
+
+OUTPUTS = 5, 6, 7, 8
+
+
+class Counted(ServingObserver):
+    """Counts of each step: calls of Python functions, and the bytes that it has allocated at most."""
+
+    def __init__(self) -> None:
+        self.calls: list[int] = []
+        self.allocated: list[int] = []
+        self._calls = self._before = 0
+
+    def profile(self, frame: FrameType, event: str, of: Any) -> None:
+        self._calls += event == "call"
+
+    def done(self, step: DoneStep) -> None:
+        now, most = tracemalloc.get_traced_memory()
+        self.calls.append(self._calls)
+        self.allocated.append(most - self._before)
+        tracemalloc.reset_peak()
+        self._calls, self._before = 0, now
+
+
+def test_a_step_computes_and_allocates_as_much_late_in_a_run_as_early():
+    cache, counted = ResultCache(disk_bytes=0), Counted()
+
+    def serve(requests: int, observer: ServingObserver | None = None) -> None:
+        outputs = np.tile(OUTPUTS, requests // len(OUTPUTS))
+        asked = Requests(np.zeros(requests), np.full(requests, 16), outputs, closed_loop=4)
+        run_serving("dali-7532-3090", MODEL, asked, policy="on-demand", observer=observer, cache=cache)
+
+    serve(8)  # kernels are compiled, and results cached
+    tracemalloc.start()
+    sys.setprofile(counted.profile)
+    try:
+        serve(100, counted)
+    finally:
+        sys.setprofile(None)
+        tracemalloc.stop()
+    for values, most in ((counted.calls, 1.02), (counted.allocated, 1.05)):
+        _, early, _, late = (np.median(part) for part in np.array_split(values, 4))
+        assert late < most * early

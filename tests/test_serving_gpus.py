@@ -24,16 +24,9 @@ from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.models import Attention
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing.sequences import SequenceRouting
+from test_serving import requests
 
 DENSE = "llama-3.1-8b"
-
-
-def requests(*lengths: tuple[int, int], arrivals: Any = None) -> Requests:
-    """Requests of (prompt, output) tokens, all at once where no arrivals are given."""
-    prompts, outputs = np.array(lengths).T
-    return Requests(
-        np.zeros(len(lengths)) if arrivals is None else np.asarray(arrivals, float), prompts, outputs
-    )
 
 
 def serve(asked: Requests, model: Any = DENSE, **more: Any) -> ServingResult:

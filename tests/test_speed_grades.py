@@ -14,28 +14,8 @@ from ndpsim.config import load_hardware
 from ndpsim.config.files import data_names
 from ndpsim.dram.spec import resolve, standards
 
-OWN = {
-    "nCL": 40,
-    "nRP": 34,
-    "nBL": 8,
-    "nCCDS": 8,
-    "nCCDL": 12,
-    "nRRDS": 8,
-    "nRRDL": 12,
-    "nFAW": 32,
-    "nWR": 72,
-    # As in Ramulator 2, on which the paper's simulator builds.
-    "nRCD": 36,
-    "nRC": 113,
-    "nCWL": 34,
-    "nCCDL_WR": 48,
-    "nRFC": 986,
-    "nREFI": 9375,
-    "nRFCsb": 457,
-    "nREFSBRD": 73,
-    "nRTW_DR": 10,
-    "nWTW_DR": 8,
-}
+#: Of TriMoE; test_bundled_values has their values.
+OWN = dict(load_hardware("trimoe").system.dram.overrides)
 
 
 @pytest.fixture
@@ -65,12 +45,9 @@ def test_another_grade_has_the_clocks_of_its_preset_on_every_machine(hw):
         assert timings == resolve(dram.standard, dram.org, grade, overrides=own).timings, grade
 
 
-def test_the_machine_as_it_is_keeps_the_papers_clocks():
-    assert load_hardware("trimoe").system.dram.overrides == OWN
-    assert load_hardware("trimoe", ["dram.timing=DDR5_4800B", "dram.nRCD=37"]).system.dram.overrides == {
-        **OWN,
-        "nRCD": 37,
-    }
+def test_another_clock_leaves_the_others_of_the_file():
+    hardware = load_hardware("trimoe", ["dram.timing=DDR5_4800B", "dram.nRCD=37"])
+    assert hardware.system.dram.overrides == {**OWN, "nRCD": 37}
 
 
 @pytest.mark.parametrize(

@@ -320,14 +320,6 @@ def test_every_timing_of_an_organisation_at_every_speed(org, rules):
         assert resolved == speed | derived(standard, rules, org, speed), name
 
 
-@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
-def test_every_timing_has_a_source(standard):
-    page = standards()[standard]
-    for preset, speed in page.speeds.items():
-        for name in {*speed, *page.derived}:
-            assert page.source_of(name, preset), (preset, name)
-
-
 def test_a_preset_of_the_reference_alone_is_refused_by_name():
     with refused("unsupported timing") as caught:
         resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800B", rules="reference")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.path import Path
 
-from builders.sweep_by_hand import fail, gemv, moe, row
+from builders.sweep_by_hand import Result, fail, gemv, moe, row
 from mistakes import refused
 from ndpsim.base.reported import quantities
 from ndpsim.report.metrics import described, key_label, metric_label, metric_text, name_of, scale_of

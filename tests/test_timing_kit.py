@@ -263,10 +263,7 @@ def test_a_command_that_comes_too_early_is_refused_with_the_rule():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"standard": "DDR6"}, "unknown-name standard ? GDDR6"),
-        ({"org": "DDR5_16Gb_x9"}, "unknown-name org ? DDR5_16Gb_x8"),
         ({"rules": "jedec"}, "unknown-name rules"),
-        ({"ranks": 0}, "range ranks"),
         ({"rows": 1}, "type rows"),
         ({"overrides": {"nCl": 3}}, "unknown-name nCl ? nCL"),
     ],

@@ -1,18 +1,22 @@
-"""Request traces through a memory: channels, time, latency, load."""
+"""Request traces through a memory: channels, time, latency, load; `ndpsim dram` and `compare`."""
 
 from __future__ import annotations
 
 import gzip
+import importlib.util
+import json
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from calls import call, refused_call, said
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.dram.spec import resolve
 from ndpsim.dram.state import ControllerOptions
-from ndpsim.dram.traces import Requests
-from ndpsim.simulate import Memory, TraceResult, run_trace, sweep_load
+from ndpsim.dram.traces import Requests, read_commands
+from ndpsim.simulate import Memory, run_trace, sweep_load
 
 CAPACITY = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN").capacity_bytes
 
@@ -117,7 +121,96 @@ def test_an_address_beyond_the_memory_is_refused_or_wrapped(tmp_path):
     assert (wrapped.columns() == same.columns()).all()
 
 
-def test_results_are_plain_data():
-    result = run_trace(stream(10))
-    assert isinstance(result, TraceResult)
-    assert "command_traces" not in result.to_dict()
+# ---- `ndpsim dram`, `compare` and their refusals
+
+REFERENCE = Path(__file__).parents[1] / "validation" / "ramulator2"
+CASE = REFERENCE / "ddr5_r2_mixed_wr30.trace.gz"
+OF_CASE = ["--timing", "DDR5_4800BN", "--ranks", "2", "--mapper", "MOP4CLXOR"]
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    path = tmp_path / "requests.trace"
+    path.write_text("".join(f"{'LD' if n % 3 else 'ST'} {n * 4160:#x}\n" for n in range(400)))
+    return path
+
+
+def test_the_table_has_units_and_whose_clock(trace):
+    text = said("dram", trace)
+    for word in ("GB/s", "% of 19.20 GB/s", "DRAM clocks of 0.41667 ns (2400 MHz)", "p99"):
+        assert word in text
+
+
+def test_a_written_trace_is_legal_to_the_checker(trace, tmp_path):
+    commands = tmp_path / "commands.csv.gz"
+    assert call("dram", trace, "--ranks", 2, "--set", "nCL=40", "--commands", commands).status == 0
+    channel = ["--standard", "DDR5", "--org", "DDR5_16Gb_x8", "--timing", "DDR5_4800AN", "--ranks", 2]
+    assert call("check", commands, *channel, "--set", "nCL=40").status == 0
+    done = call("check", commands, *channel, "--set", "nCL=40", "--set", "nRCD=35")
+    assert (done.status, "tRCD" in done.out) == (1, True)
+
+
+def test_a_trace_of_all_lanes_is_checked_lane_by_lane(tmp_path):
+    commands = tmp_path / "lanes.csv"
+    assert call("gemv", "--shape", "256,128", "--commands", commands).status == 0
+    assert call("check", commands, "--hw", "trimoe").status == 0
+    done = call("check", commands, "--hw", "trimoe", "--set", "dram.nRCD=37")
+    assert (done.status, "lane 7" in done.out) == (1, True)
+    done = call("check", commands, "--hw", "trimoe", "--set", "dimm.ranks=2", "--set", "dimm.count=1")
+    assert (done.status, "lane 4 is not within 0 to 3" in done.out) == (1, True)
+
+
+def test_a_trace_of_the_lanes_of_all_dimms_is_checked_lane_by_lane(tmp_path):
+    commands = tmp_path / "lanes.csv"
+    assert call("relayout", "--shape", "256,128", "--no-host", "--commands", commands).status == 0
+    assert read_commands(commands).rank.max() >= 8
+    assert ", lanes 128" in said("check", commands, "--hw", "trimoe")
+    done = call("check", commands, "--hw", "trimoe", "--set", "dimm.count=2")
+    assert (done.status, "is not within 0 to 15" in done.out) == (1, True)
+
+
+def test_commands_of_one_of_several_channels(trace, tmp_path):
+    commands = tmp_path / "commands.csv"
+    assert refused_call("dram", trace, "--channels", 2, "--commands", commands) == "missing --commands"
+    assert call("dram", trace, "--channels", 2, "--commands", commands, "--channel", 1).status == 0
+    assert len(read_commands(commands)) > 0
+    assert (
+        refused_call("dram", trace, "--channels", 2, "--commands", commands, "--channel", 2)
+        == "range --channel"
+    )
+
+
+def test_a_sweep_of_loads_and_its_picture(trace, tmp_path):
+    picture = tmp_path / "sweep.png"
+    sweep = json.loads(said("dram", trace, "--sweep-load", "--plot", picture, "--json", "-"))["sweep"]
+    assert [point["load"] for point in sweep] == sorted(point["load"] for point in sweep)
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_latencies_drawn(trace, tmp_path):
+    picture = tmp_path / "latencies.svg"
+    assert call("dram", trace, "--plot", picture).status == 0
+    assert b"<svg" in picture.read_bytes()
+
+
+def test_the_memory_of_a_hardware_file(trace):
+    config = json.loads(said("dram", trace, "--hw", "trimoe", "--json", "-"))["config"]
+    assert (config["ranks"], config["channels"], config["timings"]["nCL"]) == (4, 16, 40)
+    assert refused_call("dram", trace, "--hw", "trimoe", "--ranks", 2) == "conflict --ranks"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ramulator") is not None, reason="Ramulator is installed")
+def test_without_ramulator_compare_says_so(trace):
+    assert refused_call("compare", "ramulator", trace) == "not-installed compare ramulator"
+
+
+@pytest.mark.skipif(importlib.util.find_spec("ramulator") is None, reason="Ramulator is not installed")
+def test_ramulator_issues_the_same_commands():
+    outcome = json.loads(said("compare", "ramulator", CASE, *OF_CASE, "--rules", "reference", "--json", "-"))
+    assert outcome["identical"]
+    assert outcome["commands"] == 22678
+    assert outcome["ours_mps"] > outcome["ramulator_mps"]
+
+
+def test_another_simulator_is_unknown(trace):
+    assert refused_call("compare", "dramsim3", trace) == "unknown-name ramulator"

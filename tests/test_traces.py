@@ -166,57 +166,6 @@ def test_requests_of_no_file_have_no_line():
     assert Requests.of([64], [0]).line(0) is None
 
 
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("ending", ["", "\n", "\r\n", "\r", "\n\n\n", "\r\n\r\n", "\n \t\r\n\t"])
-@pytest.mark.parametrize("chunk", [3, 4096])
-def test_blank_lines_at_the_end_are_fine(file, name, ending, chunk):
-    example = request_formats()[name].example
-    requests = read(file, f"{example}\r\n{example}{ending}", chunk=chunk)
-    assert requests.format == name
-    assert lines_of(requests) == [1, 2]
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_blank_lines_between_requests_are_fine_where_the_simulator_takes_them(file, name):
-    example = request_formats()[name].example
-    text = f"{example}\n\n\n{example}\n\n{example}\n"
-    if name in ("dramsim3", "dramsys"):
-        assert lines_of(read(file, text)) == [1, 4, 6]
-    else:
-        error = refusal(file, text)
-        assert mistake(error) == f"form {file.name}:2"
-        assert refusal(file, f"\n{example}\n").line == 1
-
-
-@pytest.mark.parametrize("name", FORMATS)
-@pytest.mark.parametrize("named", [True, False])
-def test_comments_are_fine_only_where_the_simulator_takes_them(file, name, named):
-    example = request_formats()[name].example
-    given_name = name if named else None
-    if name == "dramsys":
-        assert lines_of(read(file, f"# x\n{example}\n#\n{example}", given_name)) == [2, 4]
-        assert refusal(file, f"{example}\n # x\n", given_name).line == 2
-        assert refusal(file, f"{example}\n// x\n", given_name).line == 2
-    else:
-        for text, line in ((f"# x\n{example}\n", 1), (f"{example}\n# x\n{example}\n", 2)):
-            error = refusal(file, text, given_name)
-            assert mistake(error) == f"form {file.name}:{line}"
-
-
-@pytest.mark.parametrize("name", [None, "ramulator2"])
-def test_the_first_of_several_bad_lines_is_named(file, name):
-    for text, line in (("\n# x\nLD 5\n", 1), ("LD 5\n\n# x\nLD 5\n", 2), ("# x\n\nLD 5\n", 1)):
-        assert refusal(file, text, name).line == line
-
-
-@pytest.mark.parametrize("name", FORMATS)
-def test_a_byte_order_mark_is_skipped(file, name):
-    example = request_formats()[name].example
-    for chunk in (1, 3, 4096):
-        assert len(read(file, b"\xef\xbb\xbf" + f"{example}\n{example}\n".encode(), chunk=chunk)) == 2
-    assert refusal(file, f"{example}\n\ufeff{example}\n").line == 2
-
-
 # What is refused.
 
 REFUSED = [
@@ -289,12 +238,6 @@ def test_a_line_of_the_longest_length_is_read(file):
     assert len(text) == LONGEST
     for chunk in (10, 4096, 1 << 20):
         assert rows(read(file, text * 2, chunk=chunk)) == [(1, 1, 1)] * 2
-
-
-def test_files_that_cannot_be_read_are_named(tmp_path):
-    for path in (tmp_path / "none", tmp_path):
-        with refused(f"unreadable {path.name}"):
-            read_requests(path)
 
 
 def test_damaged_gzip_is_told(file):

@@ -101,9 +101,7 @@ def test_rows_of_no_whole_blocks_fall_back() -> None:
         ("qwen3-235b-a22b", "mix-iq6_k", {"q8_0": 96, "iq6_k": 564}),
     ],
 )
-def test_files_have_as_many_tensors_of_each_format_as_llama_cpp_prints(
-    model: str, name: str, printed: dict[str, int]
-) -> None:
+def test_files_have_as_many_tensors_of_each_format_as_llama_cpp_prints(model, name, printed):
     """ik_llama.cpp@8337e4c github-data/discussions 258 and 357; Kimi-K2: 61 layers, one of them dense."""
     counted = Counter(tensor.block.name for tensor in file_of(name, model).tensors)
     counted.pop("f32")  # norms are counted together here
