@@ -13,6 +13,7 @@ from ndpsim.dimm.relayout import (
     record_served_request,
     source_of,
 )
+from ndpsim.dram.fast.channel import Channel
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, step_of
 from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
@@ -39,9 +40,8 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
             return False
     if clock >= wake[0] or mode_changes(policy, state):
         sink, trace = data_sink(agents.claims, agents.claims.no_credit), commands_at(lanes.commands, bus)
-        wake[0], command, place = step_of(
-            policy, lanes.shape, state, lanes.latencies[0, 0], source, sink, trace, clock
-        )
+        channel = Channel(policy, lanes.shape, state, lanes.latencies[0, 0], source, sink, trace)
+        wake[0], command, place = step_of(channel, clock)
         if command == RD or command == WR:
             state.value[SERVED] -= 1
             record_served_request(relayout, bus, place, clock)

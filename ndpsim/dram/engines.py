@@ -11,6 +11,7 @@ from ndpsim.dram import controller
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast import controller as fast_controller
 from ndpsim.dram.fast import state as fast
+from ndpsim.dram.fast.channel import Channel
 from ndpsim.dram.fast.every_step import EveryStep
 from ndpsim.dram.fast.fast_forward import FastForward
 from ndpsim.dram.fast.fields import BANKS, SLOTS
@@ -158,9 +159,9 @@ class FastController:
             skips: Any = EveryStep(_NO_TABLE)
         else:
             skips = FastForward(self._table_for(source, sink, commands))
-        work = self._policy, self._shape, self._states, self.latencies, source, sink, commands, skips
+        of_one = Channel(self._policy, self._shape, self._states, self.latencies, source, sink, commands)
         recorded = int(commands.length[0])
-        outcome = int(run(*work, until_served, until_taken))
+        outcome = int(run(of_one, skips, until_served, until_taken))
         if self._numbers is not None:
             new = commands.entry[recorded : commands.length[0], 1]
             new[:] = self._numbers[fast.CLASS_OF_COMMAND[new]]

@@ -20,6 +20,7 @@ from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
+from ndpsim.dram.fast.channel import NOWHERE, issued
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
 from ndpsim.dram.fast.vectors import with_element
 from ndpsim.dram.fast.words import assume_nonnegative
@@ -161,29 +162,28 @@ _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
 
 
 @inlined
-def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+def step_alone(rules, channel, credit, clock):
     """See `fast.step`."""
-    whose = state.turn
+    whose = channel.state.turn
     whose[_CLOCK_NOW] = clock
     whose[_APART_FROM] = _NONE
-    issued, next_ready, request = fast.NOWHERE, FAR, -1
+    latest, next_ready, request = NOWHERE, FAR, -1
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
-        credit = credit_clock(sink)
-        origin, command, bank, _, of_turn, next_ready, _ = fast.step(
-            policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock
-        )
-        if origin == fast.NOWHERE:
+        of_turn = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
+        next_ready = of_turn.next_ready
+        if of_turn.origin == NOWHERE:
             continue
-        issued, request = origin, of_turn
+        latest, request = of_turn.origin, of_turn.request
+        command, rank = of_turn.command, of_turn.bank // BANKS_PER_RANK
         if rules.apart and each == _OF_COLUMNS:
-            whose[_APART_FROM] = bank // BANKS_PER_RANK
+            whose[_APART_FROM] = rank
         if each == _OF_ROWS:
-            whose[_AT], whose[_OF_RANK] = clock, bank // BANKS_PER_RANK
-            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else bank
+            whose[_AT], whose[_OF_RANK] = clock, rank
+            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else of_turn.bank
             whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
-    return issued, -1, -1, -1, request, next_ready, 0
+    return issued(latest, -1, -1, -1, request, next_ready, 0)
 
 
 @inlined

@@ -195,8 +195,9 @@ def schedule_lookup(state, cost, spans):
 
 
 @inlined
-def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+def fast_forward(skips, channel, clock, until_served, until_taken):
     """See `controller`."""
+    shape, state, source, sink = channel.shape, channel.state, channel.source, channel.sink
     return look_up(shape, state, source, sink, skips.table, clock, until_served, until_taken)
 
 

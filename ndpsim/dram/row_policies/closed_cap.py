@@ -230,9 +230,10 @@ def activate_again(shape, state, source, commands, active_list, place, clock):
 
 
 @inlined
-def issue_first_active(rows, shape, state, latencies, source, sink, commands, active_list, place, clock):
+def issue_first_active(rows, channel, active_list, place, clock):
     """See `fast.step`."""
+    state = channel.state
     if state.open_row[active_bank(state, active_list, place)] < 0:
-        activate_again(shape, state, source, commands, active_list, place, clock)
+        activate_again(channel.shape, state, channel.source, channel.commands, active_list, place, clock)
     else:
-        issue_active(shape, state, latencies, source, sink, commands, active_list, place, clock)
+        issue_active(channel, active_list, place, clock)
