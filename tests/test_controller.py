@@ -194,7 +194,7 @@ def test_reads_return_to_a_queue_that_has_no_free_slot_at_their_age(seed):
     )
     traces = []
     for channel in (FastController(tables, policy, with_sink=True), ScanController(tables, policy)):
-        source = state.make_source(tables, zero, bankgroup, bank, row, zero, zero, number, cycle)
+        source = state.make_source((zero, bankgroup, bank, row, zero, zero, number), cycle)
         data_sink = sink.make_sink(55, 1, 1, 1, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = 900
         commands = run_channel(channel, source, data_sink, command_room(), count // 2)

@@ -34,7 +34,7 @@ def run(make, device, load, pauses):
     """All that happens; `pauses`: when the controller learns of the requests up to the next pause."""
     tables = lower(device)
     channel = make(tables, state.make_policy(state.ControllerOptions(write_buffer=8)))
-    source = state.make_source(tables, *load)
+    source = state.make_source(load[:7], *load[7:])
     count, cycle = len(source.place), source.cycle
     data = sink.make_sink(64, 1, 5, 12, sink.a_group_each(count))
     commands = command_room()

@@ -13,11 +13,10 @@ from ndpsim.dimm.relayout import (
     record_served_request,
     source_of,
 )
-from ndpsim.dram.fast.channel import Channel
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, step_of
 from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
-from ndpsim.dram.state import NEXT_REFRESH, SERVED
+from ndpsim.dram.state import NEXT_REFRESH, SERVED, Channel
 
 
 class Alone(NamedTuple):

@@ -71,7 +71,7 @@ def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
     entry, size, rows, value = channel.entry, channel.size, channel.rows, channel.value
     note_timing_in_rank(tables, channel.ready, channel.recent, command, rank, group, bank, clock)
     one_command_a_clock(channel.ready, rank, clock)
-    note_rows(tables, channel.ready, rows, value, command, rank, bank, row, clock)
+    note_rows(tables, channel, command, rank, bank, row, clock)
     record_pins(tables, rows, of_active, command, rank, bank)
     if tables.commands[command, IS_REFRESH]:
         if rows[bank, AWAITS_REFRESH] == 0:

@@ -17,6 +17,7 @@ from ndpsim.dimm.common import (
     dimm_of,
     first_master,
     has_work,
+    host_source,
     is_reached,
     record_is_full,
     record_served,
@@ -35,12 +36,12 @@ from ndpsim.dimm.readable_channels import (
     lane_group,
     take_requests,
     update_promised_credit,
-    without_latencies,
 )
 from ndpsim.dimm.relayout import (
     is_relayouts,
     offer_requests,
     record_served_request,
+    source_of,
 )
 from ndpsim.dimm.staging import give_to_multipliers, next_step, stage
 from ndpsim.dimm.state import FIRST, HOST, LAST_COLUMN, NDP, READ, REFILLING, ROWS_LOST, TURNAROUNDS, WRITE
@@ -71,6 +72,7 @@ from ndpsim.dram.state import (
     SERVED,
     WRITE_MODE,
     WRITES,
+    Channel,
 )
 from ndpsim.dram.step import step
 from ndpsim.dram.timing import banks_per_rank, first_bank
@@ -152,12 +154,12 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     """A lane issues its next command, if it has one."""
     weights, claims, buses = agents.weights, agents.claims, hosts.channels.size.shape[0]
     lane = rank * buses + bus
-    channel, host, credit = channel_at(lanes, lane, 0), channel_at(hosts, bus, 0), claims.credit[lane]
+    channel, host, credit = channel_at(lanes, lane), channel_at(hosts, bus), claims.credit[lane]
     policy, trace = setup.policy, commands_at(lanes.commands, lane)
     blocking = Blocking(claims.lane_wanted[lane], claims.lane_direction[lane])
-    queue, command, _, group, bank, row, burst, _ = step(
-        setup.lane_tables, policy, channel, data_sink(claims, credit), trace, blocking, credit[0], 0, clock
-    )
+    source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
+    whole = Channel(policy, setup.lane_tables, channel, lanes.latencies[0, 0], source, sink, trace)
+    queue, command, _, group, bank, row, burst, _ = step(whole, blocking, credit[0], 0, clock)
     if queue < 0:
         return
     record_command(claims.totals[lane], claims.opened_by[lane], NDP, queue, command, bank)
@@ -211,14 +213,14 @@ def other_credit_of(agents, host, lanes, bus, buses):
 def step_host(setup, agents, lanes, hosts, bus, clock):
     """The host's controller issues its next command, if it has one."""
     claims, traffic, buses = agents.claims, agents.traffic, hosts.channels.size.shape[0]
-    host, value = without_latencies(channel_at(hosts, bus, 0), lanes), hosts.channels.value[bus]
+    host, value = channel_at(hosts, bus), hosts.channels.value[bus]
     blocking = Blocking(claims.host_wanted[bus], claims.host_direction[bus])
     sink, trace = data_sink(claims, claims.no_credit), commands_at(hosts.commands, bus)
     served, read, latency = value[SERVED], value[READS_SERVED], value[READ_LATENCY]
     other_credit = other_credit_of(agents, host, lanes, bus, buses)
-    queue, command, rank, group, bank, row, request, _ = step(
-        setup.host_tables, setup.policy, host, sink, trace, blocking, 0, other_credit, clock
-    )
+    source, no_latencies = host_source(traffic, bus), lanes.latencies[0, 0]
+    whole = Channel(setup.policy, setup.host_tables, host, no_latencies, source, sink, trace)
+    queue, command, rank, group, bank, row, request, _ = step(whole, blocking, 0, other_credit, clock)
     if queue < 0:
         return
     rank -= 1
@@ -229,13 +231,13 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
         stream, end = traffic.stream[bus, request], value[DATA_END] if direction == READ else clock
         record_served(traffic, stream, bus, value, served, read, latency, end)
         if direction == READ:
-            took = min(value[READ_LATENCY] - latency, hosts.channels.latencies.shape[2] - 1)
-            hosts.channels.latencies[bus, stream, took] += 1
+            took = min(value[READ_LATENCY] - latency, hosts.latencies.shape[2] - 1)
+            hosts.latencies[bus, stream, took] += 1
         record_data(setup.arbitration, claims.grant_records[bus], rank, direction == READ, clock)
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
-    other = channel_at(lanes, lane, 0)
+    other = channel_at(lanes, lane)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
     record_command(claims.totals[lane], claims.opened_by[lane], HOST, queue, command, bank)
     claims.host_issued[lane, command] += 1
@@ -254,7 +256,7 @@ def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         totals = claims.totals[lane]
         update_refilling(claims, lane, clock)
-        oldest = oldest_arrival(channel_at(lanes, lane, 0))
+        oldest = oldest_arrival(channel_at(lanes, lane))
         starves = oldest < starving_since
         usual = usual_master(setup.arbitration, records, lane // buses, host.value[WRITE_MODE] != 0, clock)
         first = first_master(usual, totals[REFILLING], starves, host_starves)
@@ -268,7 +270,7 @@ def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
 def mask_lanes(setup, claims, lanes, bus, buses, clock):
     """Mark for the host the banks that first lanes wait for, and command buses that are taken."""
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        rank, channel = lane // buses, channel_at(lanes, lane, 0)
+        rank, channel = lane // buses, channel_at(lanes, lane)
         claims.host_direction[bus, rank] = 0
         if claims.totals[lane, FIRST] == NDP:
             offset = first_bank(setup.host_tables, 1 + rank) - first_bank(setup.lane_tables, 1)
@@ -323,14 +325,14 @@ def carry_transfers(setup, agents, host, bus, clock):
 def step_bus(setup, agents, lanes, hosts, bus, clock):
     """Run a clock of a bus and of the lanes behind it. False if refresh can never catch up."""
     policy, claims, buses = setup.policy, agents.claims, hosts.channels.size.shape[0]
-    host, has_host = channel_at(hosts, bus, 0), agents.traffic.takes_part[bus]
+    host, has_host = channel_at(hosts, bus), agents.traffic.takes_part[bus]
     carry_transfers(setup, agents, host, bus, clock)
     take_requests(setup, agents, lanes, hosts, bus, buses, clock)
     if not ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
         return False
     close_due(policy.rows, setup.host_tables, host, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        close_due(policy.rows, setup.lane_tables, channel_at(lanes, lane, 0), clock)
+        close_due(policy.rows, setup.lane_tables, channel_at(lanes, lane), clock)
     update_grants(setup, claims, lanes, host, has_host, bus, buses, clock)
     step_lanes(setup, agents, lanes, hosts, bus, NDP, clock)
     if has_host:
@@ -355,7 +357,7 @@ def run(setup, agents, lanes, hosts, goals, until_clock):
     claims, buses = agents.claims, hosts.channels.size.shape[0]
     clock = claims.clock[0]
     for lane in range(lanes.channels.size.shape[0]):
-        channel, dimm = channel_at(lanes, lane, 0), dimm_of(setup, lane, buses)
+        channel, dimm = channel_at(lanes, lane), dimm_of(setup, lane, buses)
         channel.value[NEXT_REFRESH] = next_refresh(channel.value)
         next_step(setup, agents.weights, dimm, lane, lanes.channels.value, buses, clock)
         give(setup, agents, channel, lane, dimm, clock)

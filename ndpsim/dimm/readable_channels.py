@@ -36,8 +36,9 @@ from ndpsim.dram.state import (
     SERVED,
     TAKEN,
     WRITES,
-    Channel,
     Commands,
+    Ints,
+    State,
 )
 from ndpsim.dram.timing import first_bank
 
@@ -47,15 +48,16 @@ class Controllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     tables: Tables
-    channels: Channel  # arrays have a further first dimension; `latencies` also has a second one, for streams
+    channels: State  # arrays have a further first dimension
+    latencies: Ints  # [controller, stream, clocks]; of lanes one place for all
     commands: Commands
 
 
 @inlined
-def channel_at(controllers, number, stream):
-    """One of several channels, for a request of a stream."""
+def channel_at(controllers, number):
+    """One of several channels."""
     channels = controllers.channels
-    return Channel(
+    return State(
         channels.entry[number],
         channels.size[number],
         channels.bound[number],
@@ -64,25 +66,7 @@ def channel_at(controllers, number, stream):
         channels.recent[number],
         channels.value[number],
         channels.issued[number],
-        channels.latencies[number, stream],
         channels.rfm[number],
-    )
-
-
-@inlined
-def without_latencies(channel, lanes):
-    """The channel without the latencies of its reads, which are counted by stream elsewhere."""
-    return Channel(
-        channel.entry,
-        channel.size,
-        channel.bound,
-        channel.ready,
-        channel.rows,
-        channel.recent,
-        channel.value,
-        channel.issued,
-        lanes.channels.latencies[0, 0],
-        channel.rfm,
     )
 
 
@@ -122,22 +106,6 @@ def lane_group(setup, rank, group):
 
 
 @inlined
-def take_request(controllers, policy, source, channel, clock):
-    """A controller takes its next request, if there is one and a free slot."""
-    accept(
-        controllers.tables,
-        policy,
-        source,
-        channel.entry,
-        channel.size,
-        channel.bound,
-        channel.value,
-        channel.latencies,
-        clock,
-    )
-
-
-@inlined
 def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     """Every controller of a bus takes its next request, if it is due and has a slot."""
     weights, traffic = agents.weights, agents.traffic
@@ -148,7 +116,8 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
         source = host_source(traffic, bus)
         place, taken, served = source.place[value[PLACE]], value[TAKEN], value[SERVED]
         read, latency = value[READS_SERVED], value[READ_LATENCY]
-        take_request(hosts, setup.policy, source, channel_at(hosts, bus, stream), clock)
+        latencies = hosts.latencies[bus, stream]
+        accept(hosts.tables, setup.policy, source, channel_at(hosts, bus), latencies, clock)
         record_served(traffic, stream, bus, value, served, read, latency, 0)
         if value[TAKEN] > taken:
             if value[SERVED] == served:
@@ -158,7 +127,7 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.channels.value, buses, clock)
-        take_lane_request(setup, agents, lanes, channel_at(lanes, lane, 0), lane, clock)
+        take_lane_request(setup, agents, lanes, channel_at(lanes, lane), lane, clock)
 
 
 @inlined
@@ -166,7 +135,7 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
     """A lane takes a request of the relayout engine or a read of weights, in turn if both wait."""
     policy, weights, relayout = setup.policy, agents.weights, agents.relayout
     entry, size, value = channel.entry, channel.size, channel.value
-    source = source_of(relayout, weights, lane)
+    source, latencies = source_of(relayout, weights, lane), lanes.latencies[0, 0]
     update_promised_credit(setup, agents, channel, lane, clock)
     request = next_request(relayout, policy, lane, size[READS], size[WRITES], clock)
     may = would_accept(policy, source, entry, size, value, clock)
@@ -174,11 +143,11 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
     if request >= 0 and not (may and weights_are_next(relayout, lane)):
         place = value[PLACE]
         value[PLACE] = enqueue_request(relayout, weights, lane, request, clock)
-        take_request(lanes, policy, admit_all(relayout, source), channel, clock)
+        accept(lanes.tables, policy, admit_all(relayout, source), channel, latencies, clock)
         value[PLACE] = place
         value[TAKEN] -= 1
     elif may:
-        take_request(lanes, policy, source, channel, clock)
+        accept(lanes.tables, policy, source, channel, latencies, clock)
 
 
 @inlined
@@ -221,9 +190,9 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
         if not fall_due(setup.policy, setup.host_tables, host, clock):
             return False
         for number in range(bus, count, buses):
-            refresh_lane(setup, host, channel_at(lanes, number, 0), number // buses, before)
+            refresh_lane(setup, host, channel_at(lanes, number), number // buses, before)
         return True
     for number in range(bus, count, buses):
-        if not fall_due(setup.policy, setup.lane_tables, channel_at(lanes, number, 0), clock):
+        if not fall_due(setup.policy, setup.lane_tables, channel_at(lanes, number), clock):
             return False
     return True

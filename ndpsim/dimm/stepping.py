@@ -30,10 +30,10 @@ from ndpsim.dimm.state import HOST, LAST_COLUMN, NDP, READ, ROWS_LOST, TURNAROUN
 from ndpsim.dimm.transfers import carry_data
 from ndpsim.dram.fast.banks import requeue_reads
 from ndpsim.dram.fast.blocking import Blocking
-from ndpsim.dram.fast.channel import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE, Channel
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.controller import would_accept
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, RANKS, RD, READS, WR, WRITES
+from ndpsim.dram.fast.issued import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE
 from ndpsim.dram.fast.observe import (
     observe_activate,
     observe_column,
@@ -45,7 +45,7 @@ from ndpsim.dram.fast.shape import Shape
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.step import step
 from ndpsim.dram.fast.words import assume_nonnegative
-from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Commands
+from ndpsim.dram.state import DATA_END, READ_LATENCY, READS_SERVED, SERVED, WRITE_MODE, Channel, Commands
 
 Ints = NDArray[np.int64]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from ndpsim.base.jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.fast.banks import is_barred, push_refresh, requests_for_banks, same_banks
-from ndpsim.dram.fast.channel import NOWHERE, Channel
 from ndpsim.dram.fast.choose import mode_changes, next_ready_after
 from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.fast_forward import first_lookup
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, REFSB, WRITES
 from ndpsim.dram.fast.issue import is_full
+from ndpsim.dram.fast.issued import NOWHERE
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
@@ -39,6 +39,7 @@ from ndpsim.dram.state import (
     TURN_RANK,
     WRITE_MODE,
     WRITE_QUEUE,
+    Channel,
 )
 
 

@@ -90,13 +90,8 @@ def issue_hit(channel, slot, clock):
 @inlined
 def run_hits(skips, channel, until_served, until_taken, clock, accepts):
     """See `controller`."""
-    policy, shape, state, source, sink = (
-        channel.policy,
-        channel.shape,
-        channel.state,
-        channel.source,
-        channel.sink,
-    )
+    policy, shape, state = channel.policy, channel.shape, channel.state
+    source, sink = channel.source, channel.sink
     until = min(state.value[NEXT_REFRESH], others_from(shape, state))
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
     # The last read is not served here: the mode changes without reads, and some controllers use this at once.

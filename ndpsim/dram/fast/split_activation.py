@@ -7,7 +7,6 @@ from typing import NamedTuple
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
-from ndpsim.dram.fast.channel import FROM_QUEUE, NOWHERE, issued
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -25,6 +24,7 @@ from ndpsim.dram.fast.fields import (
 )
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
+from ndpsim.dram.fast.issued import FROM_QUEUE, NOWHERE, issued
 from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from ndpsim.base.jit import inlined, overridable
 from ndpsim.dram.fast.banks import active_bank
-from ndpsim.dram.fast.channel import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, issued, nothing
 from ndpsim.dram.fast.choose import (
     active_next_ready,
     choose_active,
@@ -25,6 +24,7 @@ from ndpsim.dram.fast.controller_points import (
 )
 from ndpsim.dram.fast.fields import ACT, BANKS, RD
 from ndpsim.dram.fast.issue import issue_active, issue_maintenance, issue_queued
+from ndpsim.dram.fast.issued import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, issued, nothing
 from ndpsim.dram.fast.row_policy_points import lacks_rows
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.words import assume_nonnegative
@@ -57,7 +57,7 @@ def step(channel, blocking, credit, other_credit, clock):
             the same of the sink of another controller of these banks.
 
     Returns:
-        See `channel.Issued`.
+        See `issued.Issued`.
     """
     policy, shape, state = channel.policy, channel.shape, channel.state
     rows = shape.rows

@@ -1,28 +1,10 @@
-"""A channel on the fast controller, with all that a step works with, and what a step returns."""
+"""What a step of the fast controller has issued."""
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import NamedTuple
 
 from ndpsim.base.jit import inlined
-from ndpsim.dram.fast.shape import Shape
-from ndpsim.dram.sink import Sink
-from ndpsim.dram.state import Commands, Policy, Source
-
-
-class Channel(NamedTuple):
-    """A channel and its controller."""
-
-    policy: Policy
-    shape: Shape
-    state: Any  # its record, see `fields`
-    latencies: NDArray[np.int64]  # [clocks]: reads by latency
-    source: Source
-    sink: Sink
-    commands: Commands
 
 
 class Issued(NamedTuple):
