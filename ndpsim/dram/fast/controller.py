@@ -15,7 +15,7 @@ from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.fast.step import step_alone
-from ndpsim.dram.fast.transitions import commit
+from ndpsim.dram.fast.transition_table import commit
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh, pause_refreshes, swap_banks, turn_after, turn_of
 from ndpsim.dram.queues import absorb
