@@ -70,5 +70,5 @@ def _run_channel(named: tuple[Any, ...], row_policy: str = "open", slots: int = 
     number = np.arange(100)
     same, writes = np.zeros_like(number), number % 2
     for make in (FastController, ScanController):
-        source = state.make_source(tables, same, same, same, number // 4, same, writes, number)
+        source = state.make_source((same, same, same, number // 4, same, writes, number))
         run_channel(make(tables, policy), source, sink.null_sink(), command_room(), len(number))

@@ -198,7 +198,7 @@ def test_reads_return_to_a_queue_that_has_no_free_slot_at_their_age(seed):
     )
     traces = []
     for channel in (FastController(tables, policy, with_sink=True), ScanController(tables, policy)):
-        source = state.make_source(tables, zero, bankgroup, bank, row, zero, zero, number, cycle)
+        source = state.make_source((zero, bankgroup, bank, row, zero, zero, number), cycle)
         data_sink = sink.make_sink(55, 1, 1, 1, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = 900
         commands = run_channel(channel, source, data_sink, command_room(), count // 2)
@@ -230,7 +230,7 @@ def run(make, device, load, pauses):
     """All that happens; `pauses`: when the controller learns of the requests up to the next pause."""
     tables = lower(device)
     channel = make(tables, state.make_policy(state.ControllerOptions(write_buffer=8)))
-    source = state.make_source(tables, *load)
+    source = state.make_source(load[:7], *load[7:])
     count, cycle = len(source.place), source.cycle
     data = sink.make_sink(64, 1, 5, 12, sink.a_group_each(count))
     commands = command_room()

@@ -229,10 +229,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
         own = slice(dimm * of_dimm, (dimm + 1) * of_dimm)
         for number in range(work.queued):
             job = JobReads(
-                [
-                    state.make_source(lane_tables, *(one[field] for field in FIELDS))
-                    for one in work.weights[own]
-                ],
+                [state.make_source([one[field] for field in FIELDS]) for one in work.weights[own]],
                 [sink.a_group_each(count) for count in counts[own]],
                 regions[own],
                 [servers + number] * (regions.shape[1] - 1) + [servers],
@@ -248,7 +245,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
     for stream in range(work.rounds):
         dimms.add_stream(
             Stream(
-                [state.make_source(host_tables, *(one[field] for field in FIELDS)) for one in work.host],
+                [state.make_source([one[field] for field in FIELDS]) for one in work.host],
                 [first[bus] + np.arange(length) for bus, length in enumerate(lengths)],
                 1 + 70 * stream,
                 work.pace if stream == 0 else (11 * stream, 3),

@@ -137,7 +137,7 @@ def test_both_controllers_and_the_trace_agree_on_open_banks_wherever_the_run_is_
     places = [rng.integers(0, most, 400) for most in (2, 8, 4, 3, 16, 2)]
     for make in (ScanController, make_controller):
         channel = make(tables, policy)
-        source = state.make_source(tables, *places, np.arange(400))
+        source = state.make_source((*places, np.arange(400)))
         commands = command_room()
         for until in range(7, 400, 13):
             commands = run_channel(channel, source, sink.null_sink(), commands, until)
@@ -155,7 +155,8 @@ def test_the_kernel_and_its_python_agree_on_any_trace(seed, count):
     reach, stride = rng.integers(1, 3, len(COMMANDS)), rng.integers(1, 3, len(COMMANDS))
     keeps = rng.integers(-1, 20, len(COMMANDS))
     first, end = rng.integers(0, 3, count), int(clock[-1]) + 3 if count else 3
-    arguments = (clock, command, first, reach, stride, keeps, int(rng.choice([0, len(COMMANDS) - 1])))
+    rules = np.column_stack((reach, stride, keeps))
+    arguments = (clock, command, first, rules, int(rng.choice([0, len(COMMANDS) - 1])))
     results = {
         function(*arguments, np.full((6, 2), -1, dtype=np.int64), end)
         for function in (sum_open, sum_open.py_func)

@@ -64,7 +64,7 @@ def make_data_sink(servers, count: int) -> sink.Sink:
 
 def outcome(make, tables, policy, places, period, servers, regions):
     """Everything that is counted when the regions are read one after the other."""
-    source = state.make_source(tables, *places, period=period)
+    source = state.make_source(places, period=period)
     data_sink, channel = make_data_sink(servers, len(places[0])), make(tables, policy)
     source.admitted[0], counted = 0, []
     for reads, release, service, pause in regions:
@@ -230,7 +230,7 @@ def test_a_stream_may_begin_again_while_reads_are_under_way(count):
     tables, policy = lower(device), state.make_policy(state.ControllerOptions())
     counted = []
     for period in (0, 8, 8):
-        source = state.make_source(tables, *stream(device, count, 0, 64), period=period)
+        source = state.make_source(stream(device, count, 0, 64), period=period)
         source.admitted[0] = 20_000
         data_sink, channel = make_data_sink((8, 2, (1, 1), 5, 0), count), FastController(tables, policy)
         data_sink.value[sink.SERVICE] = 8
@@ -259,7 +259,7 @@ def test_a_signature_restored_later_and_rows_further_on_is_equal(channel, server
     def after(until_taken: int, row: int):
         places = stream(device, 1000, 0, 16)
         places[3] += row
-        source = state.make_source(tables, *places, period=8)
+        source = state.make_source(places, period=8)
         data_sink, one = make_data_sink(servers, 1000), FastController(tables, policy)
         data_sink.value[sink.SERVICE] = 5
         run_channel(one, source, data_sink, no_commands(), 1000, until_taken)
@@ -387,7 +387,7 @@ def refreshing(request):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
     tables = lower(device)
     policy = state.make_policy(state.ControllerOptions(refresh=request.param))
-    source, channel = state.make_source(tables, *stream(device, 2000, 0, 4)), FastController(tables, policy)
+    source, channel = state.make_source(stream(device, 2000, 0, 4)), FastController(tables, policy)
     words, taken = channel._state, 0
     while not words.active_size[:4].any() or taken < 100:
         taken += 1
@@ -434,7 +434,7 @@ def test_controllers_stand_at_the_same_clock_wherever_they_stop(seed):
     places[5][:] = draw.random(200) < 0.3
     places[6][:] = draw.integers(0, 40, 200)  # some reads are forwarded, some writes coalesced
     cycle = np.cumsum(draw.choice([0, 1, 9, 400], 200)) if seed % 2 else None
-    sources = [state.make_source(tables, *places, cycle=cycle) for _ in range(2)]
+    sources = [state.make_source(places, cycle) for _ in range(2)]
     both = [FastController(tables, policy), ScanController(tables, policy)]
     for served in (*np.cumsum(draw.integers(1, 20, 9)).tolist(), 200):
         for source, channel in zip(sources, both, strict=True):

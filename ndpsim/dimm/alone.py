@@ -16,7 +16,7 @@ from ndpsim.dimm.relayout import (
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, step_of
 from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
-from ndpsim.dram.state import NEXT_REFRESH, SERVED
+from ndpsim.dram.state import NEXT_REFRESH, SERVED, Channel
 
 
 class Alone(NamedTuple):
@@ -39,9 +39,8 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
             return False
     if clock >= wake[0] or mode_changes(policy, state):
         sink, trace = data_sink(agents.claims, agents.claims.no_credit), commands_at(lanes.commands, bus)
-        wake[0], command, place = step_of(
-            policy, lanes.shape, state, lanes.latencies[0, 0], source, sink, trace, clock
-        )
+        channel = Channel(policy, lanes.shape, state, lanes.latencies[0, 0], source, sink, trace)
+        wake[0], command, place = step_of(channel, clock)
         if command == RD or command == WR:
             state.value[SERVED] -= 1
             record_served_request(relayout, bus, place, clock)

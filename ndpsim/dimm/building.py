@@ -28,7 +28,7 @@ from ndpsim.dimm.state import (
 from ndpsim.dram.fast.fields import BANKS_PER_RANK
 from ndpsim.dram.sink import Groups
 from ndpsim.dram.spec import Tables, standard
-from ndpsim.dram.state import FAR, Channel, Policy, Source, make_channel, number_nodes
+from ndpsim.dram.state import FAR, Policy, Source, State, make_state, number_nodes
 
 
 def request_slots(setup: Setup) -> int:
@@ -36,10 +36,10 @@ def request_slots(setup: Setup) -> int:
     return setup.policy.read_slots + setup.policy.write_slots + BANKS_PER_RANK * setup.lane_tables.ranks
 
 
-def make_channels(tables: Tables, policy: Policy, count: int, latency_places: int) -> Channel:
+def make_channels(tables: Tables, policy: Policy, count: int) -> State:
     """This many channels at rest before clock 1; every array has one more dimension, the first."""
-    one = make_channel(tables, policy, latency_places)
-    return Channel(*(np.tile(array, (count, *(1,) * array.ndim)) for array in one))
+    one = make_state(tables, policy)
+    return State(*(np.tile(array, (count, *(1,) * array.ndim)) for array in one))
 
 
 def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:

@@ -94,6 +94,7 @@ class SharedDimms:
             for count in (lanes, buses)
         ]
         self._latencies = np.zeros((buses, 1, LATENCIES), dtype=np.int64)
+        self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
         self._sides: list[Any] = []  # arguments of kernels, until an array is replaced
         self._make_controllers(lanes, buses)
         for side in (NDP, HOST):
@@ -234,8 +235,8 @@ class ReadableDimms(SharedDimms):
     """Runs clock by clock, on the general controller."""
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
-        self._lanes = make_channels(self.setup.lane_tables, self.setup.policy, lanes, 1)
-        self._hosts = make_channels(self.setup.host_tables, self.setup.policy, buses, 1)
+        self._lanes = make_channels(self.setup.lane_tables, self.setup.policy, lanes)
+        self._hosts = make_channels(self.setup.host_tables, self.setup.policy, buses)
 
     def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
         tables = (self.setup.lane_tables, self.setup.host_tables)[side]
@@ -249,9 +250,9 @@ class ReadableDimms(SharedDimms):
     def _run(self, goals: Ints, until_clock: int) -> int:
         run: Any = readable.run
         tables = (self.setup.lane_tables, self.setup.host_tables)
-        lanes = self._lanes._replace(latencies=self._lanes.latencies[:, None])
-        hosts = self._hosts._replace(latencies=self._latencies)
-        sides = [Controllers(*side) for side in zip(tables, (lanes, hosts), self.recorded, strict=True)]
+        channels, latencies = (self._lanes, self._hosts), (self._of_lanes, self._latencies)
+        each = zip(tables, channels, latencies, self.recorded, strict=True)
+        sides = [Controllers(*side) for side in each]
         return int(run(self.setup, self.agents, *sides, goals, until_clock))
 
     def values(self, side: int) -> Ints:
@@ -278,7 +279,6 @@ class FastDimms(SharedDimms):
         records = [fast.make_states(one, self.setup.policy, count + 1) for one, count in counts]
         self._values = tuple(one["value"] for one in records)
         self._states = tuple(one[:-1] for one in records)
-        self._of_lanes = np.zeros((1, 1, 1), dtype=np.int64)  # no histogram of single reads of a lane
         self._wakeups = stepping.make_wakeups(buses)
 
     def _request_slots(self) -> int | None:

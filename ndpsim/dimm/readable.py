@@ -18,6 +18,7 @@ from ndpsim.dimm.common import (
     dimm_of,
     find_first,
     has_work,
+    host_source,
     is_reached,
     record_command,
     record_host_data,
@@ -37,11 +38,8 @@ from ndpsim.dimm.readable_channels import (
     observe,
     release_closed,
     take_requests,
-    without_latencies,
 )
-from ndpsim.dimm.relayout import (
-    offer_requests,
-)
+from ndpsim.dimm.relayout import offer_requests, source_of
 from ndpsim.dimm.staging import (
     carry_transfer,
     give_to_multipliers,
@@ -72,6 +70,7 @@ from ndpsim.dram.state import (
     ROW,
     WRITE_MODE,
     WRITES,
+    Channel,
 )
 from ndpsim.dram.step import step
 from ndpsim.dram.timing import banks_per_rank, first_bank
@@ -143,14 +142,14 @@ def direction_of(command):
 @outlined
 def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     """A lane issues its next command, if it has one."""
-    claims, buses = agents.claims, hosts.channels.size.shape[0]
+    weights, claims, buses = agents.weights, agents.claims, hosts.channels.size.shape[0]
     lane = rank * buses + bus
-    channel, host, credit = channel_at(lanes, lane, 0), channel_at(hosts, bus, 0), claims.credit[lane]
+    channel, host, credit = channel_at(lanes, lane), channel_at(hosts, bus), claims.credit[lane]
     policy, trace = setup.policy, commands_at(lanes.commands, lane)
     blocking = Blocking(claims.lane_wanted[lane], claims.lane_direction[lane])
-    queue, command, _, group, bank, row, burst, _ = step(
-        setup.lane_tables, policy, channel, data_sink(claims, credit), trace, blocking, credit[0], 0, clock
-    )
+    source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
+    whole = Channel(policy, setup.lane_tables, channel, lanes.latencies[0, 0], source, sink, trace)
+    queue, command, _, group, bank, row, burst, _ = step(whole, blocking, credit[0], 0, clock)
     if queue < 0:
         return
     opens, closes = command == ACTIVATE, command == PRECHARGE and queue != PRIORITY
@@ -202,25 +201,25 @@ def other_credit_of(agents, host, lanes, bus, buses):
 def step_host(setup, agents, lanes, hosts, bus, clock):
     """The host's controller issues its next command, if it has one."""
     claims, buses = agents.claims, hosts.channels.size.shape[0]
-    host, value = without_latencies(channel_at(hosts, bus, 0), lanes), hosts.channels.value[bus]
+    host, value = channel_at(hosts, bus), hosts.channels.value[bus]
     blocking = Blocking(claims.host_wanted[bus], claims.host_direction[bus])
     sink, trace = data_sink(claims, claims.no_credit), commands_at(hosts.commands, bus)
     before = count_served(value)
     other_credit = other_credit_of(agents, host, lanes, bus, buses)
-    queue, command, rank, group, bank, row, request, _ = step(
-        setup.host_tables, setup.policy, host, sink, trace, blocking, 0, other_credit, clock
-    )
+    source, no_latencies = host_source(agents.traffic, bus), lanes.latencies[0, 0]
+    whole = Channel(setup.policy, setup.host_tables, host, no_latencies, source, sink, trace)
+    queue, command, rank, group, bank, row, request, _ = step(whole, blocking, 0, other_credit, clock)
     if queue < 0:
         return
     rank -= 1
     take_command_bus(setup, claims, rank, bus, command, clock)
-    direction, latencies = direction_of(command), hosts.channels.latencies
+    direction = direction_of(command)
     if direction >= 0:
-        record_host_data(setup, agents, bus, request, rank, direction, value, before, latencies, clock)
+        record_host_data(setup, agents, bus, request, rank, direction, value, before, hosts.latencies, clock)
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
-    other = channel_at(lanes, lane, 0)
+    other = channel_at(lanes, lane)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
     opens, closes = command == ACTIVATE, command == PRECHARGE and queue != PRIORITY
     record_command(claims.totals[lane], claims.opened_by[lane], HOST, direction, opens, closes, bank)
@@ -238,7 +237,7 @@ def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
     starving_since, records = clock - setup.starvation_clocks, claims.grant_records[bus]
     host_starves, writes = has_host and oldest_arrival(host) < starving_since, host.value[WRITE_MODE] != 0
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        oldest = oldest_arrival(channel_at(lanes, lane, 0))
+        oldest = oldest_arrival(channel_at(lanes, lane))
         rank, starves = lane // buses, oldest < starving_since
         first = find_first(
             setup, claims, lane, rank, records, writes, starves, host_starves, oldest == FAR, clock
@@ -251,7 +250,7 @@ def update_grants(setup, claims, lanes, host, has_host, bus, buses, clock):
 def mask_lanes(setup, claims, lanes, bus, buses, clock):
     """Mark for the host the banks that first lanes wait for, and command buses that are taken."""
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        rank, channel = lane // buses, channel_at(lanes, lane, 0)
+        rank, channel = lane // buses, channel_at(lanes, lane)
         claims.host_direction[bus, rank] = 0
         if claims.totals[lane, FIRST] == NDP:
             offset = first_bank(setup.host_tables, 1 + rank) - first_bank(setup.lane_tables, 1)
@@ -306,14 +305,14 @@ def carry_transfers(setup, agents, host, bus, clock):
 def step_bus(setup, agents, lanes, hosts, bus, clock):
     """Run a clock of a bus and of the lanes behind it. False if refresh can never catch up."""
     policy, claims, buses = setup.policy, agents.claims, hosts.channels.size.shape[0]
-    host, has_host = channel_at(hosts, bus, 0), agents.traffic.takes_part[bus]
+    host, has_host = channel_at(hosts, bus), agents.traffic.takes_part[bus]
     carry_transfers(setup, agents, host, bus, clock)
     take_requests(setup, agents, lanes, hosts, bus, buses, clock)
     if not ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
         return False
     close_due(policy.rows, setup.host_tables, host, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
-        close_due(policy.rows, setup.lane_tables, channel_at(lanes, lane, 0), clock)
+        close_due(policy.rows, setup.lane_tables, channel_at(lanes, lane), clock)
     update_grants(setup, claims, lanes, host, has_host, bus, buses, clock)
     step_lanes(setup, agents, lanes, hosts, bus, NDP, clock)
     if has_host:
@@ -338,7 +337,7 @@ def run(setup, agents, lanes, hosts, goals, until_clock):
     claims, buses = agents.claims, hosts.channels.size.shape[0]
     clock = claims.clock[0]
     for lane in range(lanes.channels.size.shape[0]):
-        channel, dimm = channel_at(lanes, lane, 0), dimm_of(setup, lane, buses)
+        channel, dimm = channel_at(lanes, lane), dimm_of(setup, lane, buses)
         channel.value[NEXT_REFRESH] = next_refresh(channel.value)
         next_step(setup, agents.weights, dimm, lane, lanes.channels.value, buses, clock)
         give(setup, agents, channel, lane, dimm, clock)

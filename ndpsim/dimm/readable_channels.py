@@ -39,8 +39,9 @@ from ndpsim.dram.state import (
     REFRESH_UNTIL,
     TAKEN,
     WRITES,
-    Channel,
     Commands,
+    Ints,
+    State,
 )
 from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
 
@@ -50,15 +51,16 @@ class Controllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     tables: Tables
-    channels: Channel  # arrays have a further first dimension; `latencies` also has a second one, for streams
+    channels: State  # arrays have a further first dimension
+    latencies: Ints  # [controller, stream, clocks]; of lanes one place for all
     commands: Commands
 
 
 @inlined
-def channel_at(controllers, number, stream):
-    """One of several channels, for a request of a stream."""
+def channel_at(controllers, number):
+    """One of several channels."""
     channels = controllers.channels
-    return Channel(
+    return State(
         channels.entry[number],
         channels.size[number],
         channels.bound[number],
@@ -67,25 +69,7 @@ def channel_at(controllers, number, stream):
         channels.recent[number],
         channels.value[number],
         channels.issued[number],
-        channels.latencies[number, stream],
         channels.rfm[number],
-    )
-
-
-@inlined
-def without_latencies(channel, lanes):
-    """The channel without the latencies of its reads, which are counted by stream elsewhere."""
-    return Channel(
-        channel.entry,
-        channel.size,
-        channel.bound,
-        channel.ready,
-        channel.rows,
-        channel.recent,
-        channel.value,
-        channel.issued,
-        lanes.channels.latencies[0, 0],
-        channel.rfm,
     )
 
 
@@ -125,22 +109,6 @@ def lane_group(setup, rank, group):
 
 
 @inlined
-def take_request(controllers, policy, source, channel, clock):
-    """A controller takes its next request, if there is one and a free slot."""
-    accept(
-        controllers.tables,
-        policy,
-        source,
-        channel.entry,
-        channel.size,
-        channel.bound,
-        channel.value,
-        channel.latencies,
-        clock,
-    )
-
-
-@inlined
 def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     """Every controller of a bus takes its next request, if it is due and has a slot."""
     weights, traffic = agents.weights, agents.traffic
@@ -150,14 +118,15 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     if stream >= 0:
         source = host_source(traffic, bus)
         place, taken, before = source.place[value[PLACE]], value[TAKEN], count_served(value)
-        take_request(hosts, setup.policy, source, channel_at(hosts, bus, stream), clock)
+        latencies = hosts.latencies[bus, stream]
+        accept(hosts.tables, setup.policy, source, channel_at(hosts, bus), latencies, clock)
         if value[TAKEN] > taken:
             rank, is_read = place >> RANK_SHIFT & 255, place & 1 == 0
             record_host_request(setup, agents, bus, value, before, rank, is_read, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         if weights.next_from[lane] <= clock:
             next_step(setup, weights, dimm_of(setup, lane, buses), lane, lanes.channels.value, buses, clock)
-        take_lane_request(setup, agents, lanes, channel_at(lanes, lane, 0), lane, clock)
+        take_lane_request(setup, agents, lanes, channel_at(lanes, lane), lane, clock)
 
 
 @inlined
@@ -165,7 +134,7 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
     """A lane takes a request of the relayout engine or a read of weights, in turn if both wait."""
     policy, weights, relayout = setup.policy, agents.weights, agents.relayout
     entry, size, value = channel.entry, channel.size, channel.value
-    source = source_of(relayout, weights, lane)
+    source, latencies = source_of(relayout, weights, lane), lanes.latencies[0, 0]
     update_promised_credit(setup, agents, channel, lane, clock)
     request = next_request(relayout, policy, lane, size[READS], size[WRITES], clock)
     may = would_accept(policy, source, entry, size, value, clock)
@@ -173,11 +142,11 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
     if request >= 0 and not (may and weights_are_next(relayout, lane)):
         place = value[PLACE]
         value[PLACE] = enqueue_request(relayout, weights, lane, request, clock)
-        take_request(lanes, policy, admit_all(relayout, source), channel, clock)
+        accept(lanes.tables, policy, admit_all(relayout, source), channel, latencies, clock)
         value[PLACE] = place
         value[TAKEN] -= 1
     elif may:
-        take_request(lanes, policy, source, channel, clock)
+        accept(lanes.tables, policy, source, channel, latencies, clock)
 
 
 @inlined
@@ -220,10 +189,10 @@ def ask_for_refresh(setup, lanes, host, has_host, bus, buses, clock):
         if not fall_due(setup.policy, setup.host_tables, host, clock):
             return False
         for number in range(bus, count, buses):
-            refresh_lane(setup, host, channel_at(lanes, number, 0), number // buses, before)
+            refresh_lane(setup, host, channel_at(lanes, number), number // buses, before)
         return True
     for number in range(bus, count, buses):
-        if not fall_due(setup.policy, setup.lane_tables, channel_at(lanes, number, 0), clock):
+        if not fall_due(setup.policy, setup.lane_tables, channel_at(lanes, number), clock):
             return False
     return True
 
@@ -281,7 +250,7 @@ def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
     entry, size, rows, value = channel.entry, channel.size, channel.rows, channel.value
     note_timing_in_rank(tables, channel.ready, channel.recent, command, rank, group, bank, clock)
     one_command_a_clock(channel.ready, rank, clock)
-    note_rows(tables, channel.ready, rows, value, command, rank, bank, row, clock)
+    note_rows(tables, channel, command, rank, bank, row, clock)
     record_pins(tables, rows, of_active, command, rank, bank)
     if tables.commands[command, IS_REFRESH]:
         if rows[bank, AWAITS_REFRESH] == 0:

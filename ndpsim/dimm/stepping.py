@@ -31,6 +31,7 @@ from ndpsim.dram.fast.blocking import Blocking
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.controller import would_accept
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, RANKS, RD, READS, WR, WRITES
+from ndpsim.dram.fast.issued import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE
 from ndpsim.dram.fast.observe import (
     observe_activate,
     observe_column,
@@ -40,9 +41,9 @@ from ndpsim.dram.fast.observe import (
 )
 from ndpsim.dram.fast.shape import Shape
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
-from ndpsim.dram.fast.step import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE, step
+from ndpsim.dram.fast.step import step
 from ndpsim.dram.fast.words import assume_nonnegative
-from ndpsim.dram.state import WRITE_MODE, Commands
+from ndpsim.dram.state import WRITE_MODE, Channel, Commands
 
 Ints = NDArray[np.int64]
 
@@ -149,9 +150,8 @@ def step_lane(setup, agents, lanes, hosts, wakeups, rank, bus, clock):
     source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
     trace, latencies = commands_at(lanes.commands, lane), lanes.latencies[0, 0]
     wakeups.column[bus, rank, 0] = UNKNOWN
-    origin, command, bank, row, burst, wake, blocked = step(
-        policy, shape, state, latencies, source, sink, trace, blocking, credit[0], 0, clock
-    )
+    channel = Channel(policy, shape, state, latencies, source, sink, trace)
+    origin, command, bank, row, burst, wake, blocked = step(channel, blocking, credit[0], 0, clock)
     wakeups.blocked[bus] = set_bit(wakeups.blocked[bus], bit, blocked != 0)
     wakeups.wake[bus, rank] = wake
     if state.value[WRITE_MODE] != write_mode:
@@ -214,9 +214,8 @@ def step_host(setup, agents, lanes, hosts, wakeups, bus, clock):
     wakeups.column[bus, HOSTS, 0] = UNKNOWN
     other_credit = other_credit_of(agents, lanes, state, bus, count)
     write_mode = state.value[WRITE_MODE]
-    origin, command, bank, row, request, wake, blocked = step(
-        policy, shape, state, no_latencies, source, sink, trace, blocking, 0, other_credit, clock
-    )
+    channel = Channel(policy, shape, state, no_latencies, source, sink, trace)
+    origin, command, bank, row, request, wake, blocked = step(channel, blocking, 0, other_credit, clock)
     wakeups.host_blocked[bus] = blocked
     wakeups.wake[bus, HOSTS] = wake
     if state.value[WRITE_MODE] != write_mode:

@@ -130,33 +130,33 @@ def only_clocks_delay(scheduler):
 
 
 @overridable
-def look_over(scheduler, channel, queue):
+def look_over(scheduler, state, queue):
     """An integer that the scheduler computes from a queue before it examines single requests."""
     return 0
 
 
 @overridable
-def may_issue(scheduler, channel, queue, slot, command, overview):
+def may_issue(scheduler, state, queue, slot, command, overview):
     """Whether a request may issue its next command now, if clocks allow it; `overview`: of `look_over`."""
     return True
 
 
 @overridable
-def held_until(scheduler, channel, queue, slot, command, at):
+def held_until(scheduler, state, queue, slot, command, at):
     """The first clock at which a request may issue its next command, which distances allow from `at` on."""
     return at
 
 
 @overridable
-def takes(scheduler, tables, channel, slot, command):
+def takes(scheduler, tables, state, slot, command):
     """Whether the next command of waiting maintenance may issue now, if clocks allow it."""
     return True
 
 
 @overridable
-def comes_before(scheduler, channel, queue, slot, other, overview):
+def comes_before(scheduler, state, queue, slot, other, overview):
     """Whether a request comes before another ready one: the older request comes first."""
-    return channel.entry[queue, ARRIVED, slot] < channel.entry[queue, ARRIVED, other]
+    return state.entry[queue, ARRIVED, slot] < state.entry[queue, ARRIVED, other]
 
 
 # ---- Shared ranks
@@ -196,7 +196,7 @@ def is_blocked(blocking, entry, queue, slot, clock):
 
 
 @inlined
-def choose_from(policy, channel, credit, queue, blocking, stalled_ranks, clock):
+def choose_from(policy, state, credit, queue, blocking, stalled_ranks, clock):
     """The ready request of a queue that comes first and is not blocked: (slot or -1, its command).
 
     `stalled_ranks`: mask of the rank nodes on which activations stall, see `delays_refresh`.
@@ -209,11 +209,11 @@ def choose_from(policy, channel, credit, queue, blocking, stalled_ranks, clock):
     before the first of these clocks. All other conditions change only with a command or a new request, and a
     step follows either. For blocked requests no such clock is known or needed.
     """
-    entry, size, ready, rows, bound = channel.entry, channel.size, channel.ready, channel.rows, channel.bound
+    entry, size, ready, rows, bound = state.entry, state.size, state.ready, state.rows, state.bound
     scheduler = policy.scheduler
     if blocking is None and only_clocks_delay(scheduler) and bound[queue] > clock:
         return -1, -1
-    overview = look_over(scheduler, channel, queue)
+    overview = look_over(scheduler, state, queue)
     best, best_command, best_awaited, first = -1, -1, False, FAR
     for slot in range(size[queue]):
         not_before = entry[queue, NOT_BEFORE, slot]
@@ -225,13 +225,13 @@ def choose_from(policy, channel, credit, queue, blocking, stalled_ranks, clock):
         if queue != ACTIVE and rows[entry[queue, BANK, slot], AWAITS_REFRESH] > 0:
             continue  # until the refresh has issued, see `end_refresh`
         command, at = prospect(entry, ready, rows, size, credit, queue, slot)
-        at = held_until(scheduler, channel, queue, slot, command, at)
+        at = held_until(scheduler, state, queue, slot, command, at)
         entry[queue, NOT_BEFORE, slot] = at
         if at > clock:
             first = min(first, at)
         elif command == ACTIVATE and stalled_ranks >> entry[queue, RANK, slot] & 1:
             first = clock
-        elif may_issue(scheduler, channel, queue, slot, command, overview):
+        elif may_issue(scheduler, state, queue, slot, command, overview):
             if best >= 0:
                 first = clock  # the other request is ready, too
             awaited = (
@@ -240,7 +240,7 @@ def choose_from(policy, channel, credit, queue, blocking, stalled_ranks, clock):
             goes_first = (
                 awaited
                 if awaited != best_awaited
-                else (best < 0 or comes_before(scheduler, channel, queue, slot, best, overview))
+                else (best < 0 or comes_before(scheduler, state, queue, slot, best, overview))
             )
             if goes_first:
                 best, best_command, best_awaited = slot, command, awaited
@@ -308,12 +308,13 @@ def drop_precharges(entry, size, rows):
 
 
 @inlined
-def maintenance_prospect(tables, entry, ready, rows, size, credit, other_credit, slot, clock):
+def maintenance_prospect(tables, state, credit, other_credit, slot, clock):
     """The next command of waiting maintenance, and the first clock at which it may issue, FAR while an active
     request keeps it from closing a bank.
 
     `credit`: the clock from which the sink has room for a read; `other_credit`: see `must_wait`.
     """
+    entry, rows = state.entry, state.rows
     final = entry[PRIORITY, FINAL, slot]
     if tables.commands[final, SCOPE] == BANK_PAIR:
         turn_to_open(tables, entry, rows, slot)
@@ -322,12 +323,12 @@ def maintenance_prospect(tables, entry, ready, rows, size, credit, other_credit,
     command, closes_first = final, tables.commands[final, CLOSES_FIRST]
     if closes_first >= 0 and not all_closed(rows, first, end, stride):
         command = closes_first
-    at = ready_at(tables, ready, command, rank, entry[PRIORITY, GROUP, slot], bank)
+    at = ready_at(tables, state.ready, command, rank, entry[PRIORITY, GROUP, slot], bank)
     if tables.commands[command, CLOSES]:
         has_room, other_has_room = credit <= clock, other_credit <= clock
         if tables.commands[command, SCOPE] == ONE_BANK:
             first, end = bank, bank + 1
-        if must_wait(entry, rows, size, first, end, stride, has_room, other_has_room):
+        if must_wait(entry, rows, state.size, first, end, stride, has_room, other_has_room):
             return command, FAR
     return command, at
 
@@ -354,7 +355,7 @@ def is_behind(entry, slot):
 
 
 @inlined
-def choose_priority(tables, policy, channel, credit, other_credit, blocking, clock):
+def choose_priority(tables, policy, state, credit, other_credit, blocking, clock):
     """The first waiting maintenance that can issue: (slot or -1, its command, when one becomes ready, whether
     queued requests have to wait, mask of the rank nodes on which activations have to).
 
@@ -362,17 +363,15 @@ def choose_priority(tables, policy, channel, credit, other_credit, blocking, clo
     of a rank stay in order. On shared ranks, `other_credit` is that of the first one's rank, and those of
     other ranks wait.
     """
-    entry, size, rows = channel.entry, channel.size, channel.rows
+    entry, size, rows = state.entry, state.size, state.rows
     wake, stalled_ranks, of_first = FAR, 0, entry[PRIORITY, RANK, 0]
     for slot in range(size[PRIORITY]):
         bars, rank = bars_queues(entry, rows, slot), entry[PRIORITY, RANK, slot]
         if not (is_bus_taken(blocking, rank) or (blocking is not None and rank != of_first)):
-            command, at = maintenance_prospect(
-                tables, entry, channel.ready, rows, size, credit, other_credit, slot, clock
-            )
+            command, at = maintenance_prospect(tables, state, credit, other_credit, slot, clock)
             refreshes = tables.commands[command, IS_REFRESH]
             in_order = not (refreshes and is_behind(entry, slot))
-            if in_order and at <= clock and takes(policy.scheduler, tables, channel, slot, command):
+            if in_order and at <= clock and takes(policy.scheduler, tables, state, slot, command):
                 return slot, command, FAR, bars, 0
             if at > clock:
                 wake = min(wake, at)
@@ -394,7 +393,7 @@ def set_write_mode(policy, size, value):
 
 
 @inlined
-def choose(tables, policy, channel, credit, other_credit, blocking, clock):
+def choose(channel, credit, other_credit, blocking, clock):
     """Active list, else priority queue, else reads or writes: (queue, slot, command, wake).
 
     Args:
@@ -404,21 +403,22 @@ def choose(tables, policy, channel, credit, other_credit, blocking, clock):
     Returns:
         `wake`: if slot is -1 and nothing blocks, the clock at which a request may become ready.
     """
-    size, bound = channel.size, channel.bound
-    slot, command = choose_from(policy, channel, credit, ACTIVE, blocking, 0, clock)
+    tables, policy, state = channel.shape, channel.policy, channel.state
+    size, bound = state.size, state.bound
+    slot, command = choose_from(policy, state, credit, ACTIVE, blocking, 0, clock)
     if slot >= 0:
         return ACTIVE, slot, command, FAR
     wake, stalled_ranks = bound[ACTIVE], 0
     if policy.drops_precharges:
-        drop_precharges(channel.entry, size, channel.rows)
+        drop_precharges(state.entry, size, state.rows)
     if size[PRIORITY] > 0:
         slot, command, at, bars, stalled_ranks = choose_priority(
-            tables, policy, channel, credit, other_credit, blocking, clock
+            tables, policy, state, credit, other_credit, blocking, clock
         )
         wake = min(wake, at)
         if slot >= 0 or bars:
             return PRIORITY, slot, command, wake
-    set_write_mode(policy, size, channel.value)
-    queue = WRITES if channel.value[WRITE_MODE] else READS
-    slot, command = choose_from(policy, channel, credit, queue, blocking, stalled_ranks, clock)
+    set_write_mode(policy, size, state.value)
+    queue = WRITES if state.value[WRITE_MODE] else READS
+    slot, command = choose_from(policy, state, credit, queue, blocking, stalled_ranks, clock)
     return queue, slot, command, min(wake, bound[queue])

@@ -27,19 +27,21 @@ def offered_from(source, value):
 
 
 @by_type
-def step(rules, tables, policy, channel, sink, commands, clock):
+def step(rules, channel, clock):
     """Choose and issue a command at `clock`: (whether there was one, else the clock of the next attempt)."""
 
 
 @kernel
-def run(tables, policy, source, channel, sink, commands, until_served, until_taken):
+def run(channel, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
     Returns DONE; PAUSED at the clock `PAUSE`; RECORD_FULL if the command trace needs more room; STUCK if
     nothing can happen any more. In each case the channel is before its next step, so the run can be
     continued; after a pause also with requests that are due from the clock of the pause on.
     """
-    entry, size, value = channel.entry, channel.size, channel.value
+    tables, policy, state = channel.shape, channel.policy, channel.state
+    source, commands = channel.source, channel.commands
+    entry, size, value = state.entry, state.size, state.value
     clock = value[CLOCK]
     value[NEXT_REFRESH] = next_refresh(value)
     while value[SERVED] < until_served:
@@ -50,15 +52,15 @@ def run(tables, policy, source, channel, sink, commands, until_served, until_tak
             value[CLOCK] = clock
             return RECORD_FULL
         sum_queues(size, value, clock - 1)
-        accept(tables, policy, source, entry, size, channel.bound, value, channel.latencies, clock)
+        accept(tables, policy, source, state, channel.latencies, clock)
         if value[TAKEN] >= until_taken:
             break
         sum_queues(size, value, clock)
-        if not refresh(tables, policy, channel, clock):
+        if not refresh(tables, policy, state, clock):
             value[CLOCK] = clock
             return STUCK
-        looking = min(close_due(policy.rows, tables, channel, clock), channel.rows[0, IDLE_SINCE])
-        issued, wake = step(policy.step, tables, policy, channel, sink, commands, clock)
+        looking = min(close_due(policy.rows, tables, state, clock), state.rows[0, IDLE_SINCE])
+        issued, wake = step(policy.step, channel, clock)
         if issued or would_accept(policy, source, entry, size, value, clock + 1):
             clock += 1
         else:

@@ -29,56 +29,56 @@ from ndpsim.dram.timing import banks_of, ready_at
 
 
 @inlined
-def has_any(channel, queue, rank):
+def has_any(state, queue, rank):
     """Whether a queue has a request, or maintenance, for a rank."""
-    for slot in range(channel.size[queue]):
-        if channel.entry[queue, RANK, slot] == rank:
+    for slot in range(state.size[queue]):
+        if state.entry[queue, RANK, slot] == rank:
             return True
     return False
 
 
 @inlined
-def refresh_ready_at(tables, channel, command, rank):
+def refresh_ready_at(tables, state, command, rank):
     """The first clock at which a refresh of a rank, or the precharge before it, may issue."""
     first, end, stride = banks_of(tables, WHOLE_RANK, rank, 0)
-    if not all_closed(channel.rows, first, end, stride):
+    if not all_closed(state.rows, first, end, stride):
         command = tables.commands[command, CLOSES_FIRST]
-    return ready_at(tables, channel.ready, command, rank, 0, 0)
+    return ready_at(tables, state.ready, command, rank, 0, 0)
 
 
 @inlined
-def waits_until(tables, policy, channel, command, rank, clock):
+def waits_until(tables, policy, state, command, rank, clock):
     """The clock at which a refresh of a rank should be requested, as things are; FAR: not now."""
-    owed, idle_since = channel.rows[rank, OWED], channel.rows[rank, IDLE_SINCE]
-    if has_any(channel, PRIORITY, rank):
+    owed, idle_since = state.rows[rank, OWED], state.rows[rank, IDLE_SINCE]
+    if has_any(state, PRIORITY, rank):
         return FAR
     if owed >= policy.postpones:
         return clock
     if idle_since == FAR or owed <= -policy.pulls_in:
         return FAR
     delay = tables.commands[command, BUSY] * (policy.postpones - owed) // policy.postpones
-    return max(idle_since + delay, refresh_ready_at(tables, channel, command, rank))
+    return max(idle_since + delay, refresh_ready_at(tables, state, command, rank))
 
 
 @inlined
-def request_owed(tables, policy, channel, command, is_due, clock):
+def request_owed(tables, policy, state, command, is_due, clock):
     """Request the refreshes whose time has come; is_due: whether a further one is due in every rank now.
 
     Records in the row state of the channel's node when to look again, if nothing happens before.
     """
-    rows, look = channel.rows, FAR
+    rows, look = state.rows, FAR
     for rank in range(1, tables.ranks + 1):
         rows[rank, OWED] += is_due
-        if has_any(channel, ACTIVE, rank) or has_any(channel, READS, rank) or has_any(channel, WRITES, rank):
+        if has_any(state, ACTIVE, rank) or has_any(state, READS, rank) or has_any(state, WRITES, rank):
             rows[rank, IDLE_SINCE] = FAR
         else:
             rows[rank, IDLE_SINCE] = min(rows[rank, IDLE_SINCE], clock)
-        at = waits_until(tables, policy, channel, command, rank, clock)
+        at = waits_until(tables, policy, state, command, rank, clock)
         if at > clock:
             look = min(look, at)
             continue
-        if not is_barred(channel.entry, rows, channel.size):
-            channel.value[REFRESH_FROM] = clock
-        push_priority(channel.entry, channel.size, command, rank, 0, 0)
+        if not is_barred(state.entry, rows, state.size):
+            state.value[REFRESH_FROM] = clock
+        push_priority(state.entry, state.size, command, rank, 0, 0)
         rows[rank, OWED] -= 1
     rows[0, IDLE_SINCE] = look

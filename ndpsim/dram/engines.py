@@ -24,10 +24,11 @@ from ndpsim.dram.state import (
     LATENCIES,
     OPEN_CLOCKS,
     OPEN_ROW,
+    Channel,
     Commands,
     Policy,
     Source,
-    make_channel,
+    make_state,
     schedule_of,
 )
 
@@ -91,21 +92,21 @@ class ScanController:
         schedule: Schedule | None = None,
     ) -> None:
         self.tables, self._policy = tables, policy
-        self._channel = make_channel(tables, policy, latency_places, schedule)
-        self.value, self.latencies = self._channel.value[:COUNTERS], self._channel.latencies
-        self.issued: Ints = self._channel.issued
-        self.most_queued = self._channel.entry.shape[0] * self._channel.entry.shape[2]
+        self._state = make_state(tables, policy, schedule)
+        self.value, self.latencies = self._state.value[:COUNTERS], np.zeros(latency_places, dtype=np.int64)
+        self.issued: Ints = self._state.issued
+        self.most_queued = self._state.entry.shape[0] * self._state.entry.shape[2]
         self.skipped = 0
 
     def open_clocks(self, end: int) -> int:
         """See `Controller.open_clocks`."""
-        return open_clocks_of(self._channel.rows, int(self.value[OPEN_CLOCKS]), end)
+        return open_clocks_of(self._state.rows, int(self.value[OPEN_CLOCKS]), end)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
         """See `dram.controller.run`."""
         run: Any = controller.run
-        channel = self._channel
-        return int(run(self.tables, self._policy, source, channel, sink, commands, until_served, until_taken))
+        channel = Channel(self._policy, self.tables, self._state, self.latencies, source, sink, commands)
+        return int(run(channel, until_served, until_taken))
 
 
 _NO_TABLE = no_table()
@@ -158,9 +159,9 @@ class FastController:
             skips: Any = EveryStep(_NO_TABLE)
         else:
             skips = FastForward(self._table_for(source, sink, commands))
-        work = self._policy, self._shape, self._states, self.latencies, source, sink, commands, skips
+        of_one = Channel(self._policy, self._shape, self._states, self.latencies, source, sink, commands)
         recorded = int(commands.length[0])
-        outcome = int(run(*work, until_served, until_taken))
+        outcome = int(run(of_one, skips, until_served, until_taken))
         if self._numbers is not None:
             new = commands.entry[recorded : commands.length[0], 1]
             new[:] = self._numbers[fast.CLASS_OF_COMMAND[new]]

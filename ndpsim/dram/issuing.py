@@ -97,15 +97,16 @@ def closes_at(tables, ready, command, bank, clock):
 
 
 @inlined
-def note_rows(tables, ready, rows, value, command, rank, bank, row, clock):
+def note_rows(tables, state, command, rank, bank, row, clock):
     """Apply a command to the rows that it addresses."""
+    rows, value = state.rows, state.value
     if command == ACTIVATE:
         rows[bank, OPEN_ROW] = row
         value[OPEN_CLOCKS] -= clock
     elif command == READ or command == WRITE:
         rows[bank, ACCESSES] += 1
     elif command <= WRITE_AP:
-        close_bank(rows, value, bank, closes_at(tables, ready, command, bank, clock))
+        close_bank(rows, value, bank, closes_at(tables, state.ready, command, bank, clock))
     elif tables.commands[command, CLOSES]:
         first, end, stride = banks_of(tables, tables.commands[command, SCOPE], rank, bank)
         for other in range(first, end, stride):
@@ -123,11 +124,11 @@ def forget_rows(tables, entry, size, bound, command, bank):
 
 
 @inlined
-def count_command(channel, commands, command, node, row, column, clock):
+def count_command(state, commands, command, node, row, column, clock):
     """Count a command and append it to the trace, when one is kept."""
-    channel.issued[command] += 1
-    if channel.value[FIRST_COMMAND] < 0:
-        channel.value[FIRST_COMMAND] = clock
+    state.issued[command] += 1
+    if state.value[FIRST_COMMAND] < 0:
+        state.value[FIRST_COMMAND] = clock
     if commands.entry.shape[0] == 0:
         return
     line = commands.length[0]
@@ -157,15 +158,16 @@ def note_idle(tables, value, timed, credit, clock):
 
 
 @inlined
-def note_read(tables, value, latencies, sink, timed, request, arrived, clock):
+def note_read(channel, timed, request, arrived, clock):
     """Record that the sink will receive the data of a read."""
-    note_idle(tables, value, timed, credit_clock(sink), clock)
+    tables, value, latencies = channel.shape, channel.state.value, channel.latencies
+    note_idle(tables, value, timed, credit_clock(channel.sink), clock)
     end = clock + tables.read_latency
     value[DATA_END] = end
     value[READ_LATENCY] += end - arrived
     value[READS_SERVED] += 1
     latencies[min(end - arrived, latencies.shape[0] - 1)] += 1
-    take_burst(sink, request, end)
+    take_burst(channel.sink, request, end)
 
 
 @inlined
@@ -201,8 +203,9 @@ def note_refresh(tables, entry, rows, value, slot, clock):
 
 
 @inlined
-def move_on(tables, policy, entry, size, bound, rows, value, queue, slot, command, clock):
+def move_on(tables, policy, state, queue, slot, command, clock):
     """After its command a request leaves, becomes active, or stays for its next command."""
+    entry, size, bound, rows, value = state.entry, state.size, state.bound, state.rows, state.value
     if command == ACTIVATE:
         move_to_active(entry, size, bound, rows, tables.ranks * banks_per_rank(tables), queue, slot)
     elif reads_or_writes(command):
@@ -234,29 +237,30 @@ def requeue_reads(entry, size, bound, rows):
 
 
 @inlined
-def issue(tables, policy, channel, sink, commands, queue, slot, command, clock):
+def issue(channel, queue, slot, command, clock):
     """Issue a request's command at `clock` and update the state."""
-    entry, ready, rows, value = channel.entry, channel.ready, channel.rows, channel.value
-    bound = channel.bound
+    tables, state, sink = channel.shape, channel.state, channel.sink
+    entry, ready, rows, value = state.entry, state.ready, state.rows, state.value
+    bound = state.bound
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
     row = entry[queue, ROW, slot]
     count_row(entry, rows, value, queue, slot)
     if reads(command):
         timed = bank_ready_at(ready, READ, rank, group, bank)
         request, arrived = entry[queue, INDEX, slot], entry[queue, ARRIVED, slot]
-        note_read(tables, value, channel.latencies, sink, timed, request, arrived, clock)
-    note_timing(tables, ready, channel.recent, command, rank, group, bank, clock)
-    note_rows(tables, ready, rows, value, command, rank, bank, row, clock)
-    forget_rows(tables, entry, channel.size, bound, command, bank)
+        note_read(channel, timed, request, arrived, clock)
+    note_timing(tables, ready, state.recent, command, rank, group, bank, clock)
+    note_rows(tables, state, command, rank, bank, row, clock)
+    forget_rows(tables, entry, state.size, bound, command, bank)
     whole_rank = command > WRITE_AP and tables.commands[command, SCOPE] == WHOLE_RANK
     if queue == PRIORITY and sink.servers > 0 and credit_clock(sink) > clock:
-        requeue_reads(entry, channel.size, bound, rows)
+        requeue_reads(entry, state.size, bound, rows)
     to_column = reads_or_writes(command)
     row = row if to_column or command == ACTIVATE else -1
     column = entry[queue, COLUMN, slot] if to_column else -1
-    count_command(channel, commands, command, rank if whole_rank else bank, row, column, clock)
+    count_command(state, channel.commands, command, rank if whole_rank else bank, row, column, clock)
     if command == ACTIVATE:
-        note_activation(tables, channel, rank, group, bank, clock)
+        note_activation(tables, state, rank, group, bank, clock)
     elif tables.commands[command, IS_REFRESH]:
-        lower_after_refresh(tables, channel, command, rank, bank)
-    move_on(tables, policy, entry, channel.size, bound, rows, value, queue, slot, command, clock)
+        lower_after_refresh(tables, state, command, rank, bank)
+    move_on(tables, channel.policy, state, queue, slot, command, clock)

@@ -103,9 +103,9 @@ def swap_banks(value, turn, other):
 
 
 @inlined
-def requests_for(tables, channel, scope, rank, number):
+def requests_for(tables, state, scope, rank, number):
     """Queued requests for the banks of a refresh of this bank number of a rank."""
-    entry, size, found = channel.entry, channel.size, 0
+    entry, size, found = state.entry, state.size, 0
     first, end, stride = banks_of(tables, scope, rank, first_bank(tables, rank) + number)
     for queue in (READS, WRITES):
         for slot in range(size[queue]):
@@ -115,20 +115,20 @@ def requests_for(tables, channel, scope, rank, number):
 
 
 @inlined
-def choose_bank(tables, channel, turn):
+def choose_bank(tables, state, turn):
     """Give a turn that bank, of those still due in the round, for which the fewest requests wait.
 
     After Chang et al., "Improving DRAM Performance by Parallelizing Refreshes with Accesses" (HPCA 2014),
     section 4.2: refreshes of banks out of order.
     """
-    value = channel.value
+    value = state.value
     scope, only = tables.commands[value[turn + TURN_COMMAND], SCOPE], value[turn + TURN_RANK]
     best, fewest, other = turn, FAR, turn
     while other >= 0 and fewest > 0:
         waiting = 0
         for rank in range(tables.ranks):
             if only < 0 or rank == only:
-                waiting += requests_for(tables, channel, scope, rank + 1, value[other + TURN_BANK])
+                waiting += requests_for(tables, state, scope, rank + 1, value[other + TURN_BANK])
         if waiting < fewest:
             best, fewest = other, waiting
         other = turn_after(value, turn, other)
@@ -136,35 +136,35 @@ def choose_bank(tables, channel, turn):
 
 
 @inlined
-def push_refresh(tables, own_bank, channel, command, rank, group, bank):
+def push_refresh(tables, own_bank, state, command, rank, group, bank):
     """Append a refresh, or RFM, to the priority queue; that of banks may hold back only their requests."""
     scope = tables.commands[command, SCOPE]
-    push_priority(channel.entry, channel.size, command, rank, group, bank)
+    push_priority(state.entry, state.size, command, rank, group, bank)
     if own_bank and scope != WHOLE_RANK:
         first, end, stride = banks_of(tables, scope, rank, bank)
         for other in range(first, end, stride):
-            channel.rows[other, AWAITS_REFRESH] += 1
+            state.rows[other, AWAITS_REFRESH] += 1
 
 
 @inlined
-def refresh(tables, policy, channel, clock):
+def refresh(tables, policy, state, clock):
     """Request the refreshes that are due.
 
     False if the priority queue has no room for them: refresh can then never catch up.
     """
-    size, value = channel.size, channel.value
+    size, value = state.size, state.value
     turn, is_due = turn_of(value, value[REFRESHES]), clock >= value[NEXT_REFRESH]
     if policy.postpones > 0:
-        request_owed(tables, policy, channel, value[turn + TURN_COMMAND], int(is_due), clock)
+        request_owed(tables, policy, state, value[turn + TURN_COMMAND], int(is_due), clock)
     if not is_due:
         return True
-    if size[PRIORITY] + tables.ranks > channel.entry.shape[2]:
+    if size[PRIORITY] + tables.ranks > state.entry.shape[2]:
         return False
     if policy.any_order:
-        choose_bank(tables, channel, turn)
+        choose_bank(tables, state, turn)
     command, only, number = value[turn + TURN_COMMAND], value[turn + TURN_RANK], value[turn + TURN_BANK]
     bars = policy.own_bank == 0 or tables.commands[command, SCOPE] == WHOLE_RANK
-    if bars and policy.postpones == 0 and not is_barred(channel.entry, channel.rows, size):
+    if bars and policy.postpones == 0 and not is_barred(state.entry, state.rows, size):
         value[REFRESH_FROM] = clock
     for rank in range(1, tables.ranks + 1):
         if policy.postpones == 0 and (only < 0 or rank - 1 == only):
@@ -174,14 +174,14 @@ def refresh(tables, policy, channel, clock):
             if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
                 of_rank = number // tables.banks_per_group
                 group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
-            push_refresh(tables, policy.own_bank, channel, command, rank, group, bank)
+            push_refresh(tables, policy.own_bank, state, command, rank, group, bank)
     value[REFRESHES] += 1
     pause_refreshes(value, turn)
     return True
 
 
 @by_type
-def close_due(rows, tables, channel, clock):
+def close_due(rows, tables, state, clock):
     """Request PRECHARGE for rows that the policy closes, if it is ready.
 
     Returns the first later clock at which it can be ready for another row.

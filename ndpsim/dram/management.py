@@ -37,13 +37,13 @@ from ndpsim.dram.timing import banks_of, first_bank
 
 
 @inlined
-def note_activation(tables, channel, rank, group, bank, clock):
+def note_activation(tables, state, rank, group, bank, clock):
     """Count an activation of a bank, and request RFM at the threshold."""
-    threshold = channel.rfm[RFM_THRESHOLD]
+    threshold = state.rfm[RFM_THRESHOLD]
     if threshold > 0:
-        channel.rows[bank, RAA] += 1
-        if channel.rows[bank, RAA] >= threshold:
-            request(tables, channel, rank, group, bank, clock)
+        state.rows[bank, RAA] += 1
+        if state.rows[bank, RAA] >= threshold:
+            request(tables, state, rank, group, bank, clock)
 
 
 @inlined
@@ -56,9 +56,9 @@ def first_of(tables, scope, rank, bank):
 
 
 @outlined
-def request(tables, channel, rank, group, bank, clock):
+def request(tables, state, rank, group, bank, clock):
     """Request RFM for a bank, unless it waits already. It delays other commands from the next clock on."""
-    entry, size, rows, rfm = channel.entry, channel.size, channel.rows, channel.rfm
+    entry, size, rows, rfm = state.entry, state.size, state.rows, state.rfm
     command, scope = rfm[RFM_COMMAND], rfm[RFM_SCOPE]
     first = first_of(tables, scope, rank, bank)
     for slot in range(size[PRIORITY]):
@@ -68,29 +68,29 @@ def request(tables, channel, rank, group, bank, clock):
     if size[PRIORITY] == entry.shape[2]:
         return
     if (rfm[RFM_OWN_BANK] == 0 or scope == WHOLE_RANK) and not is_barred(entry, rows, size):
-        channel.value[REFRESH_FROM] = clock + 1
+        state.value[REFRESH_FROM] = clock + 1
     in_group = scope == ONE_BANK or scope == BANK_PAIR
     place = 0 if scope == WHOLE_RANK else first if scope == SAME_BANKS else bank
-    push_refresh(tables, rfm[RFM_OWN_BANK], channel, command, rank, group if in_group else 0, place)
+    push_refresh(tables, rfm[RFM_OWN_BANK], state, command, rank, group if in_group else 0, place)
     if rfm[RFM_CLEARS]:
         of_all = rfm[RFM_CLEARS] == ALL_RANKS and scope == WHOLE_RANK
         for other in range(1, tables.ranks + 1):
             if other == rank or of_all:
-                lower_counters(tables, channel, scope, other, place, FAR)
+                lower_counters(tables, state, scope, other, place, FAR)
 
 
 @outlined
-def lower_counters(tables, channel, scope, rank, bank, amount):
+def lower_counters(tables, state, scope, rank, bank, amount):
     """Take an amount off the counters of the banks that a command of this scope addresses."""
     first, end, stride = banks_of(tables, scope, rank, bank)
     for other in range(first, end, stride):
-        channel.rows[other, RAA] = max(0, channel.rows[other, RAA] - amount)
+        state.rows[other, RAA] = max(0, state.rows[other, RAA] - amount)
 
 
 @inlined
-def lower_after_refresh(tables, channel, command, rank, bank):
+def lower_after_refresh(tables, state, command, rank, bank):
     """Lower the counters of the banks that a refresh or RFM addresses."""
-    rfm = channel.rfm
+    rfm = state.rfm
     if rfm[RFM_THRESHOLD] > 0:
         amount = rfm[RFM_BY_RFM] if command == rfm[RFM_COMMAND] else rfm[RFM_BY_REFRESH]
-        lower_counters(tables, channel, tables.commands[command, SCOPE], rank, bank, amount)
+        lower_counters(tables, state, tables.commands[command, SCOPE], rank, bank, amount)

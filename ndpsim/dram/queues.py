@@ -151,8 +151,9 @@ def move_past(source, value):
 
 
 @inlined
-def accept(tables, policy, source, entry, size, bound, value, latencies, clock):
+def accept(tables, policy, source, state, latencies, clock):
     """Offer the next request, if it is due: it is absorbed, queued, or refused until later."""
+    entry, size, value = state.entry, state.size, state.value
     if not is_due(source, value, clock):
         return
     request = value[PLACE]
@@ -160,7 +161,7 @@ def accept(tables, policy, source, entry, size, bound, value, latencies, clock):
         absorb(value, latencies, source.place[request] & 1)
         move_past(source, value)
     elif has_slot(policy, size, source.place[request] & 1):
-        enqueue(tables, source, entry, size, bound, request, clock)
+        enqueue(tables, source, entry, size, state.bound, request, clock)
         move_past(source, value)
 
 

@@ -21,6 +21,7 @@ from ndpsim.dram.controllers import make_step
 from ndpsim.dram.refresh_policies import Refreshed, Round, Schedule, make_schedule
 from ndpsim.dram.row_policies import row_policy
 from ndpsim.dram.schedulers import scheduler
+from ndpsim.dram.sink import Sink
 from ndpsim.dram.spec import Tables
 from ndpsim.dram.spec.checking import MOST_COMMANDS
 from ndpsim.dram.spec.lower import (
@@ -54,7 +55,7 @@ ACTIVE, PRIORITY, READS, WRITES = range(4)
 RANK, GROUP, BANK, ROW, COLUMN, ARRIVED, INDEX, FINAL, COUNTED, NOT_BEFORE = range(10)
 FIELDS = 10
 
-# The fields of a bank's row state, `Channel.rows[bank, field]`.
+# The fields of a bank's row state, `State.rows[bank, field]`.
 (
     OPEN_ROW,  # -1: closed
     ACTIVE_COUNT,  # requests between activation and column command
@@ -159,7 +160,7 @@ class Source(NamedTuple):
     period: int  # requests after which most ranks and bank groups repeat; 0: no fast-forward
 
 
-# Places in `Channel.value`.
+# Places in `State.value`.
 (
     CLOCK,  # the step to do next
     TAKEN,  # requests accepted from the source
@@ -212,8 +213,8 @@ class Commands(NamedTuple):
     length: Ints
 
 
-class Channel(NamedTuple):
-    """Everything that changes while a channel runs."""
+class State(NamedTuple):
+    """Everything that changes while a channel runs on the general controller."""
 
     entry: Ints  # [queue, field, slot]: queued requests; only the priority queue is in order
     size: Ints  # [queue]: slots in use, from 0
@@ -223,8 +224,19 @@ class Channel(NamedTuple):
     recent: Ints  # [window, node, place]: clocks of commands in a window; place 0: the place of the oldest
     value: Ints  # counters, by the places above, and the turns of the refresh policy
     issued: Ints  # [command]: commands issued
-    latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
     rfm: Ints  # as `Rfm`
+
+
+class Channel(NamedTuple):
+    """A channel, and all that its controller works with."""
+
+    policy: Policy
+    shape: Any  # what never changes: `Tables`, or `fast.shape.Shape`
+    state: Any  # what changes: `State`, or a record of the fast controller (`fast.fields`)
+    latencies: Ints  # [clocks]: reads by latency, from arrival to the last beat
+    source: Source
+    sink: Sink
+    commands: Commands
 
 
 def make_policy(
@@ -285,20 +297,13 @@ def repeating_period(place: Ints) -> int:
     return 0
 
 
-def make_source(
-    tables: Tables,
-    rank: AnyInts,
-    bankgroup: AnyInts,
-    bank: AnyInts,
-    row: AnyInts,
-    column: AnyInts,
-    write: AnyInts,
-    address: AnyInts,
-    cycle: AnyInts | None = None,
-    period: int = 0,
-) -> Source:
-    """A source of requests from their coordinates, one array element a request, all admitted."""
+def make_source(requests: Sequence[AnyInts], cycle: AnyInts | None = None, period: int = 0) -> Source:
+    """A source of requests, all admitted.
 
+    `requests`: rank, bank group, bank, row, column, whether they write, and address; of each an array, one
+    element a request.
+    """
+    rank, bankgroup, bank, row, column, write, address = requests
     return Source(
         place=pack_place(rank, bankgroup, bank, row, write),
         column=np.ascontiguousarray(column, dtype=np.int32),
@@ -337,9 +342,7 @@ def put_schedule(value: Ints, schedule: Schedule, numbers: Sequence[int]) -> Non
     ]
 
 
-def make_channel(
-    tables: Tables, policy: Policy, latency_places: int = LATENCIES, schedule: Schedule | None = None
-) -> Channel:
+def make_state(tables: Tables, policy: Policy, schedule: Schedule | None = None) -> State:
     """A channel at rest before clock 1: all banks closed, all queues empty.
 
     `schedule`: the times of its refreshes; None: those of the policy.
@@ -360,7 +363,7 @@ def make_channel(
     value[CLOCK], value[PAUSE] = 1, FAR
     value[FIRST_COMMAND] = value[DATA_END] = -1
     queues = 4 + getattr(policy.step, "queues", 0)
-    return Channel(
+    return State(
         entry=np.zeros((queues, FIELDS, slots), dtype=np.int64),
         size=np.zeros(queues, dtype=np.int64),
         bound=np.zeros(queues, dtype=np.int64),
@@ -369,6 +372,5 @@ def make_channel(
         recent=recent,
         value=value,
         issued=np.zeros(len(tables.commands), dtype=np.int64),
-        latencies=np.zeros(latency_places, dtype=np.int64),
         rfm=np.array(policy.rfm, dtype=np.int64),
     )

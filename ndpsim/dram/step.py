@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim.base.jit import inlined, overridable
 from ndpsim.dram.choosing import choose
 from ndpsim.dram.issuing import column_command, issue
-from ndpsim.dram.state import BANK, GROUP, INDEX, RANK, ROW, Policy
+from ndpsim.dram.state import BANK, FAR, GROUP, INDEX, RANK, ROW, Channel, Policy
 
-_NONE = -1
+
+class Issued(NamedTuple):
+    """What a step has issued. Without a command, `queue` is -1, and only `next_ready` counts."""
+
+    queue: int  # whose request issued
+    command: int
+    rank: int  # its rank, bank group and bank, as nodes
+    group: int
+    bank: int
+    row: int  # of the request
+    request: int  # its number
+    next_ready: int  # without a command: when there may be one
 
 
 @overridable
-def instead(rules, tables, channel, commands, queue, slot, command, clock):
+def instead(rules, channel, queue, slot, command, clock):
     """Whether the controller class issues another command instead of the chosen one."""
     return False
 
 
 @inlined
-def scheduled_by(policy, scheduler):
-    """The policy with another scheduler, for steps that may issue fewer commands."""
-    return Policy(
+def scheduled_by(channel, scheduler):
+    """The channel with another scheduler, for steps that may issue fewer commands."""
+    policy = channel.policy
+    restricted = Policy(
         scheduler,
         policy.row_cap,
         policy.refresh,
@@ -36,30 +50,40 @@ def scheduled_by(policy, scheduler):
         policy.pulls_in,
         policy.any_order,
     )
+    return Channel(
+        restricted,
+        channel.shape,
+        channel.state,
+        channel.latencies,
+        channel.source,
+        channel.sink,
+        channel.commands,
+    )
 
 
 @inlined
-def issue_chosen(tables, policy, channel, sink, commands, queue, slot, command, clock):
+def issue_chosen(channel, queue, slot, command, clock):
     """Issue the command of a request that was chosen in an earlier step."""
-    issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
+    issue(channel, queue, slot, command, clock)
 
 
 @inlined
-def step(tables, policy, channel, sink, commands, blocking, credit, other_credit, clock):
-    """One command at most; for the arguments see `choosing.choose`.
+def issued(queue, command, rank, group, bank, row, request, next_ready):
+    """All fields as numbers of one type, so that each return of a step has the same type."""
+    return Issued(queue, command, rank, group, bank, row, request, next_ready)
 
-    Returns:
-        The queue whose request issued, -1: none; the command; its rank, bank group and bank as nodes; the row
-        and the number of the request; and, where there is no command, when there may be one.
-    """
-    queue, slot, command, wake = choose(tables, policy, channel, credit, other_credit, blocking, clock)
+
+@inlined
+def step(channel, blocking, credit, other_credit, clock):
+    """One command at most; for the arguments see `choosing.choose`. Returns `Issued`."""
+    queue, slot, command, wake = choose(channel, credit, other_credit, blocking, clock)
     if slot < 0:
-        return _NONE, _NONE, 0, 0, 0, _NONE, _NONE, wake
-    entry = channel.entry
+        return issued(-1, -1, 0, 0, 0, -1, -1, wake)
+    state = channel.state
+    entry = state.entry
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
     row, request = entry[queue, ROW, slot], entry[queue, INDEX, slot]
-    if instead(policy.step, tables, channel, commands, queue, slot, command, clock):
-        return queue, command, rank, group, bank, row, request, wake
-    command = column_command(policy.rows, channel.rows, command, bank)
-    issue(tables, policy, channel, sink, commands, queue, slot, command, clock)
-    return queue, command, rank, group, bank, row, request, wake
+    if not instead(channel.policy.step, channel, queue, slot, command, clock):
+        command = column_command(channel.policy.rows, state.rows, command, bank)
+        issue(channel, queue, slot, command, clock)
+    return issued(queue, command, rank, group, bank, row, request, FAR)

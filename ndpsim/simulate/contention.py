@@ -46,7 +46,7 @@ def _host_alone(run: Channel, requests: RequestRound) -> list[Bus]:
     tables, policy, buses = run.setup.host_tables, run.setup.policy, []
     for number, count in enumerate(run.dimms.agents.traffic.taken[0].tolist()):
         if count:
-            source = requests.first(tables, number, count)
+            source = requests.first(number, count)
             buses.append(Bus(tables, make_controller(tables, policy), source))
             buses[-1].run()
     return buses
@@ -132,7 +132,7 @@ def simulate_contention(
     for each, ns in zip(of_experts, releases_ns, strict=True):
         run.add_expert(0, weights, each, machine.release_tick(ns))
     requests = host_round(hardware, host, run.first_free_place[0])
-    run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, FIRST_CLOCK))
+    run.dimms.add_stream(requests.stream(machine.host_buses, FIRST_CLOCK))
     samples = _run_concurrently(run, alone)
     meanwhile = run.moved_by_lane() * machine.device.burst_bytes
     run.dimms.end_streams()

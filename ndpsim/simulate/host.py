@@ -28,7 +28,7 @@ from ndpsim.dimm.units import last_served
 from ndpsim.dram import state
 from ndpsim.dram.energy import transfer_nj
 from ndpsim.dram.engines import ScanController, make_controller
-from ndpsim.dram.spec import Tables, lower
+from ndpsim.dram.spec import lower
 from ndpsim.simulate.lane import (
     Bus,
     Ints,
@@ -182,13 +182,13 @@ class HostBus:
         """A key that is equal for equal buses."""
         return self.ranks, self.rank.tobytes(), self.place.tobytes()
 
-    def source(self, layout: Layout, tables: Tables) -> state.Source:
+    def source(self, layout: Layout) -> state.Source:
         """The reads of all bursts, from their layout."""
         device, reads = layout.geometry.device, np.zeros_like(self.place)
         of_lane, bankgroup, bank, row, column = layout.parts[0].interleaving.coordinates(self.place)
         at = self.rank * device.ranks + of_lane, bankgroup, bank, row, column
         period = device.ranks * device.groups_per_stack
-        return state.make_source(tables, *at, reads, self.burst, period=period)
+        return state.make_source((*at, reads, self.burst), period=period)
 
 
 def host_buses(layout: Layout) -> list[HostBus]:
@@ -215,7 +215,7 @@ def _run(bus: HostBus, layout: Layout, hardware: Hardware, recording: bool, make
     """A bus after all its reads."""
     device = hardware.bus_device(bus.ranks)
     tables, policy = lower(device), bus_policy(hardware.system.dram, device)
-    run = Bus(tables, make_channel(tables, policy), bus.source(layout, tables), recording)
+    run = Bus(tables, make_channel(tables, policy), bus.source(layout), recording)
     run.run()
     return run
 

@@ -16,7 +16,7 @@ from ndpsim.base.units import exact
 from ndpsim.config import Hardware
 from ndpsim.dimm.building import Stream
 from ndpsim.dram.mapping import MAPPERS, Coordinates, map_addresses
-from ndpsim.dram.spec import Device, Tables
+from ndpsim.dram.spec import Device
 from ndpsim.dram.state import FAR, Source, make_source
 from ndpsim.dram.traces import Requests, read_requests
 from ndpsim.simulate.lane import Ints
@@ -119,30 +119,29 @@ class RequestRound:
     pace: tuple[int, int]
     made: bool
 
-    def stream(self, tables: Tables, buses: int, start: int) -> Stream:
+    def stream(self, buses: int, start: int) -> Stream:
         """The endless requests by bus, from clock `start`."""
         numbers = [np.flatnonzero(self.at.channel == bus) for bus in range(buses)]
-        sources = [self._source(tables, chosen) for chosen in numbers]
+        sources = [self._source(chosen) for chosen in numbers]
         offered = [FAR if self.made and len(chosen) else 0 for chosen in numbers]
         return Stream(sources, numbers, start, self.pace, np.array(offered, dtype=np.int64))
 
-    def first(self, tables: Tables, bus: int, count: int) -> Source:
+    def first(self, bus: int, count: int) -> Source:
         """The first `count` requests of a bus, for a controller without other requests."""
         chosen = np.flatnonzero(self.at.channel == bus)
         rounds, place = np.divmod(np.arange(count, dtype=np.int64), len(chosen))
         number = rounds * len(self.write) + chosen[place]
         clocks, per = self.pace
         cycle = number // per * clocks + number % per * clocks // per if clocks else None
-        return self._source(tables, chosen[place], cycle)
+        return self._source(chosen[place], cycle)
 
     def on_ranks_from(self, first: int) -> RequestRound:
         """The requests for a DIMM whose ranks on the channel begin at `first`."""
         return replace(self, at=self.at._replace(rank=self.at.rank + first))
 
-    def _source(self, tables: Tables, chosen: Ints, cycle: Ints | None = None) -> Source:
-        rank, group, bank, row, column, _ = (values[chosen] for values in self.at)
-        write, burst = self.write[chosen], self.burst[chosen]
-        return make_source(tables, rank, group, bank, row, column, write, burst, cycle)
+    def _source(self, chosen: Ints, cycle: Ints | None = None) -> Source:
+        at = (values[chosen] for values in self.at[:5])
+        return make_source((*at, self.write[chosen], self.burst[chosen]), cycle)
 
 
 def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:

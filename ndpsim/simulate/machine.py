@@ -227,7 +227,7 @@ def _streams(machine: NdpMachine, interleaving: Interleaving, equal: list[range]
         places = interleaving.lane_bursts(share)
         at, reads = interleaving.coordinates(places), np.zeros_like(places)
         period = machine.device.ranks * machine.device.groups_per_stack
-        source = state.make_source(machine.tables, *at, reads, places, period=period)
+        source = state.make_source((*at, reads, places), period=period)
         first, last = machine.unit.groups(interleaving, lanes, share)
         ends = np.searchsorted(first, groups, "right") - 1
         of_burst = sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))

@@ -212,7 +212,7 @@ class Session:
         requests = host_round(self.hardware, traffic, place)
         requests = requests.on_ranks_from(dimm * machine.geometry.ranks)
         clock = self._not_past(start_ns, "start_ns")
-        return run.dimms.add_stream(requests.stream(machine.tables, machine.host_buses, clock))
+        return run.dimms.add_stream(requests.stream(machine.host_buses, clock))
 
     def host_read(
         self,
@@ -260,7 +260,7 @@ class Session:
         tables = run.setup.host_tables
         by_bus, count = {bus.subchannel: bus for bus in buses}, machine.host_buses
         idle = HostBus(0, 0, tables.ranks, _NONE, _NONE, _NONE)
-        sources = [by_bus.get(number, idle).source(placed, tables) for number in range(count)]
+        sources = [by_bus.get(number, idle).source(placed) for number in range(count)]
         numbers = [np.arange(len(one.place)) * count + number for number, one in enumerate(sources)]
         offered = np.array([0 if traffic.gbps == 0 else len(one) for one in numbers], dtype=np.int64)
         pace, clock = traffic.pace(machine.device), self._not_past(start_ns, "start_ns")

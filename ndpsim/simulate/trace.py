@@ -54,12 +54,10 @@ class TraceChannel(Bus):
         make_channel: MakeChannel = make_controller,
     ) -> None:
         tables = lower(memory.device)
-        rank, bankgroup, bank, row, column, _ = (values[chosen] for values in places)
+        at = (values[chosen] for values in places[:5])
         address = address_of(places, memory) if requests.address is None else requests.address
         cycle = None if requests.cycle is None else requests.cycle[chosen]
-        source = state.make_source(
-            tables, rank, bankgroup, bank, row, column, requests.write[chosen], address[chosen], cycle
-        )
+        source = state.make_source((*at, requests.write[chosen], address[chosen]), cycle)
         source = source._replace(period=repeating_period(source.place))
         policy = memory.policy
         channel = make_channel(tables, policy)

@@ -23,6 +23,6 @@ def run_on(
 ) -> tuple[Any, CommandTrace]:
     """The controller after all requests, each (rank, bank group, bank, row, column, write, address, cycle)."""
     tables, policy = lower(device), policy_of(options, device)
-    channel, source = make(tables, policy), state.make_source(tables, *requests)
+    channel, source = make(tables, policy), state.make_source(requests[:7], *requests[7:])
     commands = run_channel(channel, source, data_sink or sink.null_sink(), command_room(), len(requests[0]))
     return channel, decode_commands(commands, tables, device.standard)

@@ -26,7 +26,7 @@ def of(options: Any, choices: frozenset[str]) -> OneCommand:
 
 
 @inlined
-def step(rules, tables, policy, channel, sink, commands, clock):
+def step(rules, channel, clock):
     """See `dram.controller`."""
-    issued = one.step(tables, policy, channel, sink, commands, None, credit_clock(sink), 0, clock)
-    return issued[0] >= 0, issued[7]
+    issued = one.step(channel, None, credit_clock(channel.sink), 0, clock)
+    return issued.queue >= 0, issued.next_ready

@@ -61,50 +61,50 @@ def of(options: Any, choices: frozenset[str]) -> TwoBuses | ReadClock:
 
 
 @inlined
-def step(rules, tables, policy, channel, sink, commands, clock):
+def step(rules, channel, clock):
     """See `dram.controller`."""
-    value, own = channel.value, own_place(channel.value)
+    tables, state = channel.shape, channel.state
+    value, own = state.value, own_place(state.value)
     served, no_reads = value[READS_SERVED], int(rules.by_command == 1 and value[own + _RUNS] == 0)
-    command, at = of_clock(rules, tables, channel)
+    command, at = of_clock(rules, tables, state)
     used, wake = _NONE, FAR
     if at <= clock:
-        note_timing(tables, channel.ready, channel.recent, command, _RANK, 0, 0, clock)
-        count_command(channel, commands, command, _RANK, -1, -1, clock)
+        note_timing(tables, state.ready, state.recent, command, _RANK, 0, 0, clock)
+        count_command(state, channel.commands, command, _RANK, -1, -1, clock)
         value[own + _RUNS] = int(command == tables.commands[READ, STARTED_BY])
         used = _RANK
     else:
-        reading = scheduled_by(policy, Reading(policy.scheduler, no_reads))
-        bus = tables.commands[READ, BUS]
-        used, wake = turn(rules, tables, reading, channel, sink, commands, bus, False, _NONE, clock)
+        reading = scheduled_by(channel, Reading(channel.policy.scheduler, no_reads))
+        used, wake = turn(reading, tables.commands[READ, BUS], False, _NONE, clock)
         if value[READS_SERVED] > served:
             value[own + _RUNS], value[own + _LAST_READ] = 1, clock
     bus, apart_from = tables.commands[ACTIVATE, BUS], used if rules.apart else _NONE
-    of_rows, later = turn(rules, tables, policy, channel, sink, commands, bus, False, apart_from, clock)
+    of_rows, later = turn(channel, bus, False, apart_from, clock)
     return used != _NONE or of_rows != _NONE, min(min(wake, at), later)
 
 
 @inlined
-def of_clock(rules, tables, channel):
+def of_clock(rules, tables, state):
     """The next command that starts or stops the clock, and when it may issue; FAR: there is none."""
-    own = own_place(channel.value)
-    last_read, waits = channel.value[own + _LAST_READ], reads_wait(channel)
+    own = own_place(state.value)
+    last_read, waits = state.value[own + _LAST_READ], reads_wait(state)
     command, at = tables.commands[READ, STARTED_BY], 0
     may = rules.by_command == 1 and waits
-    if channel.value[own + _RUNS] == 1:
+    if state.value[own + _RUNS] == 1:
         command, at = tables.commands[READ, STOPPED_BY], last_read + rules.idle
         may = last_read > 0 and not waits
     if not may:
         return command, FAR
-    return command, max(at, ready_at(tables, channel.ready, command, _RANK, 0, 0))
+    return command, max(at, ready_at(tables, state.ready, command, _RANK, 0, 0))
 
 
 @inlined
-def reads_wait(channel):
+def reads_wait(state):
     """Whether a read is queued, or active."""
-    if channel.size[READS] > 0:
+    if state.size[READS] > 0:
         return True
-    for slot in range(channel.size[ACTIVE]):
-        if channel.entry[ACTIVE, FINAL, slot] == READ:
+    for slot in range(state.size[ACTIVE]):
+        if state.entry[ACTIVE, FINAL, slot] == READ:
             return True
     return False
 
@@ -119,26 +119,26 @@ def only_clocks_delay(scheduler):
 
 
 @inlined
-def takes(scheduler, tables, channel, slot, command):
+def takes(scheduler, tables, state, slot, command):
     """The scheduler's part; see `choosing`."""
-    return choosing.takes(scheduler.scheduler, tables, channel, slot, command)
+    return choosing.takes(scheduler.scheduler, tables, state, slot, command)
 
 
 @inlined
-def look_over(scheduler, channel, queue):
+def look_over(scheduler, state, queue):
     """The scheduler's part; see `choosing`."""
-    return choosing.look_over(scheduler.scheduler, channel, queue)
+    return choosing.look_over(scheduler.scheduler, state, queue)
 
 
 @inlined
-def may_issue(scheduler, channel, queue, slot, command, overview):
+def may_issue(scheduler, state, queue, slot, command, overview):
     """The scheduler's answer, except for a read while the clock is stopped."""
     if scheduler.no_reads == 1 and (command == READ or command == READ_AP):
         return False
-    return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)
+    return choosing.may_issue(scheduler.scheduler, state, queue, slot, command, overview)
 
 
 @inlined
-def comes_before(scheduler, channel, queue, slot, other, overview):
+def comes_before(scheduler, state, queue, slot, other, overview):
     """The scheduler's part; see `choosing`."""
-    return choosing.comes_before(scheduler.scheduler, channel, queue, slot, other, overview)
+    return choosing.comes_before(scheduler.scheduler, state, queue, slot, other, overview)

@@ -185,58 +185,59 @@ def of(options: Any, choices: frozenset[str]) -> SplitActivation:
 
 
 @inlined
-def step(rules, tables, policy, channel, sink, commands, clock):
+def step(rules, channel, clock):
     """See `dram.controller`."""
-    value, own = channel.value, own_place(channel.value)
+    tables, state, commands = channel.shape, channel.state, channel.commands
+    value, own = state.value, own_place(state.value)
     if value[own + _QUEUE] > 0:
-        return issue_announced(tables, policy, channel, sink, commands, clock)
-    ready_from = opens_from(tables, channel)
+        return issue_announced(channel, clock)
+    ready_from = opens_from(tables, state)
     if ready_from <= clock and (rules.opens_at_once or value[own + _DUE] <= clock):
-        complete(tables, channel, commands, clock)
+        complete(tables, state, commands, clock)
         value[FORCED] += 1
         return True, FAR
-    scheduler = unopened_scheduler(rules, tables, policy.scheduler, channel)
-    unopened = one.scheduled_by(policy, scheduler)
-    issued = one.step(tables, unopened, channel, sink, commands, None, credit_clock(sink), 0, clock)
-    if issued[0] >= 0:
+    scheduler = unopened_scheduler(rules, tables, channel.policy.scheduler, state)
+    credit = credit_clock(channel.sink)
+    issued = one.step(one.scheduled_by(channel, scheduler), None, credit, 0, clock)
+    if issued.queue >= 0:
         return True, FAR
-    slot, announced_from = announced_ahead(rules, tables, channel, credit_clock(sink), clock)
+    slot, announced_from = announced_ahead(rules, tables, state, credit, clock)
     if slot >= 0:
-        announce(tables, channel, commands, ACTIVE, slot, channel.entry[ACTIVE, FINAL, slot], clock)
+        announce(tables, state, commands, ACTIVE, slot, state.entry[ACTIVE, FINAL, slot], clock)
         return True, FAR
     if ready_from <= clock:
-        complete(tables, channel, commands, clock)
+        complete(tables, state, commands, clock)
         value[DEFERRED] += 1
         return True, FAR
-    return False, min(issued[7], min(ready_from, announced_from))
+    return False, min(issued.next_ready, min(ready_from, announced_from))
 
 
 @inlined
-def unopened_scheduler(rules, tables, scheduler, channel):
+def unopened_scheduler(rules, tables, scheduler, state):
     """The scheduler of the next step."""
     kept = 0
     for command in range(len(tables.commands)):
         kept |= (rules.keeps_refreshes & tables.commands[command, IS_REFRESH]) << command
     second = tables.commands[ACTIVATE, COMPLETED_BY] if rules.waits_for_second else -1
     cycles = tables.commands[ACTIVATE, CYCLES]
-    return Unopened(scheduler, channel.size[_OPENING], kept, second, cycles)
+    return Unopened(scheduler, state.size[_OPENING], kept, second, cycles)
 
 
 @inlined
-def opens_from(tables, channel):
+def opens_from(tables, state):
     """The clock from which the second half of the begun activation may issue; FAR: there is none."""
-    if channel.size[_OPENING] == 0:
+    if state.size[_OPENING] == 0:
         return FAR
-    entry, second = channel.entry, tables.commands[ACTIVATE, COMPLETED_BY]
+    entry, second = state.entry, tables.commands[ACTIVATE, COMPLETED_BY]
     rank, group, bank = entry[_OPENING, RANK, 0], entry[_OPENING, GROUP, 0], entry[_OPENING, BANK, 0]
-    return bank_ready_at(channel.ready, second, rank, group, bank)
+    return bank_ready_at(state.ready, second, rank, group, bank)
 
 
 @inlined
-def opens_bank_of(tables, channel, slot):
+def opens_bank_of(tables, state, slot):
     """Whether an activation has begun in a bank that waiting maintenance addresses."""
-    entry = channel.entry
-    if channel.size[_OPENING] == 0:
+    entry = state.entry
+    if state.size[_OPENING] == 0:
         return False
     scope, bank = tables.commands[entry[PRIORITY, FINAL, slot], SCOPE], entry[_OPENING, BANK, 0]
     first, end, stride = banks_of(tables, scope, entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot])
@@ -252,32 +253,32 @@ def completes_within(rules, tables):
 
 
 @inlined
-def begin(rules, tables, channel, commands, queue, slot, clock):
+def begin(rules, tables, state, commands, queue, slot, clock):
     """Issue the first half of an activation; its request leaves its queue."""
-    entry, size, value = channel.entry, channel.size, channel.value
+    entry, size, value = state.entry, state.size, state.value
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
-    count_row(entry, channel.rows, value, queue, slot)
-    note_timing(tables, channel.ready, channel.recent, ACTIVATE, rank, group, bank, clock)
-    count_command(channel, commands, ACTIVATE, bank, entry[queue, ROW, slot], -1, clock)
+    count_row(entry, state.rows, value, queue, slot)
+    note_timing(tables, state.ready, state.recent, ACTIVATE, rank, group, bank, clock)
+    count_command(state, commands, ACTIVATE, bank, entry[queue, ROW, slot], -1, clock)
     copy_entry(entry, _OPENING, 0, queue, slot)
     size[_OPENING] = 1
     remove(entry, size, queue, slot)
     if queue == ACTIVE and size[ACTIVE] == 0:
-        forget_all(entry, size, channel.bound)  # the counts of `choosing.holds_bank` may be at another bank
+        forget_all(entry, size, state.bound)  # the counts of `choosing.holds_bank` may be at another bank
     value[own_place(value) + _DUE] = clock + completes_within(rules, tables)
 
 
 @inlined
-def complete(tables, channel, commands, clock):
+def complete(tables, state, commands, clock):
     """Issue the second half of the activation that has begun: the row is open, its request active."""
-    entry, size, rows, bound = channel.entry, channel.size, channel.rows, channel.bound
+    entry, size, rows, bound = state.entry, state.size, state.rows, state.bound
     rank, group, bank = entry[_OPENING, RANK, 0], entry[_OPENING, GROUP, 0], entry[_OPENING, BANK, 0]
     row, second = entry[_OPENING, ROW, 0], tables.commands[ACTIVATE, COMPLETED_BY]
-    note_timing(tables, channel.ready, channel.recent, second, rank, group, bank, clock)
-    count_command(channel, commands, second, bank, row, -1, clock)
+    note_timing(tables, state.ready, state.recent, second, rank, group, bank, clock)
+    count_command(state, commands, second, bank, row, -1, clock)
     rows[bank, OPEN_ROW] = row
     rows[bank, ACTIVE_COUNT] += 1
-    channel.value[OPEN_CLOCKS] -= clock
+    state.value[OPEN_CLOCKS] -= clock
     copy_entry(entry, ACTIVE, size[ACTIVE], _OPENING, 0)
     entry[ACTIVE, NOT_BEFORE, size[ACTIVE]] = 0
     size[ACTIVE] += 1
@@ -285,21 +286,21 @@ def complete(tables, channel, commands, clock):
     forget_bank(entry, size, bound, bank)
     for queue in (ACTIVE, READS, WRITES):
         bound[queue] = 0  # requests that only the activation delayed were not examined
-    note_activation(tables, channel, rank, group, bank, clock)
+    note_activation(tables, state, rank, group, bank, clock)
 
 
 @inlined
-def prepared_place(tables, channel, rank, command):
+def prepared_place(tables, state, rank, command):
     """The place of the clock until which such a column command needs no announcement."""
-    own = own_place(channel.value) + _PREPARED_UNTIL
+    own = own_place(state.value) + _PREPARED_UNTIL
     return own + (rank if tables.commands[command, PREPARED_AT] > 0 else 0)
 
 
 @inlined
-def keep_prepared(tables, channel, rank, command, clock):
+def keep_prepared(tables, state, rank, command, clock):
     """A column command issues: the data clock runs on."""
-    place, until = prepared_place(tables, channel, rank, command), tables.commands[command, KEEPS_PREPARED]
-    channel.value[place] = max(channel.value[place], clock + until)
+    place, until = prepared_place(tables, state, rank, command), tables.commands[command, KEEPS_PREPARED]
+    state.value[place] = max(state.value[place], clock + until)
 
 
 @inlined
@@ -309,28 +310,26 @@ def reserved_for(tables, first):
 
 
 @inlined
-def announcing_from(tables, channel, slot, command):
+def announcing_from(tables, state, slot, command):
     """The clock from which an active request can be announced, as far as the announcing command goes."""
-    entry, first = channel.entry, tables.commands[command, PREPARED_BY]
+    entry, first = state.entry, tables.commands[command, PREPARED_BY]
     rank, group, bank = entry[ACTIVE, RANK, slot], entry[ACTIVE, GROUP, slot], entry[ACTIVE, BANK, slot]
-    return bank_ready_at(channel.ready, first, rank, group, bank)
+    return bank_ready_at(state.ready, first, rank, group, bank)
 
 
 @inlined
-def announced_ahead(rules, tables, channel, credit, clock):
+def announced_ahead(rules, tables, state, credit, clock):
     """The oldest active request to announce before it is ready: its slot or -1; when there may be one."""
-    entry, size, value, best, first = channel.entry, channel.size, channel.value, -1, FAR
+    entry, size, value, best, first = state.entry, state.size, state.value, -1, FAR
     if not rules.announces_ahead or rules.is_always_prepared:
         return best, first
     for slot in range(size[ACTIVE]):
-        command, at = prospect(entry, channel.ready, channel.rows, size, credit, ACTIVE, slot)
+        command, at = prospect(entry, state.ready, state.rows, size, credit, ACTIVE, slot)
         if not reads_or_writes(command):
             continue
         reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
-        running_until = value[prepared_place(tables, channel, entry[ACTIVE, RANK, slot], command)]
-        announced_from = max(
-            max(at - reserved, running_until), announcing_from(tables, channel, slot, command)
-        )
+        running_until = value[prepared_place(tables, state, entry[ACTIVE, RANK, slot], command)]
+        announced_from = max(max(at - reserved, running_until), announcing_from(tables, state, slot, command))
         if size[_OPENING] > 0 and value[own_place(value) + _DUE] <= clock + reserved:
             continue  # the second half issues at once, and a step follows
         if announced_from > clock:
@@ -351,56 +350,58 @@ def delays_any(tables, command):
 
 
 @inlined
-def announce(tables, channel, commands, queue, slot, command, clock):
+def announce(tables, state, commands, queue, slot, command, clock):
     """Issue the command before a column command, and reserve the next step for the column command."""
-    entry, value, first = channel.entry, channel.value, tables.commands[command, PREPARED_BY]
+    entry, value, first = state.entry, state.value, tables.commands[command, PREPARED_BY]
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
     # A command that delays no other cannot be the reason why a bank was not ready.
     if delays_any(tables, first):
-        note_timing(tables, channel.ready, channel.recent, first, rank, group, bank, clock)
-    count_command(channel, commands, first, bank, -1, -1, clock)
+        note_timing(tables, state.ready, state.recent, first, rank, group, bank, clock)
+    count_command(state, commands, first, bank, -1, -1, clock)
     own = own_place(value)
     value[own + _QUEUE], value[own + _SLOT] = queue + 1, slot
 
 
 @inlined
-def issue_announced(tables, policy, channel, sink, commands, clock):
+def issue_announced(channel, clock):
     """A step between `announce` and its column command, or the step of that command."""
-    entry, value, own = channel.entry, channel.value, own_place(channel.value)
+    tables, state = channel.shape, channel.state
+    entry, value, own = state.entry, state.value, own_place(state.value)
     queue, slot = value[own + _QUEUE] - 1, value[own + _SLOT]
     rank, command = entry[queue, RANK, slot], entry[queue, FINAL, slot]
-    at = bank_ready_at(channel.ready, command, rank, entry[queue, GROUP, slot], entry[queue, BANK, slot])
+    at = bank_ready_at(state.ready, command, rank, entry[queue, GROUP, slot], entry[queue, BANK, slot])
     if command == READ:
-        at = max(at, credit_clock(sink))
+        at = max(at, credit_clock(channel.sink))
     if at > clock:
         return False, at
     value[own + _QUEUE] = 0
     value[ANNOUNCED] += 1
-    keep_prepared(tables, channel, rank, command, clock)
-    one.issue_chosen(tables, policy, channel, sink, commands, queue, slot, command, clock)
+    keep_prepared(tables, state, rank, command, clock)
+    one.issue_chosen(channel, queue, slot, command, clock)
     return True, FAR
 
 
 @inlined
-def instead(rules, tables, channel, commands, queue, slot, command, clock):
+def instead(rules, channel, queue, slot, command, clock):
     """See `dram.step`."""
+    tables, state, commands = channel.shape, channel.state, channel.commands
     if command == ACTIVATE:
-        begin(rules, tables, channel, commands, queue, slot, clock)
+        begin(rules, tables, state, commands, queue, slot, clock)
         return True
     if not reads_or_writes(command):
         return False
-    value, rank = channel.value, channel.entry[queue, RANK, slot]
-    if rules.is_always_prepared or clock < value[prepared_place(tables, channel, rank, command)]:
+    value, rank = state.value, state.entry[queue, RANK, slot]
+    if rules.is_always_prepared or clock < value[prepared_place(tables, state, rank, command)]:
         value[UNANNOUNCED] += 1
-        keep_prepared(tables, channel, rank, command, clock)
+        keep_prepared(tables, state, rank, command, clock)
         return False
     # An announced command needs the next steps; a second half that is due then could not issue.
     reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
-    if opens_from(tables, channel) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
-        complete(tables, channel, commands, clock)
+    if opens_from(tables, state) <= clock and value[own_place(value) + _DUE] <= clock + reserved:
+        complete(tables, state, commands, clock)
         value[DEFERRED] += 1
     else:
-        announce(tables, channel, commands, queue, slot, command, clock)
+        announce(tables, state, commands, queue, slot, command, clock)
     return True
 
 
@@ -414,38 +415,38 @@ def only_clocks_delay(scheduler):
 
 
 @inlined
-def held_until(scheduler, channel, queue, slot, command, at):
+def held_until(scheduler, state, queue, slot, command, at):
     """See `choosing`: the first half of an activation may wait for the second."""
     if command != ACTIVATE or scheduler.second < 0:
         return at
-    entry = channel.entry
+    entry = state.entry
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
-    return max(at, bank_ready_at(channel.ready, scheduler.second, rank, group, bank) - scheduler.cycles)
+    return max(at, bank_ready_at(state.ready, scheduler.second, rank, group, bank) - scheduler.cycles)
 
 
 @inlined
-def takes(scheduler, tables, channel, slot, command):
+def takes(scheduler, tables, state, slot, command):
     """See `choosing`: no refreshes between halves, nothing to a bank with a begun activation."""
-    if (scheduler.is_opening and scheduler.kept >> command & 1) or opens_bank_of(tables, channel, slot):
+    if (scheduler.is_opening and scheduler.kept >> command & 1) or opens_bank_of(tables, state, slot):
         return False
-    return choosing.takes(scheduler.scheduler, tables, channel, slot, command)
+    return choosing.takes(scheduler.scheduler, tables, state, slot, command)
 
 
 @inlined
-def look_over(scheduler, channel, queue):
+def look_over(scheduler, state, queue):
     """The scheduler's part; see `choosing`."""
-    return choosing.look_over(scheduler.scheduler, channel, queue)
+    return choosing.look_over(scheduler.scheduler, state, queue)
 
 
 @inlined
-def may_issue(scheduler, channel, queue, slot, command, overview):
+def may_issue(scheduler, state, queue, slot, command, overview):
     """The scheduler's answer, except that there is no second activation."""
     if scheduler.is_opening and command == ACTIVATE:
         return False
-    return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)
+    return choosing.may_issue(scheduler.scheduler, state, queue, slot, command, overview)
 
 
 @inlined
-def comes_before(scheduler, channel, queue, slot, other, overview):
+def comes_before(scheduler, state, queue, slot, other, overview):
     """The scheduler's part; see `choosing`."""
-    return choosing.comes_before(scheduler.scheduler, channel, queue, slot, other, overview)
+    return choosing.comes_before(scheduler.scheduler, state, queue, slot, other, overview)

@@ -21,6 +21,7 @@ from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
+from ndpsim.dram.fast.issued import NOWHERE, issued
 from ndpsim.dram.fast.vectors import with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
@@ -105,17 +106,18 @@ def of(options: Any, choices: frozenset[str]) -> TwoBuses:
 
 
 @inlined
-def step(rules, tables, policy, channel, sink, commands, clock):
+def step(rules, channel, clock):
     """See `dram.controller`."""
+    tables = channel.shape
     row_bus = tables.commands[ACTIVATE, BUS]
     if is_falling_edge(tables, clock):
-        rank, wake = turn(rules, tables, policy, channel, sink, commands, row_bus, True, _NONE, clock)
+        rank, wake = turn(channel, row_bus, True, _NONE, clock)
         # `wake` does not include commands that wait for the rising edge.
         return rank != _NONE, min(wake, clock + 1)
     column_bus = tables.commands[READ, BUS]
-    used, wake = turn(rules, tables, policy, channel, sink, commands, column_bus, False, _NONE, clock)
+    used, wake = turn(channel, column_bus, False, _NONE, clock)
     apart_from = used if rules.apart else _NONE
-    of_rows, later = turn(rules, tables, policy, channel, sink, commands, row_bus, False, apart_from, clock)
+    of_rows, later = turn(channel, row_bus, False, apart_from, clock)
     return used != _NONE or of_rows != _NONE, min(wake, later)
 
 
@@ -126,24 +128,29 @@ def is_falling_edge(of, clock):
 
 
 @inlined
-def turn(rules, tables, policy, channel, sink, commands, bus, is_falling, apart_from, clock):
+def turn(channel, bus, is_falling, apart_from, clock):
     """A bus's turn on an edge: the rank of its command, -1: none, and then when it may have one.
 
     apart_from: the rank that must not have a command to all its banks.
     """
-    value, own = channel.value, own_place(channel.value)
+    tables, value = channel.shape, channel.state.value
+    own = own_place(value)
     rank, bank = _NONE, _NONE
     if is_falling and clock - value[own + _CLOCK] == tables.commands[value[own + _COMMAND], CYCLES]:
         rank = value[own + _RANK]
         if tables.commands[value[own + _COMMAND], SCOPE] == ONE_BANK:
             bank = value[own + _BANK]
-    scheduler = OfEdge(policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, apart_from)
-    of_edge = one.scheduled_by(policy, scheduler)
-    issued = one.step(tables, of_edge, channel, sink, commands, None, credit_clock(sink), 0, clock)
-    if issued[0] >= 0 and not is_falling and tables.commands[issued[1], BUS] != tables.commands[READ, BUS]:
-        value[own + _CLOCK], value[own + _COMMAND] = clock, issued[1]
-        value[own + _RANK], value[own + _BANK] = issued[2], issued[4]
-    return issued[2] if issued[0] >= 0 else _NONE, issued[7]
+    scheduler = OfEdge(
+        channel.policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, apart_from
+    )
+    of_edge = one.scheduled_by(channel, scheduler)
+    of_turn = one.step(of_edge, None, credit_clock(channel.sink), 0, clock)
+    if of_turn.queue < 0:
+        return _NONE, of_turn.next_ready
+    if not is_falling and tables.commands[of_turn.command, BUS] != tables.commands[READ, BUS]:
+        value[own + _CLOCK], value[own + _COMMAND] = clock, of_turn.command
+        value[own + _RANK], value[own + _BANK] = of_turn.rank, of_turn.bank
+    return of_turn.rank, of_turn.next_ready
 
 
 @inlined
@@ -161,29 +168,28 @@ _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
 
 
 @inlined
-def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+def step_alone(rules, channel, credit, clock):
     """See `fast.step`."""
-    whose = state.turn
+    whose = channel.state.turn
     whose[_CLOCK_NOW] = clock
     whose[_APART_FROM] = _NONE
-    issued, next_ready, request = fast.NOWHERE, FAR, -1
+    latest, next_ready, request = NOWHERE, FAR, -1
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
-        credit = credit_clock(sink)
-        origin, command, bank, _, of_turn, next_ready, _ = fast.step(
-            policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock
-        )
-        if origin == fast.NOWHERE:
+        of_turn = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
+        next_ready = of_turn.next_ready
+        if of_turn.origin == NOWHERE:
             continue
-        issued, request = origin, of_turn
+        latest, request = of_turn.origin, of_turn.request
+        command, rank = of_turn.command, of_turn.bank // BANKS_PER_RANK
         if rules.apart and each == _OF_COLUMNS:
-            whose[_APART_FROM] = bank // BANKS_PER_RANK
+            whose[_APART_FROM] = rank
         if each == _OF_ROWS:
-            whose[_AT], whose[_OF_RANK] = clock, bank // BANKS_PER_RANK
-            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else bank
+            whose[_AT], whose[_OF_RANK] = clock, rank
+            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else of_turn.bank
             whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
-    return issued, -1, -1, -1, request, next_ready, 0
+    return issued(latest, -1, -1, -1, request, next_ready, 0)
 
 
 @inlined
@@ -263,30 +269,30 @@ def goes(scheduler, command):
 
 
 @inlined
-def takes(scheduler, tables, channel, slot, command):
+def takes(scheduler, tables, state, slot, command):
     """See `choosing`: a command of this bus and edge that is not too close after a row command."""
-    rank, bank = channel.entry[PRIORITY, RANK, slot], channel.entry[PRIORITY, BANK, slot]
+    rank, bank = state.entry[PRIORITY, RANK, slot], state.entry[PRIORITY, BANK, slot]
     if rank == scheduler.keeps_all_bank and scheduler.commands[command, SCOPE] == WHOLE_RANK:
         return False
     return goes(scheduler, command) and not is_kept(scheduler.rank, scheduler.bank, rank, bank)
 
 
 @inlined
-def look_over(scheduler, channel, queue):
+def look_over(scheduler, state, queue):
     """The scheduler's part; see `choosing`."""
-    return choosing.look_over(scheduler.scheduler, channel, queue)
+    return choosing.look_over(scheduler.scheduler, state, queue)
 
 
 @inlined
-def may_issue(scheduler, channel, queue, slot, command, overview):
+def may_issue(scheduler, state, queue, slot, command, overview):
     """The scheduler's answer, if the command's bus is free and no row command is too close before it."""
-    rank, bank = channel.entry[queue, RANK, slot], channel.entry[queue, BANK, slot]
+    rank, bank = state.entry[queue, RANK, slot], state.entry[queue, BANK, slot]
     if not goes(scheduler, command) or is_kept(scheduler.rank, scheduler.bank, rank, bank):
         return False
-    return choosing.may_issue(scheduler.scheduler, channel, queue, slot, command, overview)
+    return choosing.may_issue(scheduler.scheduler, state, queue, slot, command, overview)
 
 
 @inlined
-def comes_before(scheduler, channel, queue, slot, other, overview):
+def comes_before(scheduler, state, queue, slot, other, overview):
     """The scheduler's part; see `choosing`."""
-    return choosing.comes_before(scheduler.scheduler, channel, queue, slot, other, overview)
+    return choosing.comes_before(scheduler.scheduler, state, queue, slot, other, overview)

@@ -35,17 +35,16 @@ def sum_open(
     clock: Ints,
     command: Ints,
     first: Ints,
-    reach: Ints,
-    stride: Ints,
-    keeps: Ints,
+    rules: Ints,
     opening: int,
     bank: Ints,
     end: int,
 ) -> int:
     """Clocks before `end` for which banks are open, summed over the banks.
 
-    `first[i]`: the first bank of command i. By command: it takes every `stride`-th of `reach` banks; `keeps`
-    is how many clocks after it its bank may be precharged, -1 for commands that do not touch rows.
+    `first[i]`: the first bank of command i. `rules[command]`: reach, stride and keeps. It takes every
+    `stride`-th of `reach` banks; `keeps` is how many clocks after it its bank may be precharged, -1 for
+    commands that do not touch rows.
     `opening`: the command that opens a row, the second half of an activation that has two.
     `bank[number]` is a working array: the clock of its activation (-1: closed), the clock from which
     it may be precharged.
@@ -54,13 +53,14 @@ def sum_open(
     for i in range(len(command)):
         kind = command[i]
         now = clock[i]
-        if keeps[kind] < 0:
+        reach, stride, keeps = rules[kind, 0], rules[kind, 1], rules[kind, 2]
+        if keeps < 0:
             continue
-        for number in range(first[i], first[i] + reach[kind], stride[kind]):
+        for number in range(first[i], first[i] + reach, stride):
             if kind == ACTIVATE or kind == opening:
                 if bank[number, 0] < 0:
                     keeps_from = bank[number, 1] if kind != ACTIVATE else -1
-                    bank[number, 1] = max(keeps_from, now + keeps[kind])
+                    bank[number, 1] = max(keeps_from, now + keeps)
                     if kind == opening:
                         bank[number, 0] = now
                 continue
@@ -68,7 +68,7 @@ def sum_open(
                 continue
             closes = now
             if READ <= kind <= WRITE_AP:
-                bank[number, 1] = max(bank[number, 1], now + keeps[kind])
+                bank[number, 1] = max(bank[number, 1], now + keeps)
                 if kind == READ or kind == WRITE:
                     continue
                 closes = bank[number, 1]
@@ -175,14 +175,12 @@ def count_trace(trace: CommandTrace, device: Device, end: int | None = None, sta
     per_group, per_rank = device.banks_per_group, device.banks_per_rank
     scopes = {ONE_BANK: (1, 1), SAME_BANKS: (per_rank, per_group), WHOLE_RANK: (per_rank, 1)}
     scopes[BANK_PAIR] = (per_rank, max(per_rank // 2, 1))
-    reach, stride = np.array([scopes[scope] for scope in _scopes(device).tolist()], dtype=np.int64).T
+    banks = np.array([scopes[scope] for scope in _scopes(device).tolist()], dtype=np.int64)
     open_clocks = sum_open(
         trace.clock,
         trace.command,
         _first_banks(trace, device),
-        np.ascontiguousarray(reach),
-        np.ascontiguousarray(stride),
-        _until_precharge(device),
+        np.column_stack((banks, _until_precharge(device))),
         _opening(device.standard),
         np.full((device.banks, 2), -1, dtype=np.int64),
         end,

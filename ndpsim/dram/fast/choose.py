@@ -254,8 +254,9 @@ def recheck(queues, state, queue, command, rank, clock):
 
 
 @inlined
-def oldest_candidates(policy, shape, state, queue, slots_at, clock):
+def oldest_candidates(channel, queue, slots_at, clock):
     """The requests of the oldest chunk that may be ready and whose rank is; all chunks are rechecked."""
+    shape, state = channel.shape, channel.state
     oldest, found, due = chunk_at(shape.queues, state, queue, 0), filled(0), 0
     for rank in range(shape.ranks):
         row, ready = wait_row(queue, rank), rank_ready_at(state, rank, slots_at)
@@ -266,7 +267,7 @@ def oldest_candidates(policy, shape, state, queue, slots_at, clock):
         bit = assume_nonnegative(lowest(due))
         due &= due - 1
         recheck(shape.queues, state, queue, bit % REQUEST_CLASSES, bit // REQUEST_CLASSES, clock)
-    if policy.scheduler.row_hit_first:
+    if channel.policy.scheduler.row_hit_first:
         filter_row_hits(shape, state, queue)
     return merged(found) & state.maybe_ready[oldest, queue]
 
@@ -328,14 +329,15 @@ def filter_row_hits(shape, state, queue):
 
 
 @inlined
-def choose_queued(policy, shape, state, queue, credit, blocking, held, stalled_ranks, clock):
+def choose_queued(channel, queue, credit, blocking, held, stalled_ranks, clock):
     """The oldest ready request of a queue that no other master blocks.
 
     Returns its slot, or -1; its next command; the mask of those that are blocked, of the last chunk looked
     at; the mask of their ranks.
     """
+    shape, state = channel.shape, channel.state
     queue, slots_at = assume_nonnegative(queue), barred(shape.step, state, free_slots_at(credit))
-    maybe_ready, blocked, ranks = oldest_candidates(policy, shape, state, queue, slots_at, clock), 0, 0
+    maybe_ready, blocked, ranks = oldest_candidates(channel, queue, slots_at, clock), 0, 0
     for number in range(chunks_in_use(shape.queues, state, queue)):
         chunk = chunk_at(shape.queues, state, queue, number)
         if number > 0:

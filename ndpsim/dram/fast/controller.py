@@ -10,11 +10,12 @@ from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.fast_forward import first_lookup
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, REFSB, WRITES
 from ndpsim.dram.fast.issue import is_full
+from ndpsim.dram.fast.issued import NOWHERE
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
-from ndpsim.dram.fast.step import NOWHERE, step_alone
-from ndpsim.dram.fast.transitions import commit
+from ndpsim.dram.fast.step import step_alone
+from ndpsim.dram.fast.transition_table import commit
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh, pause_refreshes, swap_banks, turn_after, turn_of
 from ndpsim.dram.queues import absorb
@@ -38,6 +39,7 @@ from ndpsim.dram.state import (
     TURN_RANK,
     WRITE_MODE,
     WRITE_QUEUE,
+    Channel,
 )
 
 
@@ -149,19 +151,18 @@ def offered_from(state, source, clock):
 
 
 @inlined
-def step_of(policy, shape, state, latencies, source, sink, commands, clock):
+def step_of(channel, clock):
     """A step of a controller that has its ranks to itself.
 
     Returns the clock before which no other can issue; the class of the command, -1: there was none; its
     request.
     """
-    credit = credit_clock(sink)
-    origin, command, _, _, request, next_ready, _ = step_alone(
-        shape.step, policy, shape, state, latencies, source, sink, commands, credit, clock
-    )
-    if origin != NOWHERE:
+    policy, shape, state, sink = channel.policy, channel.shape, channel.state, channel.sink
+    issued = step_alone(shape.step, channel, credit_clock(sink), clock)
+    next_ready = issued.next_ready
+    if issued.origin != NOWHERE:
         next_ready = next_ready_after(policy, shape, state, credit_clock(sink), clock)
-    return next_ready, command, request
+    return next_ready, issued.command, issued.request
 
 
 @inlined
@@ -181,7 +182,7 @@ def due_since(shape, state, credit, is_first, stepped, clock):
 
 
 @by_type
-def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+def fast_forward(skips, channel, clock, until_served, until_taken):
     """Fast-forward at the step that takes the first request of a span; returns the next step's clock."""
 
 
@@ -191,9 +192,7 @@ def only_hits(skips, shape, state, source, clock):
 
 
 @by_type
-def run_hits(
-    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
-):
+def run_hits(skips, channel, until_served, until_taken, clock, accepts):
     """Steps until something other than a hit is offered or due: (the step to do next, whether it
     takes a request).
     """
@@ -217,13 +216,16 @@ def next_step(policy, shape, state, source, next_ready, clock):
 
 
 @kernel
-def run(policy, shape, states, latencies, source, sink, commands, skips, until_served, until_taken):
+def run(of_one, skips, until_served, until_taken):
     """Run until `until_served` requests are served, or into the step that accepts request `until_taken`.
 
     Returns as `dram.controller.run`, and can be continued in the same way.
-    states: of one channel. skips: `fast_forward.FastForward`, or `every_step.EveryStep`.
+    of_one: the `Channel`, whose state is an array of one record. skips: `fast_forward.FastForward`, or
+    `every_step.EveryStep`.
     """
-    state = states[0]
+    policy, shape, state, latencies = of_one.policy, of_one.shape, of_one.state[0], of_one.latencies
+    source, sink, commands = of_one.source, of_one.sink, of_one.commands
+    channel = Channel(policy, shape, state, latencies, source, sink, commands)
     first_lookup(state, skips.table)
     state.value[NEXT_REFRESH] = next_refresh(state.value)
     count_waits(shape.queues, state, -1)
@@ -238,23 +240,11 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
             outcome = RECORD_FULL
             break
         if accepts and state.value[TAKEN] >= state.next_lookup:
-            clock = fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken)
+            clock = fast_forward(skips, channel, clock, until_served, until_taken)
             hits, next_ready = only_hits(skips, shape, state, source, clock), 0
         if hits:
-            clock, accepts = run_hits(
-                skips,
-                policy,
-                shape,
-                state,
-                latencies,
-                source,
-                sink,
-                commands,
-                until_served,
-                min(until_taken, state.next_lookup + 1),
-                clock,
-                accepts,
-            )
+            until = min(until_taken, state.next_lookup + 1)
+            clock, accepts = run_hits(skips, channel, until_served, until, clock, accepts)
             hits, next_ready = False, 0
             continue
         if accepts:
@@ -272,7 +262,7 @@ def run(policy, shape, states, latencies, source, sink, commands, skips, until_s
         if close_rows(shape.rows, state, clock):
             next_ready = clock
         if clock >= next_ready or mode_changes(policy, state):
-            next_ready, command, _ = step_of(policy, shape, state, latencies, source, sink, commands, clock)
+            next_ready, command, _ = step_of(channel, clock)
             if is_due:
                 idle = command < 0
                 credit = credit_clock(sink)

@@ -65,12 +65,12 @@ def may_close(rules, state):
 
 
 @overridable
-def instead_of_active(rules, shape, state, source, commands, active_list, place, bank, clock):
+def instead_of_active(rules, channel, active_list, place, bank, clock):
     """Whether something else is issued than the column command of an active request."""
     return False
 
 
 @overridable
-def instead_of_queued(rules, shape, state, source, commands, queue, slot, command, bank, clock):
+def instead_of_queued(rules, channel, queue, slot, command, bank, clock):
     """Whether something else is issued than the command of a queued request."""
     return False

@@ -23,14 +23,12 @@ def only_hits(skips, shape, state, source, clock):
 
 
 @inlined
-def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+def fast_forward(skips, channel, clock, until_served, until_taken):
     """See `controller`."""
     return clock
 
 
 @inlined
-def run_hits(
-    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
-):
+def run_hits(skips, channel, until_served, until_taken, clock, accepts):
     """See `controller`."""
     return clock, accepts

@@ -19,13 +19,12 @@ from numpy.typing import NDArray
 
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.fields import LONGEST_PERIOD
-from ndpsim.dram.fast.fingerprint import fingerprint
 from ndpsim.dram.fast.hits import only_hits, run_hits
-from ndpsim.dram.fast.periods import repeat, repeats_ahead
-from ndpsim.dram.fast.serving import clock_at, log_step, note_last, serve
-from ndpsim.dram.fast.signature import has_signature, restore, write_signature
+from ndpsim.dram.fast.serving import clock_at, log_step, note_last, serve, transition_at
+from ndpsim.dram.fast.signature import fingerprint, has_signature, restore, write_signature
 from ndpsim.dram.fast.transition_table import (
     BUCKETS,
+    CLOCK_SUM,
     CLOCKS,
     FINGERPRINTS,
     FIRST_BUCKET,
@@ -42,17 +41,23 @@ from ndpsim.dram.fast.transition_table import (
     SPAN,
     STEP,
     STEPS,
+    TIMES,
     TO,
     USED,
     WITH_REFRESH,
     WITHOUT_REFRESH,
     WORDS,
+    find,
     next_line,
+    record,
+    record_uncommitted,
+    span_differs,
+    start_recording,
+    take,
 )
-from ndpsim.dram.fast.transitions import find, record, start_recording, take
 from ndpsim.dram.fast.vectors import words_differ
 from ndpsim.dram.fast.words import assume_nonnegative
-from ndpsim.dram.state import COUNTED_UNTIL, FAR, PAUSE, PLACE, SERVED, TAKEN
+from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PAUSE, PLACE, READS_SERVED, SERVED, TAKEN
 
 __all__ = ["FastForward", "fast_forward", "first_lookup", "only_hits", "run_hits"]
 
@@ -142,11 +147,61 @@ def current_signature(shape, state, source, sink, table, now, clock):
     return new
 
 
+# ---- Periods: transitions that lead back to the signature where they began, repeated many times at once
+
+
+@inlined
+def equal_requests(source, start, before, most):
+    """How many requests from `start` on, at most `most`, have the place of those `before` earlier."""
+    count, start = 0, assume_nonnegative(start)
+    while count + SPAN <= most:
+        if span_differs(source.place, start + count, source.place, start + count - before, 0) != 0:
+            break
+        count += SPAN
+    while count < most and source.place[start + count] == source.place[start + count - before]:
+        count += 1
+    return count
+
+
+@inlined
+def repeats_ahead(state, source, requests, clocks, clock, most):
+    """How often the period that just ended repeats before a refresh, a pause or another request comes.
+
+    requests, clocks: of the period. most: requests that may be taken and served.
+    """
+    repeats = min(
+        min(state.value[NEXT_REFRESH] - clock, state.value[PAUSE] - 1 - clock) // clocks, most // requests
+    )
+    if repeats <= 0:
+        return 0
+    first = state.value[PLACE]
+    ahead = min(repeats * requests + 1, source.place.shape[0] - first)
+    return max(equal_requests(source, first, requests, ahead) - 1, 0) // requests
+
+
+@outlined
+def repeat(state, sink, table, first, length, repeats, clocks, last):
+    """Take the transitions of `length` steps from step `first` on, `clocks` long, so many times more.
+
+    last, and what is returned: see `serving.serve`.
+    """
+    last = serve(state, sink, table, first, length, repeats, clocks, last)
+    for step in range(first, first + length):
+        transition, clock = transition_at(state, step), clock_at(state, step) + clocks
+        record_uncommitted(table, transition)
+        table[transition + TIMES] += repeats
+        table[transition + CLOCK_SUM] += repeats * clock + repeats * (repeats - 1) // 2 * clocks
+    for total in (TAKEN, PLACE, SERVED, READS_SERVED):
+        state.value[total] += repeats * length * SPAN
+    state.fast_forwarded += repeats * length * SPAN
+    return last
+
+
 # ---- Transitions
 
 
 @outlined
-def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
+def follow(state, source, sink, table, signature, clock, until_served, until_taken):
     """Apply transitions as long as the table has them: (the signature after the last, its clock)."""
     step, since_refresh, last = table[STEPS] + 1, 0, -1  # a step number that no signature has
     table[signature + STEP] = step
@@ -160,7 +215,7 @@ def follow(shape, state, source, sink, table, signature, clock, until_served, un
         if clock + table[transition + CLOCKS] >= state.value[PAUSE]:
             break
         log_step(state, step, transition, clock)
-        last = serve(state, sink, table, step, 1, 1, 0, 0, last)
+        last = serve(state, sink, table, step, 1, 1, 0, last)
         take(state, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
         since_refresh = 0 if table[transition + REFRESHED] > 0 else since_refresh + 1
@@ -195,8 +250,9 @@ def schedule_lookup(state, cost, spans):
 
 
 @inlined
-def fast_forward(skips, shape, state, source, sink, clock, until_served, until_taken):
+def fast_forward(skips, channel, clock, until_served, until_taken):
     """See `controller`."""
+    shape, state, source, sink = channel.shape, channel.state, channel.source, channel.sink
     return look_up(shape, state, source, sink, skips.table, clock, until_served, until_taken)
 
 
@@ -216,7 +272,7 @@ def look_up(shape, state, source, sink, table, clock, until_served, until_taken)
         return clock
     if state.recording != 0 and has_room(table):
         record(shape, state, source, sink, table, signature, clock)
-    reached, at = follow(shape, state, source, sink, table, signature, clock, until_served, until_taken)
+    reached, at = follow(state, source, sink, table, signature, clock, until_served, until_taken)
     if at > clock:
         state.value[COUNTED_UNTIL] = at - 1
         restore(shape, state, source, sink, table, reached, at)

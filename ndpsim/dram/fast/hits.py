@@ -80,23 +80,23 @@ def oldest_hit(shape, state, clock):
 
 
 @inlined
-def issue_hit(policy, shape, state, latencies, source, sink, commands, slot, clock):
+def issue_hit(channel, slot, clock):
     """Issue RD of a queued read, or the command that must come before it."""
-    bank = slot_bank(state, READS, slot)
-    if not instead_of_queued(shape.step, shape, state, source, commands, READS, slot, RD, bank, clock):
-        issue_queued(policy, shape, state, latencies, source, sink, commands, READS, slot, RD, clock)
+    bank = slot_bank(channel.state, READS, slot)
+    if not instead_of_queued(channel.shape.step, channel, READS, slot, RD, bank, clock):
+        issue_queued(channel, READS, slot, RD, clock)
 
 
 @inlined
-def run_hits(
-    skips, policy, shape, state, latencies, source, sink, commands, until_served, until_taken, clock, accepts
-):
+def run_hits(skips, channel, until_served, until_taken, clock, accepts):
     """See `controller`."""
+    policy, shape, state = channel.policy, channel.shape, channel.state
+    source, sink = channel.source, channel.sink
     until = min(state.value[NEXT_REFRESH], others_from(shape, state))
     ready_at = max(rank_ready_at(shape, state), credit_clock(sink))
     # The last read is not served here: the mode changes without reads, and some controllers use this at once.
     while clock < until and state.value[SERVED] < until_served and state.queued[READS] > 1:
-        if is_full(commands) or is_busy(shape.step, state):
+        if is_full(channel.commands) or is_busy(shape.step, state):
             break
         if accepts:
             request = assume_nonnegative(state.value[PLACE])
@@ -117,7 +117,7 @@ def run_hits(
         if clock >= ready_at and hits_from(shape.step, clock) == clock:
             slot, ready_at = oldest_hit(shape, state, clock)
             if slot >= 0:
-                issue_hit(policy, shape, state, latencies, source, sink, commands, slot, clock)
+                issue_hit(channel, slot, clock)
                 if policy.scheduler.row_hit_first:  # a row that the read kept open may be closed now
                     until = min(until, others_from(shape, state))
                 ready_at = max(rank_ready_at(shape, state), credit_clock(sink))

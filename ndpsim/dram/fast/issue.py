@@ -114,8 +114,9 @@ def count_command(state, command, clock):
 
 
 @inlined
-def record_read(shape, state, latencies, sink, bank, request, arrived, clock):
+def record_read(channel, bank, request, arrived, clock):
     """Record that the sink will receive the data of a read."""
+    shape, state, sink, latencies = channel.shape, channel.state, channel.sink, channel.latencies
     at_rank, value = state.rank_ready[bank // BANKS_PER_RANK, RD], state.value
     note_idle(shape, value, max(at_rank, bank_ready_at(state, RD, bank)), credit_clock(sink), clock)
     end = clock + shape.read_latency
@@ -130,19 +131,20 @@ def record_read(shape, state, latencies, sink, bank, request, arrived, clock):
 
 
 @inlined
-def issue_column(shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock):
+def issue_column(channel, queue, bank, row, request, arrived, clock):
     """RD or WR, or that with auto-precharge; returns which."""
+    shape, state, commands = channel.shape, channel.state, channel.commands
     command = RD + queue
     if may_close(shape.step, state):
         command = column_class(shape.rows, state, command, bank)
     if queue == READS:
-        record_read(shape, state, latencies, sink, bank, request, arrived, clock)
+        record_read(channel, bank, request, arrived, clock)
     propagate_bank(shape, state, command, bank, clock)
     record_column(shape.rows, state, command, bank)
     state.value[SERVED] += 1
     count_command(state, command, clock)
     if commands.entry.shape[0] > 0:
-        record_command(commands, command, bank_node(shape, bank), row, source.column[request], clock)
+        record_command(commands, command, bank_node(shape, bank), row, channel.source.column[request], clock)
     return command
 
 
@@ -153,14 +155,13 @@ def finish_active(rows, queues, state, command, bank, clock):
 
 
 @inlined
-def issue_active(shape, state, latencies, source, sink, commands, active_queue, place, clock):
+def issue_active(channel, active_queue, place, clock):
     """The column command of an active request."""
+    shape, state = channel.shape, channel.state
     bank, queue = assume_nonnegative(active_bank(state, active_queue, place)), active_queue & 1
     row, request = state.open_row[bank], assume_nonnegative(state.active_request[bank])
     arrived = state.active_arrived[bank]
-    command = issue_column(
-        shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
-    )
+    command = issue_column(channel, queue, bank, row, request, arrived, clock)
     leave_active_queue(state, active_queue, place)
     finish_active(shape.rows, shape.queues, state, command, bank, clock)
 
@@ -237,18 +238,17 @@ def lower_counters(shape, state, command, first, amount):
 
 
 @inlined
-def issue_queued(policy, shape, state, latencies, source, sink, commands, queue, slot, command, clock):
+def issue_queued(channel, queue, slot, command, clock):
     """The next command of a queued request."""
+    shape, state, source, commands = channel.shape, channel.state, channel.source, channel.commands
     queue, slot, command = assume_nonnegative(queue), assume_nonnegative(slot), assume_nonnegative(command)
     bank, row = assume_nonnegative(slot_bank(state, queue, slot)), state.slot_row[queue, slot]
     request, arrived = assume_nonnegative(state.slot_request[queue, slot]), state.slot_arrived[queue, slot]
     if command == RD + queue:
         count_first(shape.queues, state, queue, slot, ROW_HITS)
         leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
-        command = issue_column(
-            shape, state, latencies, source, sink, commands, queue, bank, row, request, arrived, clock
-        )
-        if policy.scheduler.row_hit_first:  # a row that this request kept open may be closed now
+        command = issue_column(channel, queue, bank, row, request, arrived, clock)
+        if channel.policy.scheduler.row_hit_first:  # a row that this request kept open may be closed now
             recheck_conflicts(shape.queues, state, queue, bank // BANKS_PER_RANK)
         finish_queued(shape.rows, shape.queues, state, command, bank, clock)
         return

@@ -1,7 +1,7 @@
 """Serves the bursts of applied transitions: the times at which the sink's servers finish them.
 
 The transitions are those of the last steps, in the order in which they were taken; a period of them may be
-repeated, `clocks` later each time, the first time after `delay` clocks.
+repeated, `clocks` later each time.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from ndpsim.dram.fast.transition_table import (
     READS,
     REQUEST,
     SPAN,
+    of_reads,
 )
-from ndpsim.dram.fast.transitions import of_reads
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
@@ -97,13 +97,13 @@ def serve_repeats(sink, group, groups, end, requests, ticks):
 
 
 @inlined
-def serve_in_order(state, sink, table, first, length, repeats, clocks, delay):
+def serve_in_order(state, sink, table, first, length, repeats, clocks):
     """Serve reads one after the other: a group is done with its last burst.
 
     Groups of the last read that go on are left to `note_last`.
     """
     begin = state.value[PLACE] + table[transition_at(state, first) + FIRST_READ]
-    begin_group, requests = assume_nonnegative(sink.first_group[begin]), length * SPAN
+    begin_group, requests, delay = assume_nonnegative(sink.first_group[begin]), length * SPAN, clocks
     group, end, all_ = begin_group, begin, begin + repeats * requests
     while end < all_:
         for step in range(first, first + length):
@@ -128,9 +128,9 @@ def is_one_group(sink, request, table, transition):
 
 
 @inlined
-def serve_each(state, sink, table, first, length, repeats, clocks, delay):
+def serve_each(state, sink, table, first, length, repeats, clocks):
     """Serve reads in any order."""
-    request = state.value[PLACE]
+    request, delay = state.value[PLACE], clocks
     for _ in range(repeats):
         for step in range(first, first + length):
             now, transition = (clock_at(state, step) + delay) * sink.dram_ticks, transition_at(state, step)
@@ -167,7 +167,7 @@ def note_last(sink, last):
 
 
 @inlined
-def serve(state, sink, table, first, length, repeats, clocks, delay, last):
+def serve(state, sink, table, first, length, repeats, clocks, last):
     """Take the bursts of `length` steps from `first` on; the next request is the first that they take.
 
     last: what the serving before returned, -1: it is the first. Returns the number of the last read if its
@@ -180,8 +180,8 @@ def serve(state, sink, table, first, length, repeats, clocks, delay, last):
     if not in_order or begin != last + 1:
         note_last(sink, last)
     if in_order:
-        serve_in_order(state, sink, table, first, length, repeats, clocks, delay)
+        serve_in_order(state, sink, table, first, length, repeats, clocks)
     else:
-        serve_each(state, sink, table, first, length, repeats, clocks, delay)
-    count_served(state, sink, table, first, length, repeats, delay + (repeats - 1) * clocks)
+        serve_each(state, sink, table, first, length, repeats, clocks)
+    count_served(state, sink, table, first, length, repeats, repeats * clocks)
     return begin + repeats * length * SPAN - 1 if in_order else -1

@@ -2,7 +2,9 @@
 
 Clocks are relative to the step, rows to the row of the request that the step takes, requests to that request.
 A clock that is too old to delay a command or to affect idle times is written as the latest such clock.
-`restore` reads the words in the order in which `write_signature` writes them; `fields` names them.
+
+Each part of the state has one function, which writes its words (`writes`), or sets it from them. `fields` has
+the role of each field.
 """
 
 from __future__ import annotations
@@ -10,10 +12,13 @@ from __future__ import annotations
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.banks import activate_request, active_bank, bars_queues, same_banks
 from ndpsim.dram.fast.fields import (
+    ACT,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     GROUPS_PER_RANK,
+    PRE,
+    RD,
     READS,
     REQUEST_CLASSES,
     SLOTS,
@@ -31,6 +36,7 @@ from ndpsim.dram.state import DATA_END, FAR, PLACE, REFRESH_FROM, REFRESH_UNTIL,
 _CLOSED = -FAR  # a row
 _HEAD_WORDS = 6
 _QUEUED_WORDS = 3  # of a request
+_MULTIPLIER = 0x2545F491  # of fingerprints
 
 
 @inlined
@@ -70,48 +76,42 @@ def after(place, number, size):
     return place - size if place >= size else place
 
 
+@inlined
+def carry(table, at, word, writes):
+    """Write a word of a signature, or read it; returns the word there."""
+    if writes:
+        table[at] = word
+    return table[at]
+
+
 # ---- Ranks: times, open rows, requests between ACT and RD
 
 
 @inlined
-def write_ready(times, table, at, first, nodes, classes, over, clock):
-    """The times of so many nodes from one on, for the first command classes."""
+def carry_ready(times, table, at, first, nodes, classes, base, writes):
+    """The times of so many nodes from one on, for the first command classes; base: see `carry_rank`."""
+    over, clock = base
     at, first = assume_nonnegative(at), assume_nonnegative(first)
     for node in range(first, first + nodes):
         for command in range(0, classes, REQUEST_CLASSES):
-            write_times(table, at, times, node, command, over, clock)
+            if writes:
+                write_times(table, at, times, node, command, over, clock)
+            else:
+                read_times(table, at, times, node, command, clock)
             at += REQUEST_CLASSES
     return at
 
 
 @inlined
-def read_ready(times, table, at, first, nodes, classes, clock):
-    """Read the words of `write_ready`."""
-    at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(first, first + nodes):
-        for command in range(0, classes, REQUEST_CLASSES):
-            read_times(table, at, times, node, command, clock)
-            at += REQUEST_CLASSES
-    return at
-
-
-@inlined
-def write_rows(state, table, at, rank, row):
+def carry_rows(state, table, at, rank, row, writes):
     """The open rows of a rank."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    for bank in range(BANKS_PER_RANK):
-        open_row = state.open_row[rank * BANKS_PER_RANK + bank]
-        table[at + bank] = open_row - row if open_row >= 0 else _CLOSED
-    return at + BANKS_PER_RANK
-
-
-@inlined
-def read_rows(state, table, at, rank, row):
-    """Read the words of `write_rows`."""
-    at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    for bank in range(BANKS_PER_RANK):
-        word = table[at + bank]
-        state.open_row[rank * BANKS_PER_RANK + bank] = word + row if word > _CLOSED else -1
+    for number in range(BANKS_PER_RANK):
+        bank = rank * BANKS_PER_RANK + number
+        open_row = state.open_row[bank]
+        word = carry(table, at + number, open_row - row if open_row >= 0 else _CLOSED, writes)
+        if not writes:
+            state.open_row[bank] = word + row if word > _CLOSED else -1
     return at + BANKS_PER_RANK
 
 
@@ -123,182 +123,125 @@ def close_rows(state, rank):
 
 
 @inlined
-def write_active(state, table, at, rank, clock):
+def carry_active(state, table, at, rank, active, clock, writes):
     """The active reads of a rank."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    active_queue, request = rank * 2 + READS, state.value[PLACE]
-    for place in range(state.active_size[active_queue]):
-        bank = active_bank(state, active_queue, place)
-        table[at] = bank
-        table[at + 1] = state.active_arrived[bank] - clock
-        table[at + 2] = state.active_request[bank] - request
+    for place in range(active):
+        bank = carry(table, at, active_bank(state, rank * 2 + READS, place), writes) & (BANKS - 1)
+        arrived = clock + carry(table, at + 1, state.active_arrived[bank] - clock, writes)
+        first = state.value[PLACE]
+        request = first + carry(table, at + 2, state.active_request[bank] - first, writes)
+        if not writes:
+            activate_request(ONE_CHUNK, state, READS, bank, state.open_row[bank], request, arrived)
         at += 3
     return at
 
 
 @inlined
-def read_active(state, table, at, rank, active, clock):
-    """Read the words of `write_active`; returns the number of reads."""
-    for _ in range(active):
-        bank = table[at] & (BANKS - 1)
-        request = state.value[PLACE] + table[at + 2]
-        activate_request(ONE_CHUNK, state, READS, bank, state.open_row[bank], request, table[at + 1] + clock)
-        at += 3
-    return at
-
-
-@inlined
-def write_nodes(shape, state, table, at, rank, over, clock):
+def carry_nodes(shape, state, table, at, rank, base, writes):
     """The times of a rank's groups and banks for the classes for which commands may look there."""
     first, groups, classes = rank * GROUPS_PER_RANK, shape.bankgroups, table[BANK_CLASSES]
-    at = write_ready(state.group_ready, table, at, first, groups, REQUEST_CLASSES, over, clock)
+    at = carry_ready(state.group_ready, table, at, first, groups, REQUEST_CLASSES, base, writes)
     for group in range(first, first + groups):
         bank = group * BANKS_PER_GROUP
-        at = write_ready(state.bank_ready, table, at, bank, shape.banks_per_group, classes, over, clock)
+        at = carry_ready(state.bank_ready, table, at, bank, shape.banks_per_group, classes, base, writes)
     return at
 
 
 @inlined
-def read_nodes(shape, state, table, at, rank, clock):
-    """Read the words of `write_nodes`."""
-    first, groups, classes = rank * GROUPS_PER_RANK, shape.bankgroups, table[BANK_CLASSES]
-    at = read_ready(state.group_ready, table, at, first, groups, REQUEST_CLASSES, clock)
-    for group in range(first, first + groups):
-        bank = group * BANKS_PER_GROUP
-        at = read_ready(state.bank_ready, table, at, bank, shape.banks_per_group, classes, clock)
-    return at
+def carry_rank(shape, state, table, at, rank, row, base, writes):
+    """A rank. Its banks and groups are left out if no earlier command can still delay them.
 
-
-@inlined
-def write_rank(shape, state, table, at, rank, over, row, clock):
-    """A rank. Its banks and groups are left out if no earlier command can still delay them."""
+    base: the clock of `expiry`, and that of the step.
+    """
+    over, clock = base
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    touched = max(state.last_command[rank], over - table[REACH])
-    table[at] = touched - clock
-    table[at + 1] = state.open_banks[rank]
-    table[at + 2] = state.active_size[rank * 2 + READS]
-    at = write_ready(state.rank_ready, table, at + 3, rank, 1, TIMED_CLASSES, over, clock)
+    before = max(state.last_command[rank], over - table[REACH])
+    touched = clock + carry(table, at, before - clock, writes)
+    was_open = state.open_banks[rank]
+    opened = carry(table, at + 1, was_open, writes)
+    active = carry(table, at + 2, state.active_size[rank * 2 + READS], writes)
+    at = carry_ready(state.rank_ready, table, at + 3, rank, 1, TIMED_CLASSES, base, writes)
     for number in range(4):
-        recent = state.recent_acts[rank, (state.oldest_act[rank] + number & 3)]
-        table[at + number] = max(recent, over - shape.window) - clock
+        recent = max(state.recent_acts[rank, (state.oldest_act[rank] + number & 3)], over - shape.window)
+        recent = clock + carry(table, at + number, recent - clock, writes)
+        if not writes:
+            state.recent_acts[rank, number] = recent
     at += 4
     if touched + table[REACH] > over:
-        at = write_nodes(shape, state, table, at, rank, over, clock)
-    if state.open_banks[rank] != 0:
-        at = write_rows(state, table, at, rank, row)
-    return write_active(state, table, at, rank, clock)
-
-
-@inlined
-def read_rank(shape, state, table, at, rank, over, row, clock):
-    """Read the words of `write_rank`."""
-    at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    touched, opened, active = table[at] + clock, table[at + 1], table[at + 2]
-    state.last_command[rank] = touched
-    at = read_ready(state.rank_ready, table, at + 3, rank, 1, TIMED_CLASSES, clock)
-    state.oldest_act[rank] = 0
-    for number in range(4):
-        state.recent_acts[rank, number] = table[at + number] + clock
-    at += 4
-    if touched + table[REACH] > over:
-        at = read_nodes(shape, state, table, at, rank, clock)
+        at = carry_nodes(shape, state, table, at, rank, base, writes)
     if opened != 0:
-        at = read_rows(state, table, at, rank, row)
-    elif state.open_banks[rank] != 0:
+        at = carry_rows(state, table, at, rank, row, writes)
+    elif was_open != 0:
         close_rows(state, rank)
-    state.open_banks[rank] = opened
-    return read_active(state, table, at, rank, active, clock)
+    if not writes:
+        state.last_command[rank], state.oldest_act[rank], state.open_banks[rank] = touched, 0, opened
+    return carry_active(state, table, at, rank, active, clock, writes)
 
 
 # ---- Queue, waiting refreshes, sink
 
 
 @inlined
-def write_queue(state, table, at, row, clock):
+def carry_queue(state, table, at, size, row, clock, writes):
     """The queued reads, the oldest first."""
-    at = assume_nonnegative(at)
-    tail = state.tail[0, READS]
+    at, tail, first = assume_nonnegative(at), state.tail[0, READS], state.value[PLACE]
     queued = rotate(state.used[0, READS], tail)
-    while queued != 0:
-        slot = (lowest(queued) + tail) & (SLOTS - 1)
+    for number in range(size):
+        slot = (lowest(queued) + tail if writes else number) & (SLOTS - 1)
         queued &= queued - 1
         bank, counted = slot_bank(state, READS, slot), state.counted[0, READS] >> slot & 1
-        table[at] = ((state.slot_row[READS, slot] - row) * BANKS + bank) * 2 + counted
-        table[at + 1] = state.slot_arrived[READS, slot] - clock
-        table[at + 2] = state.slot_request[READS, slot] - state.value[PLACE]
+        place = ((state.slot_row[READS, slot] - row) * BANKS + bank) * 2 + counted
+        place = carry(table, at, place, writes)
+        arrived = clock + carry(table, at + 1, state.slot_arrived[READS, slot] - clock, writes)
+        request = first + carry(table, at + 2, state.slot_request[READS, slot] - first, writes)
+        if not writes:
+            bank, of_row = place >> 1 & BANKS - 1, (place >> 1) // BANKS + row
+            fill_slot(state, READS, 0, slot, bank, of_row, arrived, request)
+            state.counted[0, READS] |= (place & 1) << slot
         at += _QUEUED_WORDS
+    if not writes:
+        state.tail[0, READS] = size
     return at
 
 
 @inlined
-def read_queue(state, table, at, size, row, clock):
-    """Read the words of `write_queue`; returns the number of reads."""
-    at = assume_nonnegative(at)
-    for slot in range(size):
-        word, arrived = table[at], table[at + 1] + clock
-        request = state.value[PLACE] + table[at + 2]
-        fill_slot(state, READS, 0, slot, word >> 1 & BANKS - 1, (word >> 1) // BANKS + row, arrived, request)
-        state.counted[0, READS] |= (word & 1) << slot
-        at += _QUEUED_WORDS
-    state.tail[0, READS] = size
-    return at
-
-
-@inlined
-def write_pending(state, table, at):
+def carry_pending(shape, state, table, at, size, writes):
     """The refreshes that wait."""
-    for place in range(state.pending_size):
-        table[at] = state.pending_class[place] * 2 + bars_queues(state, place)
-        table[at + 1] = state.pending_bank[place]
-        at += 2
-    return at
-
-
-@inlined
-def read_pending(shape, state, table, at, size):
-    """Read the words of `write_pending`; returns the number of refreshes."""
-    state.pending_size = size
     for place in range(size):
-        state.pending_class[place] = table[at] // 2
-        state.pending_bank[place] = table[at + 1]
-        if table[at] % 2 == 0:
-            first = assume_nonnegative(table[at + 1])
-            state.awaits_refresh[first // BANKS_PER_RANK] |= same_banks(shape, first)
+        word = carry(table, at, state.pending_class[place] * 2 + bars_queues(state, place), writes)
+        bank = assume_nonnegative(carry(table, at + 1, state.pending_bank[place], writes))
+        if not writes:
+            state.pending_class[place], state.pending_bank[place] = word // 2, bank
+            if word % 2 == 0:
+                state.awaits_refresh[bank // BANKS_PER_RANK] |= same_banks(shape, bank)
         at += 2
     return at
 
 
 @inlined
-def write_sink(sink, table, at, over, clock):
+def carry_sink(sink, table, at, over, clock, writes):
     """The bursts in the sink, and its clock."""
     at, value, now = assume_nonnegative(at), sink.value, clock * sink.dram_ticks
-    table[at] = now % sink.unit_ticks
-    table[at + 1] = value[SERVICE]
-    table[at + 2] = max(value[LAST_START] - now, 0)
-    table[at + 3] = max(value[RELEASE] - now, 0)
+    slot, server = value[SLOT] if writes else 0, value[SERVER] if writes else 0
+    carry(table, at, now % sink.unit_ticks, writes)
+    carry(table, at + 1, value[SERVICE], writes)
+    last_start = carry(table, at + 2, max(value[LAST_START] - now, 0), writes)
+    carry(table, at + 3, max(value[RELEASE] - now, 0), writes)
     at += 4
     for number in range(sink.depth):
-        credit = sink.credit[after(value[SLOT], number, sink.depth)]
-        table[at + number] = max(credit, over) - clock
+        credit = max(sink.credit[after(slot, number, sink.depth)], over) - clock
+        credit = carry(table, at + number, credit, writes)
+        if not writes:
+            sink.credit[number] = credit + clock
     at += sink.depth
     for number in range(sink.servers):
-        free = sink.free[after(value[SERVER], number, sink.servers)]
-        table[at + number] = max(free - now, 0)
-    return at + sink.servers
-
-
-@inlined
-def read_sink(sink, table, at, clock):
-    """Read the words of `write_sink`."""
-    value, now = sink.value, clock * sink.dram_ticks
-    value[LAST_START] = table[at + 2] + now
-    at += 4
-    value[SLOT] = value[SERVER] = 0
-    for number in range(sink.depth):
-        sink.credit[number] = table[at + number] + clock
-    at += sink.depth
-    for number in range(sink.servers):
-        sink.free[number] = table[at + number] + now
+        free = max(sink.free[after(server, number, sink.servers)] - now, 0)
+        free = carry(table, at + number, free, writes)
+        if not writes:
+            sink.free[number] = free + now
+    if not writes:
+        value[LAST_START], value[SLOT], value[SERVER] = last_start + now, 0, 0
     return at + sink.servers
 
 
@@ -317,12 +260,12 @@ def write_signature(shape, state, source, sink, table, clock):
     table[at + 3] = state.value[DATA_END] - clock
     table[at + 4] = max(state.value[REFRESH_FROM], over) - clock
     table[at + 5] = max(state.value[REFRESH_UNTIL], over) - clock
-    at = write_queue(state, table, at + _HEAD_WORDS, row, clock)
+    at = carry_queue(state, table, at + _HEAD_WORDS, state.queued[READS], row, clock, True)
     if sink.servers > 0:
-        at = write_sink(sink, table, at, over, clock)
-    at = write_pending(state, table, at)
+        at = carry_sink(sink, table, at, over, clock, True)
+    at = carry_pending(shape, state, table, at, state.pending_size, True)
     for rank in range(shape.ranks):
-        at = write_rank(shape, state, table, at, rank, over, row, clock)
+        at = carry_rank(shape, state, table, at, rank, row, (over, clock), True)
     table[signature + LENGTH] = at - signature - WORDS
     for place in range(at, next_line(at)):
         table[place] = 0
@@ -361,8 +304,56 @@ def restore(shape, state, source, sink, table, signature, clock):
     over = expiry(shape, state, clock)
     queue, at = at + _HEAD_WORDS, at + _HEAD_WORDS + size * _QUEUED_WORDS
     if sink.servers > 0:
-        at = read_sink(sink, table, at, clock)
-    at = read_pending(shape, state, table, at, pending)
+        at = carry_sink(sink, table, at, over, clock, False)
+    state.pending_size = pending
+    at = carry_pending(shape, state, table, at, pending, False)
     for rank in range(shape.ranks):
-        at = read_rank(shape, state, table, at, rank, over, row, clock)
-    read_queue(state, table, queue, size, row, clock)
+        at = carry_rank(shape, state, table, at, rank, row, (over, clock), False)
+    carry_queue(state, table, queue, size, row, clock, False)
+
+
+# ---- Fingerprints: a quick test whether a state may have occurred before
+
+
+@inlined
+def arrivals(state, clock):
+    """The ages of the queued reads, summed."""
+    total, queued = 0, state.used[0, READS]
+    while queued != 0:
+        total += clock - state.slot_arrived[READS, (lowest(queued) & (SLOTS - 1))]
+        queued &= queued - 1
+    return total
+
+
+@inlined
+def sink_fingerprint(sink, over, clock):
+    """A number that sums up the sink."""
+    value, now = sink.value, clock * sink.dram_ticks
+    total = now % sink.unit_ticks
+    for word in (value[LAST_START] - now, value[RELEASE] - now, value[SERVICE]):
+        total = total * _MULTIPLIER + max(word, 0)
+    credits, busy = 0, 0
+    for number in range(sink.depth):
+        credits += max(sink.credit[number] - over, 0)
+    for number in range(sink.servers):
+        busy += max(sink.free[number] - now, 0)
+    return (total * _MULTIPLIER + credits) * _MULTIPLIER + busy
+
+
+@inlined
+def fingerprint(shape, state, source, sink, clock):
+    """A number that is quick to compute, equal for equal signatures and seldom equal for others."""
+    over, tail = expiry(shape, state, clock), state.tail[0, READS]
+    total = source.place[state.value[PLACE]] & (1 << ROW_SHIFT) - 1
+    total = total * _MULTIPLIER + (state.value[DATA_END] - clock)
+    total = total * _MULTIPLIER + arrivals(state, clock)
+    for number in range(shape.ranks):
+        rank = assume_nonnegative(number)
+        total = total * _MULTIPLIER + state.open_banks[rank]
+        for command in (ACT, PRE, RD):
+            waiting = rotate(state.waiting[0, wait_row(READS, rank), command], tail)
+            ready = max(state.rank_ready[rank, command] - over, 0)
+            total = (total * _MULTIPLIER + waiting) * _MULTIPLIER + ready
+    if sink.servers > 0:
+        total = total * _MULTIPLIER + sink_fingerprint(sink, over, clock)
+    return total * _MULTIPLIER

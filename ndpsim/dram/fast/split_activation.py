@@ -24,6 +24,7 @@ from ndpsim.dram.fast.fields import (
 )
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
+from ndpsim.dram.fast.issued import FROM_QUEUE, NOWHERE, issued
 from ndpsim.dram.fast.row_policy_points import record_activated
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
@@ -58,7 +59,7 @@ class OnFast(NamedTuple):
     from_second: int  # 1: distances of an activation count from its second half
     window_of_second: int  # 1: so does the window (tFAW)
     keeps_refreshes: int  # 1: no refresh issues between the halves
-    announces_ahead: int  # 1: see `announce_ahead`
+    announces_ahead: int  # 1: see `announced_ahead`
     opens_at_once: int  # 1: the second half issues as soon as it can
 
 
@@ -70,37 +71,47 @@ _WHERE, _WHICH = range(2)
 
 
 @inlined
-def step_alone(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+def step_alone(rules, channel, credit, clock):
     """See `fast.step`."""
+    shape, state, commands = channel.shape, channel.state, channel.commands
     value, opening = state.value, state.opening
     if state.announced[_WHERE] > 0:
-        at = issue_what_is_announced(
-            rules, policy, shape, state, latencies, source, sink, commands, credit, clock
-        )
+        at = issue_what_is_announced(rules, channel, credit, clock)
         if at <= clock:
             opening[_BUS_FREE] = clock + rules.cycles
-        return fast.FROM_QUEUE if at <= clock else fast.NOWHERE, -1, -1, -1, -1, at, 0
+        return other_command(FROM_QUEUE if at <= clock else NOWHERE, at)
     opens_from = opening[_BUS_FREE] if opening[_IS_OPENING] else FAR
     if opens_from <= clock and (rules.opens_at_once or opening[_DUE_AT] <= clock):
         open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
-        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    outcome = fast.step(policy, shape, state, latencies, source, sink, commands, None, credit, 0, clock)
-    if outcome[0] != fast.NOWHERE:
+        return other_command(FROM_QUEUE, FAR)
+    outcome = fast.step(channel, None, credit, 0, clock)
+    if outcome.origin != NOWHERE:
         opening[_BUS_FREE] = clock + rules.cycles
         return outcome
-    if rules.announces_ahead and announce_ahead(rules, shape, state, commands, credit, clock):
-        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
+    if rules.announces_ahead:
+        active_list, place = announced_ahead(rules, shape, state, credit, clock)
+        if active_list >= 0:
+            bank = assume_nonnegative(active_bank(state, active_list, place))
+            announce(rules, channel, active_list % QUEUES, bank, active_list, place, clock)
+            return other_command(FROM_QUEUE, FAR)
     if opens_from <= clock:
         open_row(rules, shape, state, commands, clock)
         value[DEFERRED] += 1
-        return fast.FROM_QUEUE, -1, -1, -1, -1, FAR, 0
-    return fast.NOWHERE, -1, -1, -1, -1, min(outcome[5], opens_from), 0
+        return other_command(FROM_QUEUE, FAR)
+    return other_command(NOWHERE, min(outcome.next_ready, opens_from))
 
 
 @inlined
-def issue_what_is_announced(rules, policy, shape, state, latencies, source, sink, commands, credit, clock):
+def other_command(origin, next_ready):
+    """A step with a command that has no class, or without one."""
+    return issued(origin, -1, -1, -1, -1, next_ready, 0)
+
+
+@inlined
+def issue_what_is_announced(rules, channel, credit, clock):
     """Issue the column command that was announced, if it is ready; returns when it is."""
+    shape, state = channel.shape, channel.state
     where, place, slot = state.announced[_WHERE] - 1, state.announced[_WHICH], 0
     active_list, queue = where, where & 1
     if where >= _IN_QUEUE:
@@ -115,9 +126,7 @@ def issue_what_is_announced(rules, policy, shape, state, latencies, source, sink
     if at <= clock:
         state.value[ANNOUNCED] += 1
         keep_clock(rules, state, queue, bank, clock)
-        fast.issue_chosen(
-            policy, shape, state, latencies, source, sink, commands, active_list, place, queue, slot, clock
-        )
+        fast.issue_chosen(channel, active_list, place, queue, slot, clock)
         state.announced[_WHERE] = 0
     return at
 
@@ -214,8 +223,9 @@ def keeps_maintenance(rules, shape, state, place, command):
 
 
 @inlined
-def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
+def prepare(rules, channel, queue, bank, where, which, clock):
     """See `instead`, of a column command."""
+    state = channel.state
     opening = state.opening
     can_open = opening[_BUS_FREE] <= clock and opening[_IS_OPENING]
     opening[_BUS_FREE] = clock + rules.cycles  # one command or another issues now
@@ -224,17 +234,18 @@ def prepare(rules, shape, state, commands, queue, bank, where, which, clock):
         keep_clock(rules, state, queue, bank, clock)
         return False
     if can_open and opening[_DUE_AT] <= clock + rules.reserved:
-        open_row(rules, shape, state, commands, clock)
+        open_row(rules, channel.shape, state, channel.commands, clock)
         state.value[DEFERRED] += 1
         return True
-    announce(rules, shape, state, commands, queue, bank, where, which, clock)
+    announce(rules, channel, queue, bank, where, which, clock)
     return True
 
 
 @inlined
-def announce(rules, shape, state, commands, queue, bank, where, which, clock):
+def announce(rules, channel, queue, bank, where, which, clock):
     """See `dram.controllers.split_activation`."""
-    count_and_record(shape, state, commands, BEFORE_RD + queue, bank, -1, clock)
+    state = channel.state
+    count_and_record(channel.shape, state, channel.commands, BEFORE_RD + queue, bank, -1, clock)
     state.opening[_BUS_FREE] = clock + rules.cycles
     leads = rules.leads_writes if queue else rules.leads_reads
     if leads > 1:  # as in `announce`
@@ -252,12 +263,14 @@ def active_from(rules, state, rank, times):
 
 
 @outlined
-def announce_ahead(rules, shape, state, commands, credit, clock):
-    """Announce the oldest active request that will be ready right after; see `announced_ahead`."""
+def announced_ahead(rules, shape, state, credit, clock):
+    """The oldest active request that will be ready right after its announcement: its active list, or -1; its
+    place. See `dram.controllers.split_activation`.
+    """
     if state.opening[_BUS_FREE] > clock:
-        return False
+        return -1, 0
     if state.opening[_IS_OPENING] and state.opening[_DUE_AT] <= clock + rules.reserved:
-        return False
+        return -1, 0
     best, best_place, best_arrived, ready_from = -1, 0, FAR, clock + rules.reserved
     for active_list in range(QUEUES * shape.ranks):
         rank, command = active_list // QUEUES, RD + active_list % QUEUES
@@ -271,33 +284,31 @@ def announce_ahead(rules, shape, state, commands, credit, clock):
             is_ready = state.open_row[bank] >= 0 and fast_ready_at(state, command, bank) <= ready_from
             if is_ready and arrived < best_arrived:
                 best, best_place, best_arrived = active_list, place, arrived
-    if best < 0:
-        return False
-    bank = assume_nonnegative(active_bank(state, best, best_place))
-    announce(rules, shape, state, commands, best % QUEUES, bank, best, best_place, clock)
-    return True
+    return best, best_place
 
 
 @inlined
-def instead_of_active(rules, shape, state, source, commands, active_list, place, bank, clock):
+def instead_of_active(rules, channel, active_list, place, bank, clock):
     """See `fast.controller_points`."""
+    state = channel.state
     if state.open_row[bank] >= 0:
-        return prepare(rules, shape, state, commands, active_list & 1, bank, active_list, place, clock)
+        return prepare(rules, channel, active_list & 1, bank, active_list, place, clock)
     # Its row was closed: it is active again after the row is opened, and its bank then counts twice.
     request, arrived = state.active_request[bank], state.active_arrived[bank]
-    row = source.place[assume_nonnegative(request)] >> ROW_SHIFT
+    row = channel.source.place[assume_nonnegative(request)] >> ROW_SHIFT
     leave_active_queue(state, active_list, place)
     state.pinned_banks[bank // BANKS_PER_RANK] &= ~bank_bit(bank)
     state.reactivated[bank // BANKS_PER_RANK] |= bank_bit(bank)
-    begin_opening(rules, shape, state, commands, active_list & 1, bank, row, request, arrived, clock)
+    begin_opening(rules, channel, active_list & 1, bank, row, request, arrived, clock)
     return True
 
 
 @inlined
-def begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock):
+def begin_opening(rules, channel, queue, bank, row, request, arrived, clock):
     """See `begin`."""
+    shape, state = channel.shape, channel.state
     opening = state.opening
-    count_and_record(shape, state, commands, ACT, bank, row, clock)
+    count_and_record(shape, state, channel.commands, ACT, bank, row, clock)
     if rules.from_second:
         take_bus(rules, shape, state, clock)
     else:
@@ -309,17 +320,18 @@ def begin_opening(rules, shape, state, commands, queue, bank, row, request, arri
 
 
 @inlined
-def instead_of_queued(rules, shape, state, source, commands, queue, slot, command, bank, clock):
+def instead_of_queued(rules, channel, queue, slot, command, bank, clock):
     """See `fast.controller_points`."""
+    shape, state = channel.shape, channel.state
     if command == PRE:
         return False
     request = state.slot_request[queue, slot]
     if command != ACT:
-        return prepare(rules, shape, state, commands, queue, bank, _IN_QUEUE + queue, request, clock)
+        return prepare(rules, channel, queue, bank, _IN_QUEUE + queue, request, clock)
     row, arrived = state.slot_row[queue, slot], state.slot_arrived[queue, slot]
     count_first(shape.queues, state, queue, slot, ROW_MISSES)
-    leave_queue(shape.queues, state, source, queue, slot, bank, arrived, clock)
-    begin_opening(rules, shape, state, commands, queue, bank, row, request, arrived, clock)
+    leave_queue(shape.queues, state, channel.source, queue, slot, bank, arrived, clock)
+    begin_opening(rules, channel, queue, bank, row, request, arrived, clock)
     return True
 
 

@@ -1,10 +1,14 @@
-"""The transition table of one controller: one array of integers, laid out by the constants here.
+"""The transition table of one controller: one array of integers, laid out by the constants here; and
+transitions, the commands of a channel between two signatures, recorded once and applied again.
 
 A *state signature* contains everything that decides the commands of a channel, from the step that takes the
 first request of a span on. It is relative to that step's clock, to that request and to its row. A
 *transition* leads from one signature to the signature at the next span. Both are records in the array; the
 place of the first word is their number, and 0 means none. Records are appended and never removed; when the
 array is full, no more are added.
+
+The clocks, ticks and requests of a transition count from its beginning, its rows from the row of the first
+request.
 """
 
 from __future__ import annotations
@@ -12,27 +16,41 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import inlined
+from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.fields import (
     BANKS_PER_RANK,
     GROUPS_PER_RANK,
     LONGEST_PERIOD,
+    READS_LOGGED,
     REFRESHES_PENDING,
     REQUEST_CLASSES,
     SLOTS,
     TIMED_CLASSES,
 )
+from ndpsim.dram.fast.vectors import words_differ
+from ndpsim.dram.fast.words import assume_nonnegative, ones
+from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.spec import Tables
 from ndpsim.dram.state import (
+    COUNTERS,
     IDLE_CREDIT,
     IDLE_REFRESH,
     IDLE_ROW,
+    NEXT_REFRESH,
     OPEN_CLOCKS,
+    PLACE,
     READ_LATENCY,
     READ_QUEUE,
+    READS_SERVED,
+    REFRESH_FROM,
+    REFRESH_UNTIL,
+    REFRESHES,
     ROW_CONFLICTS,
     ROW_HITS,
     ROW_MISSES,
+    ROW_SHIFT,
+    SERVED,
+    TAKEN,
     Commands,
     Policy,
     Source,
@@ -79,7 +97,7 @@ LENGTH = 4  # of its words
 HASH = 5  # the fingerprint of the state
 WORDS = 8  # a multiple of LINE; up to the next multiple, 0 follows them
 
-# A transition. Its clocks, ticks and requests count from its beginning.
+# A transition.
 NEXT_TRANSITION = 0  # from the same signature
 TO = 1  # a signature
 CLOCKS = 2  # that it takes
@@ -147,3 +165,226 @@ def can_fast_forward(source: Source, commands: Commands) -> bool:
 def no_table() -> Ints:
     """A table for runs without fast-forward."""
     return np.zeros(FIRST_RECORD, dtype=np.int64)
+
+
+# ---- Record
+
+
+@inlined
+def open_now(shape, state):
+    """How many banks are open."""
+    count = 0
+    for rank in range(shape.ranks):
+        count += ones(state.open_banks[rank])
+    return count
+
+
+@inlined
+def start_recording(shape, state, signature, clock):
+    """Take a snapshot from which the next transition is recorded."""
+    state.recording = signature
+    state.snapshot_clock = clock
+    state.snapshot_open = open_now(shape, state)
+    for place in range(COUNTERS):
+        state.snapshot[place] = state.value[place]
+    for command in range(TIMED_CLASSES):
+        state.snapshot[COUNTERS + command] = state.issued[command]
+
+
+@inlined
+def changed(state, place, clock):
+    """The value to which a clock has changed since the snapshot; NOTHING if it has not."""
+    return state.value[place] - clock if state.value[place] != state.snapshot[place] else NOTHING
+
+
+@inlined
+def write_gains(shape, state, table, transition, clock):
+    """Write the gains of the counters; for open rows, as if the transition had begun at clock 0."""
+    gain = of_reads(table, transition, GAINS)
+    for number in range(len(SUMMED)):
+        table[gain + number] = state.value[SUMMED[number]] - state.snapshot[SUMMED[number]]
+    closed = state.snapshot_open - open_now(shape, state)
+    table[transition + CLOSED] = closed
+    table[gain + len(SUMMED) - 1] -= closed * clock
+    for command in range(TIMED_CLASSES):
+        table[gain + len(SUMMED) + command] = state.issued[command] - state.snapshot[COUNTERS + command]
+
+
+@inlined
+def request_after(source, request, row):
+    """The row of the next request, and whether it writes: the end of a transition depends on them."""
+    place = source.place[request]
+    return ((place >> ROW_SHIFT) - row) * 2 + (place & 1)
+
+
+@inlined
+def write_places(source, table, transition, first):
+    """Write the places of a transition's requests; returns whether one of them is a write."""
+    row, kinds = source.place[first] >> ROW_SHIFT, 0
+    for number in range(SPAN):
+        place = source.place[first + number]
+        table[transition + PLACES + number] = place - (row << ROW_SHIFT)
+        kinds |= place
+    table[transition + FOLLOWING] = request_after(source, first + SPAN, row)
+    return kinds & 1 != 0
+
+
+@inlined
+def of_reads(table, transition, field):
+    """The place in the table where a field of a transition's reads begins."""
+    return transition + READ + field * table[transition + READS]
+
+
+@inlined
+def write_reads(state, sink, table, transition, first, clock):
+    """The reads since the snapshot."""
+    reads, before = table[transition + READS], state.snapshot[READS_SERVED]
+    finished, request = of_reads(table, transition, FINISHED), of_reads(table, transition, REQUEST)
+    latency, in_order = of_reads(table, transition, LATENCY), reads == SPAN
+    lowest, highest = -NOTHING, NOTHING
+    for number in range(reads):
+        log = state.read_log[assume_nonnegative(before + number & READS_LOGGED - 1)]
+        table[request + number] = log[0] - first
+        table[latency + number] = log[1]
+        table[finished + number] = log[2] - clock * sink.dram_ticks
+        lowest, highest = min(lowest, log[0] - first), max(highest, log[0] - first)
+        in_order = in_order and table[request + number] == table[request] + number
+    table[transition + LOWEST] = lowest
+    table[transition + HIGHEST] = highest
+    table[transition + FIRST_READ] = table[request] if in_order else NOTHING
+
+
+@inlined
+def record(shape, state, source, sink, table, to, clock):
+    """Add the transition since the snapshot, unless it has writes or more reads than fit."""
+    began, first = state.snapshot_clock, state.snapshot[PLACE]
+    reads = state.value[READS_SERVED] - state.snapshot[READS_SERVED]
+    refreshes = state.value[REFRESHES] - state.snapshot[REFRESHES]
+    if reads > MOST_READS or state.value[PLACE] != first + SPAN:
+        return
+    transition = assume_nonnegative(table[USED])
+    if write_places(source, table, transition, first):
+        return
+    table[transition + TO] = to
+    table[transition + CLOCKS] = clock - began
+    table[transition + DUE] = state.snapshot[NEXT_REFRESH] - began
+    # The next refresh is due earlier by this, and must not be due before the end.
+    earlier = min(state.snapshot[NEXT_REFRESH] - state.due_since, state.value[NEXT_REFRESH] - clock)
+    table[transition + DUE_SINCE] = table[transition + DUE] - (earlier if refreshes == 1 else 0)
+    table[transition + TURN] = turn_of(state.value, state.snapshot[REFRESHES])
+    table[transition + READS] = reads
+    table[transition + REFRESHED] = refreshes
+    table[transition + REFRESHED_FROM] = changed(state, REFRESH_FROM, began)
+    table[transition + REFRESHED_UNTIL] = changed(state, REFRESH_UNTIL, began)
+    table[transition + TIMES] = table[transition + CLOCK_SUM] = 0
+    write_gains(shape, state, table, transition, began)
+    write_reads(state, sink, table, transition, first, began)
+    chain = state.recording + (WITH_REFRESH if refreshes > 0 else WITHOUT_REFRESH)
+    table[transition + NEXT_TRANSITION] = table[chain]
+    table[chain] = transition
+    table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + TIMED_CLASSES)
+
+
+# ---- Apply
+
+
+@inlined
+def span_differs(places, at, others, other, shift):
+    """0 when the places of a span are the others, shifted."""
+    differs, at, other = 0, assume_nonnegative(at), assume_nonnegative(other)
+    for row in range(0, SPAN, TIMED_CLASSES):
+        last = places[at + row + TIMED_CLASSES - 1] + others[other + row + TIMED_CLASSES - 1]
+        differs |= words_differ(places, at + row, others, other + row, shift, last)
+    return differs
+
+
+@inlined
+def expects(source, table, transition, first):
+    """Whether the next requests are those of a transition."""
+    row = source.place[first] >> ROW_SHIFT
+    differs = request_after(source, first + SPAN, row) ^ table[transition + FOLLOWING]
+    return differs | span_differs(source.place, first, table, transition + PLACES, row << ROW_SHIFT) == 0
+
+
+@inlined
+def find(state, source, table, signature, clock):
+    """The transition that comes next; 0 if none was recorded."""
+    due, first = state.value[NEXT_REFRESH] - clock, state.value[PLACE]
+    transition = table[signature + WITHOUT_REFRESH]
+    while transition != 0:
+        if due >= table[transition + CLOCKS] and expects(source, table, transition, first):
+            return transition
+        transition = table[transition + NEXT_TRANSITION]
+    turn = turn_of(state.value, state.value[REFRESHES])
+    transition = table[signature + WITH_REFRESH]
+    while transition != 0:
+        same_refreshes = table[transition + DUE_SINCE] <= due <= table[transition + DUE]
+        if same_refreshes and table[transition + TURN] == turn and expects(source, table, transition, first):
+            return transition
+        transition = table[transition + NEXT_TRANSITION]
+    return 0
+
+
+@inlined
+def record_refresh(state, table, transition, clock):
+    """The refreshes that fall due in a transition."""
+    if table[transition + REFRESHED_FROM] != NOTHING:
+        since_due = table[transition + REFRESHED_FROM] - table[transition + DUE]
+        state.value[REFRESH_FROM] = state.value[NEXT_REFRESH] + since_due
+    if table[transition + REFRESHED_UNTIL] != NOTHING:
+        state.value[REFRESH_UNTIL] = clock + table[transition + REFRESHED_UNTIL]
+    if table[transition + REFRESHED] > 0:
+        state.value[REFRESHES] += table[transition + REFRESHED]
+        state.value[NEXT_REFRESH] = next_refresh(state.value)
+
+
+@inlined
+def record_uncommitted(table, transition):
+    """Record that the next commit must add the counts of an applied transition."""
+    if table[transition + TIMES] == 0:
+        table[transition + NEXT_UNCOMMITTED] = table[UNCOMMITTED]
+        table[UNCOMMITTED] = transition
+
+
+@inlined
+def take(state, table, transition, clock):
+    """Apply a transition, except for its bursts (`serve`) and its counts (`commit`)."""
+    reads = table[transition + READS]
+    record_uncommitted(table, transition)
+    table[transition + TIMES] += 1
+    table[transition + CLOCK_SUM] += clock
+    state.fast_forwarded += reads
+    state.value[TAKEN] += SPAN
+    state.value[PLACE] += SPAN
+    state.value[SERVED] += reads
+    state.value[READS_SERVED] += reads
+    record_refresh(state, table, transition, clock)
+
+
+@inlined
+def count_latencies(latencies, table, transition, times):
+    """Count the latencies of a transition's reads, times the number of its applications."""
+    last = latencies.shape[0] - 1
+    if last == 0:
+        latencies[0] += times * table[transition + READS]
+        return
+    latency = of_reads(table, transition, LATENCY)
+    for number in range(table[transition + READS]):
+        latencies[min(table[latency + number], last)] += times
+
+
+@outlined
+def commit(state, latencies, table):
+    """Add the counts of the transitions that were applied since the last commit."""
+    transition = table[UNCOMMITTED]
+    while transition != 0:
+        times, gain = table[transition + TIMES], of_reads(table, transition, GAINS)
+        for number in range(len(SUMMED)):
+            state.value[SUMMED[number]] += times * table[gain + number]
+        state.value[OPEN_CLOCKS] += table[transition + CLOSED] * table[transition + CLOCK_SUM]
+        for command in range(TIMED_CLASSES):
+            state.issued[command] += times * table[gain + len(SUMMED) + command]
+        count_latencies(latencies, table, transition, times)
+        table[transition + TIMES] = table[transition + CLOCK_SUM] = 0
+        transition = table[transition + NEXT_UNCOMMITTED]
+    table[UNCOMMITTED] = 0

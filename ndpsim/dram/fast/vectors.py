@@ -60,18 +60,18 @@ def _least(builder: Any, one: Any, other: Any) -> Any:
     return builder.select(builder.icmp_signed("<", one, other), one, other)
 
 
-def _pointer(
-    context: Any, builder: Any, kind: Any, array: Any, place: Any, width: int, first: Any = None
-) -> Any:
-    """A vector at a place of an array of one dimension, or in a row of two, from a column on."""
-    array = _fields_of(kind)(context, builder, value=array)
-    if kind.ndim == 2:
-        columns: Any = cgutils.unpack_tuple
-        place = builder.mul(place, columns(builder, array.shape)[1])
-    if first is not None:
-        place = builder.add(place, first)
-    word = builder.gep(array.data, [place])
+def _pointer(context: Any, builder: Any, kind: Any, array: Any, place: Any, width: int) -> Any:
+    """A vector at a place of an array, counted over all of its rows."""
+    word = builder.gep(_fields_of(kind)(context, builder, value=array).data, [place])
     return builder.bitcast(word, ir.VectorType(_WORD, width).as_pointer())
+
+
+def _row(context: Any, builder: Any, kind: Any, array: Any, row: Any, width: int) -> Any:
+    """The vector with which a row of an array of two dimensions begins."""
+    columns: Any = cgutils.unpack_tuple
+    shape = _fields_of(kind)(context, builder, value=array).shape
+    place = builder.mul(row, columns(builder, shape)[1])
+    return _pointer(context, builder, kind, array, place, width)
 
 
 class _VolatileStore(ir.StoreInstr):  # type: ignore[misc]
@@ -241,7 +241,7 @@ def _load_words(array: Any, row: Any, last: Any) -> Any:
 def _load(typing_context, array, row, last):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, row, _ = arguments
-        pointer = _pointer(context, builder, signature.args[0], array, row, _WIDTH)
+        pointer = _row(context, builder, signature.args[0], array, row, _WIDTH)
         return builder.load(pointer, align=8)
 
     return _VECTOR_TYPE(array, types.int64, types.int64), generate
@@ -255,7 +255,7 @@ def _store_words(array: Any, row: Any, words: Any, last: Any) -> None:
 def _store(typing_context, array, row, words, last):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array, row, words, _ = arguments
-        pointer = _pointer(context, builder, signature.args[0], array, row, _WIDTH)
+        pointer = _row(context, builder, signature.args[0], array, row, _WIDTH)
         _store_whole(builder, words, pointer)
         return context.get_dummy_value()
 
@@ -288,8 +288,8 @@ def _raise_words(times: Any, node: Any, distances: Any, command: Any, clock: Any
 def _raise(typing_context, times, node, distances, command, clock, last):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         times, node, distances, command, clock, _ = arguments
-        to = _pointer(context, builder, signature.args[0], times, node, 8)
-        by = _pointer(context, builder, signature.args[2], distances, command, 8)
+        to = _row(context, builder, signature.args[0], times, node, 8)
+        by = _row(context, builder, signature.args[2], distances, command, 8)
         raised = builder.add(_splat(builder, clock, 8), builder.load(by, align=8))
         before = builder.load(to, align=8)
         _store_whole(builder, _most(builder, before, raised), to)
@@ -304,52 +304,51 @@ def raise_times(times, node, distances, command, clock):
     _raise(times, node, distances, command, clock, times[node, 7] + distances[command, 7])
 
 
-def _write_words(
-    table: Any, at: Any, times: Any, node: Any, first: Any, over: Any, clock: Any, last: Any
-) -> None:
-    table[at : at + _WIDTH] = np.maximum(times[node][first : first + _WIDTH], over) - clock
+def _write_words(table: Any, at: Any, times: Any, place: Any, over: Any, clock: Any, last: Any) -> None:
+    table[at : at + _WIDTH] = np.maximum(times.reshape(-1)[place : place + _WIDTH], over) - clock
 
 
 @instruction(_write_words)
-def _write(typing_context, table, at, times, node, first, over, clock, last):
+def _write(typing_context, table, at, times, place, over, clock, last):
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, at, times, node, first, over, clock, _ = arguments
+        table, at, times, place, over, clock, _ = arguments
         words = _pointer(context, builder, signature.args[0], table, at, _WIDTH)
-        there = _pointer(context, builder, signature.args[2], times, node, _WIDTH, first)
+        there = _pointer(context, builder, signature.args[2], times, place, _WIDTH)
         over, clock = _splat(builder, over, _WIDTH), _splat(builder, clock, _WIDTH)
         builder.store(builder.sub(_most(builder, builder.load(there, align=8), over), clock), words, align=8)
-        return context.get_dummy_value()
-
-    return types.none(table, types.int64, times, *[types.int64] * 5), generate
-
-
-@inlined
-def write_times(table, at, times, node, first, over, clock):
-    """``table[at + n] = max(times[node, first + n], over) - clock`` for each n of a vector."""
-    last = table[at + _WIDTH - 1] + times[node, first + _WIDTH - 1]
-    _write(table, at, times, node, first, over, clock, last)
-
-
-def _read_words(table: Any, at: Any, times: Any, node: Any, first: Any, clock: Any, last: Any) -> None:
-    times[node][first : first + _WIDTH] = table[at : at + _WIDTH] + clock
-
-
-@instruction(_read_words)
-def _read(typing_context, table, at, times, node, first, clock, last):
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        table, at, times, node, first, clock, _ = arguments
-        words = builder.load(_pointer(context, builder, signature.args[0], table, at, _WIDTH), align=8)
-        there = _pointer(context, builder, signature.args[2], times, node, _WIDTH, first)
-        builder.store(builder.add(words, _splat(builder, clock, _WIDTH)), there, align=8)
         return context.get_dummy_value()
 
     return types.none(table, types.int64, times, *[types.int64] * 4), generate
 
 
 @inlined
+def write_times(table, at, times, node, first, over, clock):
+    """``table[at + n] = max(times[node, first + n], over) - clock`` for each n of a vector."""
+    last = table[at + _WIDTH - 1] + times[node, first + _WIDTH - 1]
+    _write(table, at, times, node * times.shape[1] + first, over, clock, last)
+
+
+def _read_words(table: Any, at: Any, times: Any, place: Any, clock: Any, last: Any) -> None:
+    times.reshape(-1)[place : place + _WIDTH] = table[at : at + _WIDTH] + clock
+
+
+@instruction(_read_words)
+def _read(typing_context, table, at, times, place, clock, last):
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        table, at, times, place, clock, _ = arguments
+        words = builder.load(_pointer(context, builder, signature.args[0], table, at, _WIDTH), align=8)
+        there = _pointer(context, builder, signature.args[2], times, place, _WIDTH)
+        builder.store(builder.add(words, _splat(builder, clock, _WIDTH)), there, align=8)
+        return context.get_dummy_value()
+
+    return types.none(table, types.int64, times, *[types.int64] * 3), generate
+
+
+@inlined
 def read_times(table, at, times, node, first, clock):
     """``times[node, first + n] = table[at + n] + clock`` for each n of a vector: undoes `write_times`."""
-    _read(table, at, times, node, first, clock, table[at + _WIDTH - 1] + times[node, first + _WIDTH - 1])
+    last = table[at + _WIDTH - 1] + times[node, first + _WIDTH - 1]
+    _read(table, at, times, node * times.shape[1] + first, clock, last)
 
 
 def _words_differ(one: Any, at: Any, other: Any, place: Any, shift: Any, last: Any) -> Any:

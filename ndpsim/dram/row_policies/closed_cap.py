@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ndpsim.base.jit import inlined, outlined
-from ndpsim.dram import state
 from ndpsim.dram.fast.banks import (
     active_bank,
     auto_precharge,
@@ -27,7 +26,7 @@ from ndpsim.dram.fast.timing import bank_ready_at, propagate_activate
 from ndpsim.dram.fast.words import assume_nonnegative, lowest
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.spec.standard import PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
-from ndpsim.dram.state import FAR, NEXT_REFRESH, OPEN_CLOCKS, ROW_SHIFT
+from ndpsim.dram.state import ACCESSES, CLOSING, FAR, NEXT_REFRESH, OPEN_CLOCKS, PRIORITY, ROW_SHIFT
 from ndpsim.dram.timing import bank_ready_at as node_ready_at
 from ndpsim.dram.timing import banks_per_rank, first_bank
 
@@ -47,21 +46,21 @@ def of(cap: int) -> ClosedCap:
 
 
 @inlined
-def close_due(rows, tables, channel, clock):
+def close_due(rows, tables, state, clock):
     """See `maintenance`: PRECHARGE, once, for every bank whose row has reached its number of accesses."""
     wake = FAR
-    ready, bank_rows = channel.ready, channel.rows
+    ready, bank_rows = state.ready, state.rows
     start = first_bank(tables, 1)
     for bank in range(start, bank_rows.shape[0]):
-        if bank_rows[bank, state.ACCESSES] < rows.cap or bank_rows[bank, state.CLOSING]:
+        if bank_rows[bank, ACCESSES] < rows.cap or bank_rows[bank, CLOSING]:
             continue
         group = 1 + tables.ranks + (bank - start) // tables.banks_per_group
         rank = 1 + (bank - start) // banks_per_rank(tables)
         at = node_ready_at(ready, PRECHARGE, rank, group, bank)
         if at <= clock:
-            if channel.size[state.PRIORITY] < channel.entry.shape[2]:
-                push_priority(channel.entry, channel.size, PRECHARGE, rank, group, bank)
-                bank_rows[bank, state.CLOSING] = 1
+            if state.size[PRIORITY] < state.entry.shape[2]:
+                push_priority(state.entry, state.size, PRECHARGE, rank, group, bank)
+                bank_rows[bank, CLOSING] = 1
         else:
             wake = min(wake, at)
     return wake
@@ -70,7 +69,7 @@ def close_due(rows, tables, channel, clock):
 @inlined
 def column_command(rows, bank_rows, command, bank):
     """See `issuing`: the command with auto-precharge after the last access."""
-    if (command != READ and command != WRITE) or bank_rows[bank, state.ACCESSES] < rows.cap:
+    if (command != READ and command != WRITE) or bank_rows[bank, ACCESSES] < rows.cap:
         return command
     return READ_AP if command == READ else WRITE_AP
 
@@ -230,9 +229,10 @@ def activate_again(shape, state, source, commands, active_list, place, clock):
 
 
 @inlined
-def issue_first_active(rows, shape, state, latencies, source, sink, commands, active_list, place, clock):
+def issue_first_active(rows, channel, active_list, place, clock):
     """See `fast.step`."""
+    state = channel.state
     if state.open_row[active_bank(state, active_list, place)] < 0:
-        activate_again(shape, state, source, commands, active_list, place, clock)
+        activate_again(channel.shape, state, channel.source, channel.commands, active_list, place, clock)
     else:
-        issue_active(shape, state, latencies, source, sink, commands, active_list, place, clock)
+        issue_active(channel, active_list, place, clock)

@@ -21,7 +21,7 @@ def of(cap: int) -> OpenRows:
 
 
 @inlined
-def close_due(rows, tables, channel, clock):
+def close_due(rows, tables, state, clock):
     """See `maintenance`."""
     return FAR
 

@@ -31,10 +31,10 @@ def only_clocks_delay(scheduler):
 
 
 @inlined
-def look_over(scheduler, channel, queue):
+def look_over(scheduler, state, queue):
     """Note for every bank the arrival of the oldest row hit in the queue."""
     if scheduler.row_hit_first:
-        entry, size, rows = channel.entry, channel.size, channel.rows
+        entry, size, rows = state.entry, state.size, state.rows
         for slot in range(size[queue]):
             rows[entry[queue, BANK, slot], HIT_SINCE] = FAR
         for slot in range(size[queue]):
@@ -45,8 +45,8 @@ def look_over(scheduler, channel, queue):
 
 
 @inlined
-def may_issue(scheduler, channel, queue, slot, command, overview):
+def may_issue(scheduler, state, queue, slot, command, overview):
     """See `choosing`."""
     if command != PRECHARGE or scheduler.row_hit_first == 0:
         return True
-    return channel.rows[channel.entry[queue, BANK, slot], HIT_SINCE] > channel.entry[queue, ARRIVED, slot]
+    return state.rows[state.entry[queue, BANK, slot], HIT_SINCE] > state.entry[queue, ARRIVED, slot]

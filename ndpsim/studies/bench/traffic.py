@@ -143,7 +143,7 @@ class Traffic(Benchmark):
         assert address is not None
         at = map_addresses(address, memory.mapping, device)[:5]  # rank, bank group, bank, row, column
         period = device.bankgroups if self.fast_forward else 0
-        return state.make_source(lower(device), *at, requests.write, address, period=period)
+        return state.make_source((*at, requests.write, address), period=period)
 
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
         """One run that may compile, and `repeat` measured runs."""
