@@ -17,9 +17,9 @@ from hypothesis.extra.numpy import arrays
 from mistakes import refused
 from ndpsim.inference.layers.totals import ENGINES
 from ndpsim.policies.assignment.bottleneck import DIMM, NOWHERE, schedule
-from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, fill_uses
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, least_maximum
-from ndpsim.policies.assignment.parts import count_parts, list_ways
+from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, LayerTimes, fill_uses
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem, least_maximum
+from ndpsim.policies.assignment.parts import LayerWeights, Sums, count_parts, list_ways
 from ndpsim.policies.interface import Part, Parts
 from ndpsim.policies.published.cxl.prefix_split import bit_budget, prefix_split
 from ndpsim.policies.published.cxl.quantisation import read_losses
@@ -34,10 +34,9 @@ def found(layer: Layer) -> tuple[list[int], dict[int, tuple[int, int]], float, n
     count, _, resources = layer.uses.shape
     choice, second, moved, counts = (np.zeros(n, np.int64) for n in (count, count, count, 3))
     loads, sums = np.zeros(resources), np.zeros((count + 1, 3, resources))
-    most = least_maximum(
-        layer.uses, layer.overhead, layer.allowed, layer.base, layer.opening, layer.here, layer.splits,
-        layer.parts, choice, second, moved, loads, counts, sums,
-    )  # fmt: skip
+    problem = Problem(layer.uses, layer.overhead, layer.allowed, layer.base, layer.opening, layer.here)
+    chosen = Chosen(choice, second, moved, loads, counts, sums)
+    most = least_maximum(problem, layer.splits, layer.parts, chosen)
     pairs = enumerate(zip(second.tolist(), moved.tolist(), strict=True))
     return choice.tolist(), {expert: pair for expert, pair in pairs if pair[0] >= 0}, most, loads
 
@@ -215,9 +214,9 @@ def test_uses_of_experts_follow_from_the_tables():
         tokens, there = random.integers(0, most + 1, count), random.random(count) < 0.5
         group = random.integers(0, groups, count)
         read_ns, typical_ns, cpu_delay_ns, to_gpu_ns, to_cpu_ns = random.random(5).tolist()
-        beside = read_ns, typical_ns, cpu_delay_ns, to_gpu_ns, to_cpu_ns
+        times = LayerTimes(read_ns, typical_ns, cpu_delay_ns, to_gpu_ns, to_cpu_ns)
         uses, overhead = np.full((2, count, 3, GROUPS_NS + groups), np.nan)
-        fill_uses(table, overheads, tokens, there, group, *beside, uses, overhead)
+        fill_uses(table, overheads, tokens, there, group, times, uses, overhead)
         assert (overhead == overheads[there * groups + group]).all()
         for expert, row in enumerate(there * (most + 1) + tokens):
             expected = np.zeros((3, GROUPS_NS + groups))
@@ -255,9 +254,8 @@ def test_sums_over_layers_are_those_of_the_parts():
         dimm = random.integers(-1, dimms, experts).astype(np.int16)
         shards = np.where(dimm < 0, 1, random.integers(1, dimms + 1, experts)).astype(np.int16)
         parts = random_parts(random, experts)
-        of_layer = loads, resident, arriving, dimm, shards, bits, 16.0
-        arrays = [array for one in parts for array in (one.experts, one.shares)]
-        count_parts(*of_layer, *arrays, sums, reads, turns)
+        layer = LayerWeights(loads, resident, arriving, dimm, shards, bits, 16.0)
+        count_parts(layer, *((one.experts, one.shares) for one in parts), Sums(sums, reads, turns))
         for name, one in zip(("gpu", "cpu", "ndp"), parts, strict=True):
             for expert, share in one.listed():
                 there = resident[expert] or arriving[expert]

@@ -6,8 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.inference.events.layer import Copies, EngineParts, Reads, Rules, add_layer
-from ndpsim.inference.events.rows import HERE, MISSING, RADIX, UNKNOWN, find_rows
+from ndpsim.inference.events.layer import CostTables, PartCost, ReadCost, Rules, add_layer
+from ndpsim.inference.events.rows import (
+    HERE,
+    MISSING,
+    OF_COPIES,
+    OF_CPU,
+    OF_CPU_READS,
+    OF_GPU,
+    OF_NDP,
+    RADIX,
+    UNKNOWN,
+    EngineParts,
+    Engines,
+    LayerExperts,
+    Room,
+    find_rows,
+)
 from ndpsim.inference.events.state import WHAT
 from ndpsim.inference.layers.jobs import JobList, Label
 from oracles.layer import ReadableLayer
@@ -52,20 +67,26 @@ def random_layer(random: np.random.Generator) -> tuple[Rules, list[list[dict[str
     return rules, parts
 
 
-def engine_parts(parts: list[dict[str, Any]], *columns: str) -> EngineParts:
-    costs = [[value for name in columns for value in np.ravel(part[name])] for part in parts]
-    width = len(costs[0]) if costs else 4
+def in_table(rows: list[dict[str, Any]], cost: np.dtype[np.void]) -> np.ndarray:
+    """A table with the rows, the last one first; fields that a row lacks are 0."""
+    return np.array([tuple(row.get(name, 0) for name in cost.names or ()) for row in rows[::-1]], cost)
+
+
+def engine_parts(parts: list[dict[str, Any]]) -> EngineParts:
+    rows = np.arange(len(parts) - 1, -1, -1)
     return EngineParts(
         np.array([part["expert"] for part in parts], np.int64),
         np.array([part["share"] for part in parts], np.float64),
-        np.arange(len(parts) - 1, -1, -1),
-        np.array(costs[::-1], np.float64).reshape(len(parts), width),
+        rows,
+        rows.copy(),
     )
 
 
-def reads(parts: list[dict[str, Any]]) -> Reads:
-    costs = [[part["kind"], part["read_ns"]] for part in parts]
-    return Reads(np.arange(len(parts) - 1, -1, -1), np.array(costs[::-1], np.float64).reshape(-1, 2))
+def ndp_cost(part: dict[str, Any]) -> dict[str, Any]:
+    names = "ns", "bus_share", "pause_share"
+    first = dict(zip(names, part["first"], strict=True))
+    behind = dict(zip([f"{name}_behind" for name in names], part["behind"], strict=True))
+    return {**part, **first, **behind, "dimms": len(part["units"])}
 
 
 def by_expert(values: dict[int, int], usual: int, kind: type = np.int64) -> np.ndarray:
@@ -77,26 +98,24 @@ def by_expert(values: dict[int, int], usual: int, kind: type = np.int64) -> np.n
 def added(rules: Rules, parts: list[list[dict[str, Any]]], jobs: JobList) -> None:
     """Add the layer by the kernel."""
     gpu, cpu, ndp = parts
-    ndp = [{**part, "dimms": len(part["units"])} for part in ndp]
     places = {None: HERE, "copied": MISSING}
     arrival = np.array([places.get(part["arrival"], part["arrival"]) for part in gpu], np.int64)
-    copies = Copies(np.empty(24, np.int64), np.empty(24, np.int64), np.zeros(2, np.int64))
-    jobs.reserve(200)
-    add_layer(
-        jobs.arrays,
-        jobs.added,
-        rules,
-        by_expert({part["expert"]: part["tokens"] for of_engine in parts for part in of_engine}, 0),
-        engine_parts(gpu, "ns", "bytes", "of_full", "pcie_ns"),
-        reads(gpu),
-        arrival,
-        copies,
-        engine_parts(cpu, "ns", "bytes", "of_full"),
-        reads(cpu),
-        engine_parts(ndp, "first", "behind", "between", "table", "bytes", "dimms"),
-        by_expert({part["expert"]: part["units"].start for part in ndp}, -1, np.int16),
-        np.empty(DIMMS, np.int64),
+    costs = CostTables(
+        in_table(gpu, PartCost),
+        in_table(cpu, PartCost),
+        in_table([*map(ndp_cost, ndp)], PartCost),
+        *(in_table([{**part, "ns": part["read_ns"]} for part in of], ReadCost) for of in (gpu, cpu)),
     )
+    dimm = by_expert({part["expert"]: part["units"].start for part in ndp}, -1, np.int16)
+    none, flags = np.empty(0, np.int64), by_expert({}, 0, np.bool_)
+    layer = LayerExperts(none, dimm, dimm, flags, none, np.empty((0, 2), np.int16))
+    jobs.reserve(200)
+    copies, computed = np.empty((2, 24), np.int64)
+    room = Room(
+        arrival, np.empty(24, np.bool_), copies, computed, np.zeros(2, np.int64), np.empty(DIMMS, np.int64)
+    )
+    engines = Engines(*map(engine_parts, parts))
+    add_layer(jobs.arrays, jobs.added, rules, costs, layer, engines, room)
 
 
 def rows(jobs: JobList, first: int) -> list[dict[str, Any]]:
@@ -169,11 +188,17 @@ def test_rows_of_whole_experts_are_found_by_their_numbers():
         some = [np.flatnonzero(random.random(experts) < 0.5) for _ in range(3)]
         shares = [np.where(random.random(len(of_engine)) < 0.05, 0.5, 1.0) for of_engine in some]
         rows, arrival = np.full((5, experts), -9), np.full(experts, -9)
-        found = find_rows(
-            known, loads, dimm, shards, resident, coming, ids,
-            some[0], shares[0], some[1], shares[1], some[2], shares[2],
-            rows, arrival, np.empty(experts, np.bool_),
-        )  # fmt: skip
+        tables = (OF_GPU, OF_COPIES), (OF_CPU, OF_CPU_READS), (OF_NDP, OF_NDP)
+        engines = Engines(
+            *[
+                EngineParts(some[number], shares[number], rows[costs], rows[reads])
+                for number, (costs, reads) in enumerate(tables)
+            ]
+        )
+        none = np.empty(0, np.int64)
+        room = Room(arrival, np.empty(experts, np.bool_), none, none, none, none)
+        layer = LayerExperts(loads, dimm, shards, resident, coming, ids)
+        found = find_rows(known, layer, engines, room)
 
         def row(table: int, number: int, share: float = 1.0, known: tuple[Any, ...] = known) -> int:
             return int(known[table][number]) if share == 1.0 and number < len(known[table]) else UNKNOWN

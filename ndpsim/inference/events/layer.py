@@ -25,33 +25,38 @@ from ndpsim.inference.events.state import (
     SHARED,
 )
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+#: The cost of a part of an expert on an engine. On an NDP unit, the first job and one behind another have
+#: different times and shares.
+PartCost = np.dtype(
+    [
+        ("tokens", np.int64),
+        ("bytes", np.int64),  # of weights; on each DIMM
+        ("ns", np.float64),  # of computing it
+        ("of_full", np.float64),  # GPU, CPU: the share of the full weights' bytes
+        ("pcie_ns", np.float64),  # GPU: its weights over PCIe
+        ("bus_share", np.float64),  # NDP: see `Jobs`, as the rest
+        ("pause_share", np.float64),
+        ("ns_behind", np.float64),
+        ("bus_share_behind", np.float64),
+        ("pause_share_behind", np.float64),
+        ("between", np.float64),
+        ("table", np.int64),
+        ("dimms", np.int64),
+    ]
+)
 
-# Columns of the costs of a part. On GPU and CPU: the time of computing it, bytes of its weights, their share
-# of the full weights' bytes; the kind of the copy or the host's read, and the time of that read of all of it;
-# on the GPU the time of its weights over PCIe.
-_NS, _BYTES, _SHARE, _PCIE_NS = range(4)
-_KIND, _READ_NS = range(2)
-# On NDP units: work, bus share and pause share of a job that is the first on its unit; of one behind another;
-# `between` and `table` of both, bytes on each DIMM, and the number of DIMMs.
-_FIRST, _BEHIND, _BETWEEN, _TABLE, _UNIT_BYTES, _DIMMS = 0, 3, 6, 7, 8, 9
+#: The host's read of a whole expert, for the GPU or the CPU: the kind of the transfer, and its time.
+ReadCost = np.dtype([("kind", np.int64), ("ns", np.float64)])
 
 
-class EngineParts(NamedTuple):
-    """Parts of experts on an engine, in its order."""
+class CostTables(NamedTuple):
+    """Costs by rows: `PartCost` of each engine, and `ReadCost` of copies to the GPU, and for the CPU."""
 
-    experts: Ints  # [part]
-    shares: Floats  # [part]
-    rows: Ints  # [part]: of its costs
-    costs: Floats  # [row, column]
-
-
-class Reads(NamedTuple):
-    """The host's reads of whole experts, by parts of an engine."""
-
-    rows: Ints  # [part]
-    costs: Floats  # [row, column]
+    gpu: NDArray[np.void]
+    cpu: NDArray[np.void]
+    ndp: NDArray[np.void]
+    copies: NDArray[np.void]
+    cpu_reads: NDArray[np.void]
 
 
 class Rules(NamedTuple):
@@ -71,14 +76,6 @@ class Rules(NamedTuple):
     kind_down: int
 
 
-class Copies(NamedTuple):
-    """Copies that the layer makes, and the jobs that compute what they bring."""
-
-    copies: Ints  # [copy]
-    computed: Ints  # [copy]
-    counts: Ints  # [2]: of both
-
-
 @inlined
 def add_job(jobs, added, resource, what, work_ns):
     """Add a job, beyond which the arrays have the usual values."""
@@ -95,14 +92,14 @@ def add_job(jobs, added, resource, what, work_ns):
 
 
 @outlined
-def add_part(jobs, added, loads, resource, what, work_ns, parts, part, size):
+def add_part(jobs, added, resource, what, work_ns, parts, part, cost):
     """Add a job of an expert."""
     job = add_job(jobs, added, resource, what, work_ns)
     added.expert[job] = parts.experts[part]
     added.share[job] = parts.shares[part]
-    added.bytes[job] = int(size)
+    added.bytes[job] = cost["bytes"]
     if what == EXPERT:
-        added.tokens[job] = loads[parts.experts[part]]
+        added.tokens[job] = cost["tokens"]
     return job
 
 
@@ -134,37 +131,35 @@ def add_vectors(jobs, added, rules, resource, what, kind):
 
 
 @inlined
-def let_read(jobs, added, job, ns, size, share, way):
+def let_read(jobs, added, job, ns, cost, read):
     """A job that takes so long without it transfers a share of an expert's weights meanwhile."""
-    jobs.kind[job] = int(way[_KIND])
-    jobs.per_ns[job] = share / ns
-    added.alone_ns[job] = max(ns, share * way[_READ_NS])
-    added.read_limit_gbps[job] = size / ns
+    jobs.kind[job] = read["kind"]
+    jobs.per_ns[job] = cost["of_full"] / ns
+    added.alone_ns[job] = max(ns, cost["of_full"] * read["ns"])
+    added.read_limit_gbps[job] = cost["bytes"] / ns
 
 
 @inlined
-def add_copy(jobs, added, rules, loads, parts, part, way, begun, last, copies):
+def add_copy(jobs, added, rules, costs, gpu, part, after, room):
     """The copy of an expert to the GPU: copies go ahead as far as engines and buffers reach."""
-    costs = parts.costs[parts.rows[part]]
-    ns, size = costs[_PCIE_NS], costs[_BYTES]
-    job = add_part(jobs, added, loads, PCIE_DOWN, COPY, ns, parts, part, size)
-    let_read(jobs, added, job, ns, size, costs[_SHARE], way)
-    if rules.sequential:
-        let_wait(jobs, added, job, last)
-    else:
-        count, computed = copies.counts[0], copies.counts[1]
-        let_wait(jobs, added, job, begun)
+    cost = costs.gpu[gpu.rows[part]]
+    ns = cost["pcie_ns"]
+    job = add_part(jobs, added, PCIE_DOWN, COPY, ns, gpu, part, cost)
+    let_read(jobs, added, job, ns, cost, costs.copies[gpu.reads[part]])
+    let_wait(jobs, added, job, after)
+    if not rules.sequential:
+        count, computed = room.counts[0], room.counts[1]
         if count >= rules.copy_engines:
-            let_wait(jobs, added, job, copies.copies[count - rules.copy_engines])
+            let_wait(jobs, added, job, room.copies[count - rules.copy_engines])
         if computed >= rules.expert_buffers:
-            let_wait(jobs, added, job, copies.computed[computed - rules.expert_buffers])
-    copies.copies[copies.counts[0]] = job
-    copies.counts[0] += 1
+            let_wait(jobs, added, job, room.computed[computed - rules.expert_buffers])
+    room.copies[room.counts[0]] = job
+    room.counts[0] += 1
     return job
 
 
 @inlined
-def add_gpu(jobs, added, rules, loads, parts, ways, arrival, begun, copies):
+def add_gpu(jobs, added, rules, costs, gpu, begun, room):
     """Shared experts first, then the others; returns the last to be computed, where they are in order.
 
     In the order of the list, each expert waits for the one before it. Otherwise experts have turns on the
@@ -173,11 +168,9 @@ def add_gpu(jobs, added, rules, loads, parts, ways, arrival, begun, copies):
     One fused call computes the experts that are there, and pays with the first of them. Whatever is
     waited for is a call of its own when it is there. Where it may interrupt the residents, these are
     launched once more after it.
-
-    arrival: of each part, the job that brings it, or `HERE`, or `MISSING`.
     """
-    last, count, called = begun, len(parts.experts), False
-    copies.counts[:] = 0
+    last, count, called = begun, len(gpu.experts), False
+    room.counts[:] = 0
     if rules.shared_ns > 0.0:
         job = add_job(jobs, added, GPU, SHARED, rules.shared_ns)
         let_wait(jobs, added, job, begun)
@@ -186,8 +179,8 @@ def add_gpu(jobs, added, rules, loads, parts, ways, arrival, begun, copies):
         else:
             jobs.turn[job] = 0
     for part in range(count):
-        costs = parts.costs[parts.rows[part]]
-        brought_by, ns, turn = arrival[part], costs[_NS], part + 1
+        cost = costs.gpu[gpu.rows[part]]
+        brought_by, ns, turn = room.arrival[part], cost["ns"], part + 1
         if brought_by == HERE:
             turn += count
             if not called:
@@ -196,14 +189,14 @@ def add_gpu(jobs, added, rules, loads, parts, ways, arrival, begun, copies):
         else:
             ns += rules.call_ns if rules.listed else 2 * rules.call_ns
         if brought_by == MISSING:
-            way = ways.costs[ways.rows[part]]
-            brought_by = add_copy(jobs, added, rules, loads, parts, part, way, begun, last, copies)
-        job = add_part(jobs, added, loads, GPU, EXPERT, ns, parts, part, costs[_BYTES])
+            after = last if rules.sequential else begun
+            brought_by = add_copy(jobs, added, rules, costs, gpu, part, after, room)
+        job = add_part(jobs, added, GPU, EXPERT, ns, gpu, part, cost)
         let_wait(jobs, added, job, last)
         let_wait(jobs, added, job, brought_by)
-        if arrival[part] == MISSING:
-            copies.computed[copies.counts[1]] = job
-            copies.counts[1] += 1
+        if room.arrival[part] == MISSING:
+            room.computed[room.counts[1]] = job
+            room.counts[1] += 1
         if rules.listed:
             last = job
         else:
@@ -212,18 +205,18 @@ def add_gpu(jobs, added, rules, loads, parts, ways, arrival, begun, copies):
 
 
 @inlined
-def add_cpu(jobs, added, rules, loads, parts, ways, sent, after_gpu):
+def add_cpu(jobs, added, rules, costs, cpu, sent, after_gpu):
     """One after the other, each reading its weights while it computes; the hand-over to threads first."""
     last = -1
-    for part in range(len(parts.experts)):
+    for part in range(len(cpu.experts)):
         if part == 0 and rules.hand_over_ns > 0.0:
             last = add_job(jobs, added, CPU, HAND_OVER, rules.hand_over_ns)
             let_wait(jobs, added, last, sent)
             let_wait(jobs, added, last, after_gpu)
-        costs = parts.costs[parts.rows[part]]
-        ns, size = costs[_NS], costs[_BYTES]
-        job = add_part(jobs, added, loads, CPU, EXPERT, ns, parts, part, size)
-        let_read(jobs, added, job, ns, size, costs[_SHARE], ways.costs[ways.rows[part]])
+        cost = costs.cpu[cpu.rows[part]]
+        ns = cost["ns"]
+        job = add_part(jobs, added, CPU, EXPERT, ns, cpu, part, cost)
+        let_read(jobs, added, job, ns, cost, costs.cpu_reads[cpu.reads[part]])
         if last < 0:
             let_wait(jobs, added, job, sent)
             let_wait(jobs, added, job, after_gpu)
@@ -233,47 +226,41 @@ def add_cpu(jobs, added, rules, loads, parts, ways, sent, after_gpu):
 
 
 @inlined
-def add_ndp(jobs, added, loads, parts, dimm, sent, after_gpu, after_cpu, last):
+def add_ndp(jobs, added, costs, ndp, dimm, before, last):
     """One after the other on each DIMM; a sharded expert on each of its DIMMs at its turn there.
 
     Args:
         dimm: of each expert, the first that has its weights.
+        before: jobs for which the first of each DIMM waits; -1: for none.
         last: becomes the last job of each DIMM.
     """
     last[:] = -1
-    for part in range(len(parts.experts)):
-        costs, first = parts.costs[parts.rows[part]], dimm[parts.experts[part]]
-        for unit in range(first, first + int(costs[_DIMMS])):
-            column = _FIRST if last[unit] < 0 else _BEHIND
-            ns = costs[column]
-            job = add_part(jobs, added, loads, NDP, EXPERT, ns, parts, part, costs[_UNIT_BYTES])
+    for part in range(len(ndp.experts)):
+        cost, first = costs.ndp[ndp.rows[part]], dimm[ndp.experts[part]]
+        for unit in range(first, first + cost["dimms"]):
+            is_first = last[unit] < 0
+            ns = cost["ns"] if is_first else cost["ns_behind"]
+            job = add_part(jobs, added, NDP, EXPERT, ns, ndp, part, cost)
             jobs.server[job] = FIRST_NDP + unit
             jobs.dimm[job] = unit
-            jobs.bus_share[job] = costs[column + 1]
-            jobs.pause_share[job] = costs[column + 2]
-            jobs.between[job] = costs[_BETWEEN]
-            jobs.table[job] = int(costs[_TABLE])
-            if last[unit] < 0:
-                let_wait(jobs, added, job, sent)
-                let_wait(jobs, added, job, after_gpu)
-                let_wait(jobs, added, job, after_cpu)
+            jobs.bus_share[job] = cost["bus_share"] if is_first else cost["bus_share_behind"]
+            jobs.pause_share[job] = cost["pause_share"] if is_first else cost["pause_share_behind"]
+            jobs.between[job] = cost["between"]
+            jobs.table[job] = cost["table"]
+            if is_first:
+                for other in before:
+                    let_wait(jobs, added, job, other)
             let_wait(jobs, added, job, last[unit])
             last[unit] = job
 
 
 @kernel
-def add_layer(jobs, added, rules, loads, gpu, copied, arrival, copies, cpu, read, ndp, dimm, last):
-    """Add the jobs of a layer.
+def add_layer(jobs, added, rules, costs, layer, engines, room):
+    """Add the jobs of a layer, whose rows of costs `find_rows` has found.
 
     Args:
-        loads: tokens by expert.
-        gpu, cpu, ndp: `EngineParts`.
-        copied: `Reads` of the parts that the layer copies to the GPU.
-        arrival: see `add_gpu`.
-        copies: `Copies` with room for all parts.
-        read: `Reads` of the parts on the CPU.
-        dimm: of each expert, the first that has its weights.
-        last: room for a job of each DIMM.
+        costs: `CostTables`.
+        layer, engines, room: `LayerExperts`, `Engines` and `Room`.
     """
     begun = -1
     if rules.planning_ns > 0.0:
@@ -282,13 +269,13 @@ def add_layer(jobs, added, rules, loads, gpu, copied, arrival, copies, cpu, read
     if rules.vector_bytes > 0:
         sent = add_vectors(jobs, added, rules, PCIE_UP, ACTIVATIONS, rules.kind_up)
         let_wait(jobs, added, sent, begun)
-    last_gpu = add_gpu(jobs, added, rules, loads, gpu, copied, arrival, begun, copies)
+    last_gpu = add_gpu(jobs, added, rules, costs, engines.gpu, begun, room)
     after_gpu = last_gpu if rules.sequential else -1
-    last_cpu = add_cpu(jobs, added, rules, loads, cpu, read, sent, after_gpu)
-    after_cpu = last_cpu if rules.sequential else -1
-    add_ndp(jobs, added, loads, ndp, dimm, sent, after_gpu, after_cpu, last)
+    last_cpu = add_cpu(jobs, added, rules, costs, engines.cpu, sent, after_gpu)
+    before = (sent, after_gpu, last_cpu if rules.sequential else -1)
+    add_ndp(jobs, added, costs, engines.ndp, layer.dimm, before, room.last)
     if rules.vector_bytes > 0:
         results = add_vectors(jobs, added, rules, PCIE_DOWN, RESULTS, rules.kind_down)
         let_wait(jobs, added, results, last_cpu)
-        for unit in range(len(last)):
-            let_wait(jobs, added, results, last[unit])
+        for unit in range(len(room.last)):
+            let_wait(jobs, added, results, room.last[unit])

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ndpsim.base.jit import inlined, kernel
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: `arrival` of an expert in the GPU's memory, and of one that is copied by the layer.
 HERE, MISSING = -1, -2
@@ -18,6 +26,45 @@ OF_GPU, OF_CPU, OF_NDP, OF_COPIES, OF_CPU_READS = range(5)
 RADIX = 1 << 10
 
 
+class LayerExperts(NamedTuple):
+    """The experts of a layer, as in `LayerView`."""
+
+    loads: Ints  # [expert]
+    dimm: NDArray[np.int16]  # [expert]
+    shards: NDArray[np.int16]  # [expert]
+    resident: NDArray[np.bool_]  # [expert]
+    coming: Ints  # [expert]: the job that brings it to the GPU, or `MISSING`
+    ids: NDArray[np.int16]  # [token, k]
+
+
+class EngineParts(NamedTuple):
+    """Parts of experts on an engine, in its order."""
+
+    experts: Ints  # [part]
+    shares: Floats  # [part]
+    rows: Ints  # [part]: of its `PartCost`
+    reads: Ints  # [part]: of the `ReadCost` of its expert; NDP units: not used
+
+
+class Engines(NamedTuple):
+    """The parts of a layer."""
+
+    gpu: EngineParts
+    cpu: EngineParts
+    ndp: EngineParts
+
+
+class Room(NamedTuple):
+    """Arrays for the jobs of a layer, from one kernel to the next."""
+
+    arrival: Ints  # [part on the GPU]: the job that brings it, or `HERE`, or `MISSING`
+    chosen: NDArray[np.bool_]  # [expert]
+    copies: Ints  # [copy]: copies that the layer makes
+    computed: Ints  # [copy]: the jobs that compute what they bring
+    counts: Ints  # [2]: of both
+    last: Ints  # [DIMM]: its last job
+
+
 @inlined
 def find_row(known, number, share):
     """The row of a whole expert's number, where it is known."""
@@ -25,24 +72,23 @@ def find_row(known, number, share):
 
 
 @inlined
-def location_number(dimm, shards, expert):
+def location_number(layer, expert):
     """The number of an expert's location."""
-    return (int(dimm[expert]) + 1) * RADIX + shards[expert]
+    return (int(layer.dimm[expert]) + 1) * RADIX + layer.shards[expert]
 
 
 @inlined
-def find_rows_on_gpu(known, loads, dimm, shards, resident, coming, experts, shares, rows, arrival):
+def find_rows_on_gpu(known, layer, gpu, arrival):
     """See `find_rows`."""
     all_known = True
-    for part in range(len(experts)):
-        expert = experts[part]
-        rows[OF_GPU, part] = find_row(known[OF_GPU], loads[expert], shares[part])
-        all_known = all_known and rows[OF_GPU, part] != UNKNOWN
-        arrival[part] = HERE if resident[expert] else coming[expert]
+    for part in range(len(gpu.experts)):
+        expert = gpu.experts[part]
+        gpu.rows[part] = find_row(known[OF_GPU], layer.loads[expert], gpu.shares[part])
+        all_known = all_known and gpu.rows[part] != UNKNOWN
+        arrival[part] = HERE if layer.resident[expert] else layer.coming[expert]
         if arrival[part] == MISSING:
-            row = find_row(known[OF_COPIES], location_number(dimm, shards, expert), 1.0)
-            rows[OF_COPIES, part] = row
-            all_known = all_known and row != UNKNOWN
+            gpu.reads[part] = find_row(known[OF_COPIES], location_number(layer, expert), 1.0)
+            all_known = all_known and gpu.reads[part] != UNKNOWN
     return all_known
 
 
@@ -69,37 +115,32 @@ def tokens_with(ids, cpu, ndp, chosen):
 
 
 @kernel
-def find_rows(
-    known, loads, dimm, shards, resident, coming, ids,
-    gpu, gpu_shares, cpu, cpu_shares, ndp, ndp_shares, rows, arrival, chosen,
-):  # fmt: skip
+def find_rows(known, layer, engines, room):
     """Find the rows of costs of whole experts, and what else the jobs of a layer need.
 
     Args:
         known: of each table, the row of each number, or `UNKNOWN`; larger numbers are not known. Numbers are
             tokens on GPU and CPU; tokens and DIMMs on NDP units; locations of reads.
-        loads, dimm, shards, resident: of each expert, as in `LayerView`.
-        coming: of each expert, the job that brings it to the GPU, or `MISSING`.
-        ids: of the experts of each token, [token, k].
-        gpu, cpu, ndp: experts of each engine, [part]; and the share of each.
-        rows: [table, part]: are set; `UNKNOWN` also where the share is not 1.
-        arrival: [part on the GPU]: is set, see `add_gpu`.
-        chosen: [expert], to work with.
+        layer: `LayerExperts`.
+        engines: `Engines`, whose rows and reads are set; `UNKNOWN` also where the share is not 1.
+        room: `Room`, whose `arrival` is set.
 
     Returns:
         Whether all rows are known, the most jobs that parts have, and how many tokens have an expert on
         another engine than the GPU.
     """
-    all_known = find_rows_on_gpu(known, loads, dimm, shards, resident, coming, gpu, gpu_shares, rows, arrival)
-    for part in range(len(cpu)):
-        expert = cpu[part]
-        rows[OF_CPU, part] = find_row(known[OF_CPU], loads[expert], cpu_shares[part])
-        rows[OF_CPU_READS, part] = find_row(known[OF_CPU_READS], location_number(dimm, shards, expert), 1.0)
-        all_known = all_known and rows[OF_CPU, part] != UNKNOWN and rows[OF_CPU_READS, part] != UNKNOWN
-    most = 2 * len(gpu) + len(cpu)
-    for part in range(len(ndp)):
-        expert = ndp[part]
-        rows[OF_NDP, part] = find_row(known[OF_NDP], loads[expert] * RADIX + shards[expert], ndp_shares[part])
-        all_known = all_known and rows[OF_NDP, part] != UNKNOWN
-        most += shards[expert]
-    return all_known, most, tokens_with(ids, cpu, ndp, chosen)
+    gpu, cpu, ndp = engines.gpu, engines.cpu, engines.ndp
+    all_known = find_rows_on_gpu(known, layer, gpu, room.arrival)
+    for part in range(len(cpu.experts)):
+        expert = cpu.experts[part]
+        cpu.rows[part] = find_row(known[OF_CPU], layer.loads[expert], cpu.shares[part])
+        cpu.reads[part] = find_row(known[OF_CPU_READS], location_number(layer, expert), 1.0)
+        all_known = all_known and cpu.rows[part] != UNKNOWN and cpu.reads[part] != UNKNOWN
+    most = 2 * len(gpu.experts) + len(cpu.experts)
+    for part in range(len(ndp.experts)):
+        expert = ndp.experts[part]
+        number = layer.loads[expert] * RADIX + layer.shards[expert]
+        ndp.rows[part] = find_row(known[OF_NDP], number, ndp.shares[part])
+        all_known = all_known and ndp.rows[part] != UNKNOWN
+        most += layer.shards[expert]
+    return all_known, most, tokens_with(layer.ids, cpu.experts, ndp.experts, room.chosen)

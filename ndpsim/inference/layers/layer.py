@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import same_types
-from ndpsim.inference.events.layer import Copies, EngineParts, Reads, Rules, add_layer
+from ndpsim.inference.events.layer import CostTables, PartCost, ReadCost, Rules, add_layer
 from ndpsim.inference.events.rows import (
     MISSING,
     OF_COPIES,
@@ -19,6 +19,10 @@ from ndpsim.inference.events.rows import (
     OF_NDP,
     RADIX,
     UNKNOWN,
+    EngineParts,
+    Engines,
+    LayerExperts,
+    Room,
     find_rows,
 )
 from ndpsim.inference.layers.costs import Costs
@@ -67,18 +71,20 @@ class Gated(NamedTuple):
 
 
 class _Table:
-    """Rows of numbers, each made when it is first asked for.
+    """Rows of costs, each made when it is first asked for.
 
-    make: the row of a number, a share, and bits as in `NdpPart`, with this many columns.
+    make: fields of the row of a number, a share, and bits as in `NdpPart`; other fields are 0.
 
     Attributes:
-        rows: [row, column].
+        rows: [row], of the kind of cost.
         known: the row of a whole expert with its full weights, by its number, or `UNKNOWN`: most are that.
         keys: number, share and bits of each row, in their order.
     """
 
-    def __init__(self, make: Callable[[int, float, int | None], Sequence[float]], columns: int) -> None:
-        self._make, self.rows = make, np.empty((0, columns))
+    def __init__(
+        self, make: Callable[[int, float, int | None], Mapping[str, float]], cost: np.dtype[np.void]
+    ) -> None:
+        self._make, self.rows = make, np.empty(0, cost)
         self.known = np.full(1, UNKNOWN)
         self.keys: dict[tuple[int, float, int | None], int] = {}
 
@@ -88,7 +94,10 @@ class _Table:
         found = self.keys.get(key)
         if found is None:
             found = self.keys[key] = len(self.rows)
-            self.rows = np.vstack([self.rows, self._make(*key)])
+            row = np.zeros(1, self.rows.dtype)
+            for name, value in self._make(*key).items():
+                row[name] = value
+            self.rows = np.concatenate([self.rows, row])
             if share == 1.0 and bits is None:
                 if number >= len(self.known):
                     more = np.full(2 * number - len(self.known) + 1, UNKNOWN)
@@ -119,20 +128,19 @@ class LayerJobs:
         self._call_ns = float(processors.gpu.call_ns)
         self._hand_over_ns = float(processors.cpu.layer_overhead_ns) if machine.has_cpu else 0.0
         self._tables = {
-            OF_GPU: _Table(self._gpu_row, 4),
-            OF_CPU: _Table(self._cpu_row, 3),
-            OF_NDP: _Table(self._ndp_row, 10),
-            OF_COPIES: _Table(lambda number, *_: self._read_row(transfers.copy, number), 2),
-            OF_CPU_READS: _Table(lambda number, *_: self._read_row(transfers.read, number), 2),
+            OF_GPU: _Table(self._gpu_row, PartCost),
+            OF_CPU: _Table(self._cpu_row, PartCost),
+            OF_NDP: _Table(self._ndp_row, PartCost),
+            OF_COPIES: _Table(lambda number, *_: self._read_row(transfers.copy, number), ReadCost),
+            OF_CPU_READS: _Table(lambda number, *_: self._read_row(transfers.read, number), ReadCost),
         }
         self._hidden_bytes = machine.model.hidden * ACTIVATION_BYTES
         self._kinds = transfers.vectors("up"), transfers.vectors("down")
         experts = machine.model.routed_experts
-        self._copies = Copies(np.empty(experts, np.int64), np.empty(experts, np.int64), np.zeros(2, np.int64))
-        self._last = np.empty(machine.dimms, np.int64)
-        self._rows = np.empty((len(self._tables), experts), np.int64)
-        self._arrival, self._none_comes = np.empty(experts, np.int64), np.full(experts, MISSING)
-        self._chosen = np.empty(experts, np.bool_)
+        arrival, copies, computed, *self._rows = np.empty((3 + len(self._tables), experts), np.int64)
+        counts, last = np.zeros(2, np.int64), np.empty(machine.dimms, np.int64)
+        self._room = Room(arrival, np.empty(experts, np.bool_), copies, computed, counts, last)
+        self._none_comes = np.full(experts, MISSING)
         self._find_rows, self._add_layer = same_types(find_rows), same_types(add_layer)
 
     @property
@@ -142,57 +150,52 @@ class LayerJobs:
 
     def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> Ints:
         """Add the jobs of a layer; returns the numbers of the parts on NDP units in `ndp_parts`."""
-        place, rows, arrival = layer.placement, self._rows, self._arrival
-        gpu, cpu, ndp = assigned.gpu, assigned.cpu, assigned.ndp
-        coming = self._none_comes
+        place, rows, coming = layer.placement, self._rows, self._none_comes
         if layer.arriving:
             coming = coming.copy()
             coming[[*layer.arriving]] = [*layer.arriving.values()]
-        all_known, most, tokens = self._find_rows(
-            tuple([table.known for table in self._tables.values()]),
-            layer.loads, place.dimm, place.shards, place.resident, coming, layer.ids,
-            gpu.experts, gpu.shares, cpu.experts, cpu.shares, ndp.experts, ndp.shares,
-            rows, arrival, self._chosen,
-        )  # fmt: skip
+        experts = LayerExperts(layer.loads, place.dimm, place.shards, place.resident, coming, layer.ids)
+        gpu, cpu, ndp = assigned.gpu, assigned.cpu, assigned.ndp
+        engines = Engines(
+            EngineParts(gpu.experts, gpu.shares, rows[OF_GPU], rows[OF_COPIES]),
+            EngineParts(cpu.experts, cpu.shares, rows[OF_CPU], rows[OF_CPU_READS]),
+            EngineParts(ndp.experts, ndp.shares, rows[OF_NDP], rows[OF_NDP]),
+        )
+        known = tuple([table.known for table in self._tables.values()])
+        all_known, most, tokens = self._find_rows(known, experts, engines, self._room)
         if not all_known or layer.gpu_bits or assigned.bits:
             self._find_others(assigned, layer)
         jobs.reserve(6 + most)
-        costs = {number: table.rows for number, table in self._tables.items()}
-        self._add_layer(
-            jobs.arrays, jobs.added, self._rules(assigned, layer, tokens), layer.loads,
-            EngineParts(gpu.experts, gpu.shares, rows[OF_GPU], costs[OF_GPU]),
-            Reads(rows[OF_COPIES], costs[OF_COPIES]), arrival, self._copies,
-            EngineParts(cpu.experts, cpu.shares, rows[OF_CPU], costs[OF_CPU]),
-            Reads(rows[OF_CPU_READS], costs[OF_CPU_READS]),
-            EngineParts(ndp.experts, ndp.shares, rows[OF_NDP], costs[OF_NDP]),
-            place.dimm, self._last,
-        )  # fmt: skip
-        return rows[OF_NDP, : len(ndp.experts)]
+        costs = CostTables(*[table.rows for table in self._tables.values()])
+        rules = self._rules(assigned, layer, tokens)
+        self._add_layer(jobs.arrays, jobs.added, rules, costs, experts, engines, self._room)
+        return rows[OF_NDP][: len(ndp.experts)]
 
     def _find_others(self, assigned: CheckedAssignment, layer: Gated) -> None:
         """Find the rows of replicas, and those that are not known: of shares, and those yet to be made."""
         bits, tables, rows, place = assigned.bits, self._tables, self._rows, layer.placement
+        arrival = self._room.arrival
         any_part = bool(bits or layer.gpu_bits)
 
         def others(table: int, parts: Parts) -> Iterator[tuple[int, int, float]]:
             """Number, expert and share of parts without a row; of all parts where some are replicas."""
-            unknown = np.flatnonzero(any_part | (rows[table, : len(parts.experts)] == UNKNOWN))
+            unknown = np.flatnonzero(any_part | (rows[table][: len(parts.experts)] == UNKNOWN))
             return zip(
                 unknown.tolist(), parts.experts[unknown].tolist(), parts.shares[unknown].tolist(), strict=True
             )
 
         def find(table: int, part: int, number: int, share: float = 1.0, of_bits: int | None = None) -> None:
-            if of_bits is not None or rows[table, part] == UNKNOWN:
-                rows[table, part] = tables[table].find(number, share, of_bits)
+            if of_bits is not None or rows[table][part] == UNKNOWN:
+                rows[table][part] = tables[table].find(number, share, of_bits)
 
         def find_read(table: int, part: int, expert: int) -> None:
             find(table, part, (int(place.dimm[expert]) + 1) * RADIX + int(place.shards[expert]))
 
         for part, expert, share in others(OF_GPU, assigned.gpu):
-            of_copy = bits.get(expert) if self._arrival[part] == MISSING else None
+            of_copy = bits.get(expert) if arrival[part] == MISSING else None
             find(OF_GPU, part, int(layer.loads[expert]), share, of_copy or layer.gpu_bits.get(expert))
         for part, expert, _ in others(OF_COPIES, assigned.gpu):
-            if self._arrival[part] == MISSING:
+            if arrival[part] == MISSING:
                 find_read(OF_COPIES, part, expert)
         for part, expert, share in others(OF_CPU, assigned.cpu):
             find(OF_CPU, part, int(layer.loads[expert]), share, bits.get(expert))
@@ -218,19 +221,18 @@ class LayerJobs:
             *self._kinds,
         )
 
-    def _gpu_row(self, tokens: int, share: float, bits: int | None) -> Sequence[float]:
-        """See `ndpsim.inference.events.layer`, as of the rows below."""
-        size, of_full = self._weights(share, bits)
-        ns = self._computing_ns(self._processors.gpu, tokens, share, bits)
-        return ns, size, of_full, self._transfers.pcie_ns(size)
+    def _gpu_row(self, tokens: int, share: float, bits: int | None) -> Mapping[str, float]:
+        row = self._row(self._processors.gpu, tokens, share, bits)
+        return {**row, "pcie_ns": self._transfers.pcie_ns(int(row["bytes"]))}
 
-    def _cpu_row(self, tokens: int, share: float, bits: int | None) -> Sequence[float]:
-        ns = self._computing_ns(self._processors.cpu, tokens, share, bits)
-        return ns, *self._weights(share, bits)
+    def _cpu_row(self, tokens: int, share: float, bits: int | None) -> Mapping[str, float]:
+        return self._row(self._processors.cpu, tokens, share, bits)
 
-    def _computing_ns(self, on: Gpu | Cpu, tokens: int, share: float, bits: int | None) -> float:
+    def _row(self, on: Gpu | Cpu, tokens: int, share: float, bits: int | None) -> Mapping[str, float]:
         machine = self._machine
-        return on.expert_time(machine.model.expert, tokens, bits or machine.weights, share).time_ns
+        ns = on.expert_time(machine.model.expert, tokens, bits or machine.weights, share).time_ns
+        size, of_full = self._weights(share, bits)
+        return {"tokens": tokens, "bytes": size, "ns": ns, "of_full": of_full}
 
     def _weights(self, share: float, bits: int | None) -> tuple[int, float]:
         """Bytes of weights that are read (bits None: in full), and their share of the full bytes."""
@@ -240,17 +242,20 @@ class LayerJobs:
         size = weight_bytes(self._machine.model.expert, bits)
         return round(size * share), size / full * share
 
-    def _read_row(self, kind: Callable[[Location], int], number: int) -> Sequence[float]:
+    def _read_row(self, kind: Callable[[Location], int], number: int) -> Mapping[str, float]:
         dimm, shards = divmod(number, RADIX)
         location = Location(dimm - 1, shards)
-        return kind(location), self._transfers.read_ns(location)
+        return {"kind": kind(location), "ns": self._transfers.read_ns(location)}
 
-    def _ndp_row(self, number: int, share: float, bits: int | None) -> Sequence[float]:
+    def _ndp_row(self, number: int, share: float, bits: int | None) -> Mapping[str, float]:
         tokens, shards = divmod(number, RADIX)
         costs = self._costs.for_bits(bits)
         cost = costs.expert(tokens, shards, share)
-        row, between, bus_ns, pause_ns = self._beside[tokens, shards]
-        columns: list[float] = []
-        for work_ns in (cost.time_ns, costs.part_ns(tokens, shards, share)):
-            columns += (work_ns, *((bus_ns / work_ns, pause_ns / work_ns) if bus_ns else (0.0, 0.0)))
-        return *columns, between, row, cost.bytes // shards, shards
+        table, between, bus_ns, pause_ns = self._beside[tokens, shards]
+        row: dict[str, float] = {"tokens": tokens, "bytes": cost.bytes // shards, "dimms": shards}
+        row |= {"between": between, "table": table}
+        for behind, ns in (("", cost.time_ns), ("_behind", costs.part_ns(tokens, shards, share))):
+            row[f"ns{behind}"] = ns
+            row[f"bus_share{behind}"] = bus_ns / ns if bus_ns else 0.0
+            row[f"pause_share{behind}"] = pause_ns / ns if bus_ns else 0.0
+        return row

@@ -16,7 +16,7 @@ from ndpsim.inference.layers.record import MigrationRecord
 from ndpsim.inference.layers.run_state import DoneLayer, Listener
 from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.visits import Window
-from ndpsim.policies.assignment.parts import BITS, EXPERTS, PAIRS, count_parts
+from ndpsim.policies.assignment.parts import BITS, EXPERTS, PAIRS, LayerWeights, Sums, count_parts
 
 #: In the order of `HITS` and so on.
 ENGINES = ("gpu_hit", "gpu_miss", "cpu", "ndp")
@@ -44,12 +44,10 @@ class Totals(Listener):
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": [], "mixed": []}
         self.prefill_ns = self.shared_ns = 0.0
         self.estimated_ns: float | None = 0.0
-        self._sums = np.zeros((len(ENGINES), 3))
         self.waited_ns: Counter[str] = Counter()
         self._migrations: dict[str, dict[str, float]] = {}
         self._ndp: Counter[int] = Counter()
-        self._reads = np.zeros(dimms + 1)  # by the number of DIMMs of an expert; 0: a striped one
-        self._turns = np.full(dimms + 1, -1)  # in which each was first read; -1: it was not
+        self._sums = Sums(np.zeros((len(ENGINES), 3)), np.zeros(dimms + 1), np.full(dimms + 1, -1))
         self._relayouts: Counter[tuple[str, str]] = Counter()
 
     @classmethod
@@ -79,9 +77,17 @@ class Totals(Listener):
         if assigned.bits:
             bits = bits.copy()
             bits[[*assigned.bits]] = [*assigned.bits.values()]
-        of_layer = placement.resident, view.arriving, placement.dimm, placement.shards, bits, self._bits
+        layer = LayerWeights(
+            view.loads,
+            placement.resident,
+            view.arriving,
+            placement.dimm,
+            placement.shards,
+            bits,
+            float(self._bits),
+        )
         gpu, cpu, ndp = [(one.experts, one.shares) for one in assigned[:3]]
-        count_parts(view.loads, *of_layer, *gpu, *cpu, *ndp, self._sums, self._reads, self._turns)
+        count_parts(layer, gpu, cpu, ndp, self._sums)
         self._ndp.update(done.on_ndp.tolist())
 
     @property
@@ -100,7 +106,7 @@ class Totals(Listener):
         return self._by_engine(BITS)
 
     def _by_engine(self, kind: int) -> dict[str, float]:
-        return dict(zip(ENGINES, self._sums[:, kind].tolist(), strict=True))
+        return dict(zip(ENGINES, self._sums.by_engine[:, kind].tolist(), strict=True))
 
     def cache_read(self, size: int) -> None:
         """Add bytes of the KV cache, as if of striped experts."""
@@ -109,9 +115,9 @@ class Totals(Listener):
     def _add_read(self, shards: int | None, experts: float) -> None:
         """Add experts that the host reads; `shards` as of `Costs.host_read`."""
         place = shards or 0
-        if self._turns[place] < 0:
-            self._turns[place] = self._turns.max() + 1
-        self._reads[place] += experts
+        if self._sums.turns[place] < 0:
+            self._sums.turns[place] = self._sums.turns.max() + 1
+        self._sums.reads[place] += experts
 
     def migrated(self, migrations: Sequence[MigrationRecord]) -> None:
         """Add migrations that have ended."""
@@ -132,9 +138,9 @@ class Totals(Listener):
 
     def _counted_reads(self) -> list[tuple[int | None, float]]:
         """Experts that the host has read, by `shards` of `Costs.host_read`, as they were first read."""
-        read = np.flatnonzero(self._turns >= 0)
-        ordered = read[np.argsort(self._turns[read])].tolist()
-        return [(shards or None, float(self._reads[shards])) for shards in ordered]
+        read = np.flatnonzero(self._sums.turns >= 0)
+        ordered = read[np.argsort(self._sums.turns[read])].tolist()
+        return [(shards or None, float(self._sums.reads[shards])) for shards in ordered]
 
     @property
     def migrations(self) -> Mapping[str, Mapping[str, float]]:

@@ -110,7 +110,7 @@ def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Part
         return None
     gpu, cpu, ndp = [(one.experts, one.shares) for one in parts]
     work = np.empty(len(loads)), np.empty(len(loads), np.int64)
-    return parts if are_legal(loads, columns, *gpu, *cpu, *ndp, *work) else None
+    return parts if are_legal(loads, columns, gpu, cpu, ndp, *work) else None
 
 
 def _usual_parts(listed: object) -> Parts | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from ndpsim.base.jit import kernel
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS
 
@@ -9,21 +11,25 @@ from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS
 GPU_NS, PCIE_NS, CHANNELS_NS, CPU_NS, GROUPS_NS = range(5)
 
 
+class LayerTimes(NamedTuple):
+    """Times that depend on the layer's median tokens."""
+
+    read_ns: float  # the host reads an expert
+    typical_ns: float  # an expert with the median tokens on the CPU
+    cpu_delay_ns: float  # by how much a copy delays it
+    lost_to_gpu_ns: float  # what units lose while the host reads an expert for the GPU
+    lost_to_cpu_ns: float  # and for the CPU
+
+
 @kernel
-def fill_uses(
-    table, overheads, tokens, there, groups,
-    read_ns, typical_ns, cpu_delay_ns, lost_to_gpu_ns, lost_to_cpu_ns, uses, overhead,
-):  # fmt: skip
+def fill_uses(table, overheads, tokens, there, groups, times, uses, overhead):
     """Set the use of resources by each expert, and by any part of it.
 
     Args:
         table: uses that all layers have, [here and tokens, way, resource].
         overheads: of parts, [here and group, way, resource].
         tokens, there, groups: of each expert, [expert]; `there`: the GPU has it, or will have it.
-        read_ns: the host reads an expert.
-        typical_ns: an expert with the median tokens on the CPU.
-        cpu_delay_ns: by how much a copy delays it.
-        lost_to_gpu_ns, lost_to_cpu_ns: what units lose while the host reads an expert for the GPU, the CPU.
+        times: `LayerTimes`.
         uses, overhead: [expert, way, resource]: are set.
     """
     counts, resources, groups_of_table = len(table) // 2, uses.shape[2], len(overheads) // 2
@@ -34,8 +40,8 @@ def fill_uses(
             for r in range(resources):
                 uses[expert, way, r] = table[row, way, r] if r < GROUPS_NS else 0.0
                 overhead[expert, way, r] = overheads[group, way, r]
-        uses[expert, GPU, CPU_NS] = 0.0 if there[expert] else cpu_delay_ns
-        uses[expert, GPU, own] = 0.0 if there[expert] else lost_to_gpu_ns
-        uses[expert, CPU, own] = lost_to_cpu_ns
+        uses[expert, GPU, CPU_NS] = 0.0 if there[expert] else times.cpu_delay_ns
+        uses[expert, GPU, own] = 0.0 if there[expert] else times.lost_to_gpu_ns
+        uses[expert, CPU, own] = times.lost_to_cpu_ns
         uses[expert, NDP, own] = table[row, NDP, GROUPS_NS]
-        uses[expert, NDP, CPU_NS] = uses[expert, NDP, CHANNELS_NS] * read_ns / typical_ns
+        uses[expert, NDP, CPU_NS] = uses[expert, NDP, CHANNELS_NS] * times.read_ns / times.typical_ns

@@ -8,7 +8,10 @@ lowers the load of the fullest resource, and raises no other one to it.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.base.jit import inlined, kernel, outlined
 
@@ -16,7 +19,32 @@ from ndpsim.base.jit import inlined, kernel, outlined
 GPU, CPU, NDP = 0, 1, 2
 WAYS = 3
 
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
 _ROUNDING = 1e-9  # a load lower by no more than this share is not lower
+
+
+class Problem(NamedTuple):
+    """Experts to be assigned, and what they take."""
+
+    uses: Floats  # [expert, way, resource]: the time of a resource that an expert takes in a way
+    overhead: Floats  # [expert, way, resource]: what each part takes; the rest of `uses` is divided by share
+    allowed: NDArray[np.bool_]  # [expert, way]: of CPU and NDP units, each computes all experts or none
+    base: Floats  # [resource]: its load without any of these experts
+    opening: Floats  # [way, resource]: what a way takes as soon as any expert takes it
+    here: int  # so many experts, the first ones, begin on the GPU; the others are in the order of thresholds
+
+
+class Chosen(NamedTuple):
+    """The ways of experts, and the loads that they make."""
+
+    way: Ints  # [expert]
+    split_way: Ints  # [expert]: its second way; -1: it has none
+    split_parts: Ints  # [expert]: how many parts of it take the second way
+    loads: Floats  # [resource]
+    counts: Ints  # [way]: experts
+    sums: Floats  # [expert + 1, way, resource], to work with
 
 
 @outlined
@@ -217,8 +245,10 @@ def best_share(uses, overhead, opening, loads, counts, expert, source, target):
 
 
 @outlined
-def split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
+def split(problem, parts, chosen):
     """Split the expert between two ways after which the fullest resource is lowest. Whether one was."""
+    uses, overhead, allowed, opening = problem.uses, problem.overhead, problem.allowed, problem.opening
+    choice, split_way, loads, counts = chosen.way, chosen.split_way, chosen.loads, chosen.counts
     full = fullest(loads)
     best, found, to, of_parts = loads[full] * (1.0 - _ROUNDING), -1, 0, 0
     for expert in range(len(choice)):
@@ -251,44 +281,29 @@ def split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_
         loads[r] += begun(overhead, opening, counts, found, to, r)
         loads[r] += of_parts / parts * slope(uses, overhead, found, choice[found], to, r)
     counts[to] += 1
-    split_way[found], split_parts[found] = to, of_parts
+    split_way[found], chosen.split_parts[found] = to, of_parts
     return True
 
 
 @kernel
-def least_maximum(
-    uses, overhead, allowed, base, opening, here, splits, parts,
-    choice, split_way, split_parts, loads, counts, sums,
-):  # fmt: skip
+def least_maximum(problem, splits, parts, chosen):
     """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
 
     Args:
-        uses: [expert, way, resource]: the time of a resource that an expert takes in a way.
-        overhead: [expert, way, resource]: what each part of an expert takes; the rest of `uses` is
-            divided by share.
-        allowed: [expert, way]: whether it can be computed so. Every expert has a way; CPU and NDP units can
-            compute all experts or none.
-        base: [resource]: its load without any of these experts.
-        opening: [way, resource]: what a way takes as soon as any expert takes it.
-        here: so many experts, the first ones, begin on the GPU. The others are in the order of
-            the thresholds.
-        splits: experts that may be split.
         parts: a share is a whole number of these.
-        choice: [expert]: is set to the way of each.
-        split_way: [expert]: is set to its second way; -1: it has none.
-        split_parts: [expert]: is set to how many parts of it take the second way.
-        loads: [resource]: is set.
-        counts, sums: [way] and [expert + 1, way, resource], to work with.
+        chosen: is set; every expert has a way that is allowed.
     """
-    split_way[:] = -1
-    split_parts[:] = 0
-    begin_by_thresholds(uses, allowed, base, opening, here, choice, sums, loads)
+    uses, allowed, base, opening = problem.uses, problem.allowed, problem.base, problem.opening
+    choice, loads, counts = chosen.way, chosen.loads, chosen.counts
+    chosen.split_way[:] = -1
+    chosen.split_parts[:] = 0
+    begin_by_thresholds(uses, allowed, base, opening, problem.here, choice, chosen.sums, loads)
     fill_loads(uses, base, opening, choice, loads, counts)
     while move(uses, allowed, opening, choice, loads, counts) or exchange(
         uses, allowed, opening, choice, loads, counts
     ):
         fill_loads(uses, base, opening, choice, loads, counts)
     for _ in range(splits):
-        if not split(uses, overhead, allowed, opening, parts, choice, loads, counts, split_way, split_parts):
+        if not split(problem, parts, chosen):
             break
     return loads[fullest(loads)]

@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
 from ndpsim.base.jit import inlined, kernel, outlined
 from ndpsim.policies.assignment.least_maximum import WAYS
+
+Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
+Ints = NDArray[np.int64]
 
 #: By which shares of an expert may differ from 1 together.
 ROUNDING = 1e-9
@@ -12,6 +21,28 @@ ROUNDING = 1e-9
 #: weights times these.
 HITS, MISSES, ON_CPU, ON_NDP = range(4)
 EXPERTS, PAIRS, BITS = range(3)
+
+
+class LayerWeights(NamedTuple):
+    """The experts of a layer: tokens, and where their weights are."""
+
+    loads: Ints  # [expert]: tokens
+    resident: Flags  # [expert]: the GPU has it
+    arriving: Flags  # [expert]: the GPU will have it
+    dimm: NDArray[np.int16]  # [expert]: the first DIMM; negative: striped
+    shards: NDArray[np.int16]  # [expert]: DIMMs that have it
+    bits: Floats  # [expert]: bits of its weights that are read
+    usual_bits: float  # of the full weights
+
+
+class Sums(NamedTuple):
+    """Sums over layers."""
+
+    by_engine: (
+        Floats  # [engine, sum], of `HITS`, `MISSES`, `ON_CPU` and `ON_NDP`; of `EXPERTS`, `PAIRS` and `BITS`
+    )
+    reads: Floats  # experts that the host reads, by their number of DIMMs; 0: striped ones
+    turns: Ints  # [as reads]: the turn in which each was first counted; -1: not yet
 
 
 @outlined
@@ -29,21 +60,21 @@ def add_shares(experts, shares, columns, engine, sums, last):
 
 
 @kernel
-def are_legal(loads, columns, gpu, gpu_shares, cpu, cpu_shares, ndp, ndp_shares, sums, last):
+def are_legal(loads, columns, gpu, cpu, ndp, sums, last):
     """Whether every expert with tokens is computed in full, no other one is, and none twice on an engine.
 
     Args:
         loads: tokens by expert.
         columns: of an expert; a part has at least one.
-        gpu, cpu, ndp: experts of each engine, [part]; and the share of each.
+        gpu, cpu, ndp: of each engine: experts, and the share of each, [part].
         sums, last: [expert], to work with.
     """
     sums[:] = 0.0
     last[:] = -1
     legal = (
-        add_shares(gpu, gpu_shares, columns, 0, sums, last)
-        and add_shares(cpu, cpu_shares, columns, 1, sums, last)
-        and add_shares(ndp, ndp_shares, columns, 2, sums, last)
+        add_shares(*gpu, columns, 0, sums, last)
+        and add_shares(*cpu, columns, 1, sums, last)
+        and add_shares(*ndp, columns, 2, sums, last)
     )
     for expert in range(len(loads)):
         wanted = 1.0 if loads[expert] > 0 else 0.0
@@ -82,52 +113,46 @@ def list_ways(order, choice, split_way, split_parts, parts, experts, shares, end
 
 
 @outlined
-def add_part(sums, engine, share, tokens, bits):
+def add_part(sums, layer, engine, expert, share):
     """Add a part of an expert to the sums of its engine."""
-    computed = tokens * share
+    computed = layer.loads[expert] * share
     sums[engine, EXPERTS] += share
     sums[engine, PAIRS] += computed
-    sums[engine, BITS] += computed * bits
+    sums[engine, BITS] += computed * layer.bits[expert]
 
 
 @inlined
-def add_read(reads, turns, dimm, shards, share):
+def add_read(sums, layer, expert, share):
     """Add what the host reads of an expert, by where it lies."""
-    read = 0 if dimm < 0 else shards
+    reads, turns = sums.reads, sums.turns
+    read = 0 if layer.dimm[expert] < 0 else layer.shards[expert]
     if turns[read] < 0:
         last = -1
         for other in range(len(turns)):
             last = max(last, turns[other])
         turns[read] = last + 1
-    reads[read] += share
+    reads[read] += share * layer.bits[expert] / layer.usual_bits
 
 
 @kernel
-def count_parts(
-    loads, resident, arriving, dimm, shards, bits, usual_bits,
-    gpu, gpu_shares, cpu, cpu_shares, ndp, ndp_shares, sums, reads, turns,
-):  # fmt: skip
+def count_parts(layer, gpu, cpu, ndp, sums):
     """Add the experts of a layer to sums over layers.
 
     Args:
-        loads, resident, arriving: of each expert: tokens, and whether the GPU has it, or will have it.
-        dimm, shards: of each expert: the first DIMM, negative for a striped expert, and how many have it.
-        bits: of each expert's weights that are read; `usual_bits`: of the full weights.
-        gpu, cpu, ndp: experts of each engine, [part]; and the share of each.
-        sums: [engine, sum], of `HITS`, `MISSES`, `ON_CPU` and `ON_NDP`; of `EXPERTS`, `PAIRS` and `BITS`.
-        reads: experts that the host reads, by their number of DIMMs; 0: striped ones.
-        turns: [as reads]: the turn in which each was first counted; -1: not yet.
+        gpu, cpu, ndp: of each engine: experts, and the share of each, [part].
     """
-    for part in range(len(gpu)):
-        expert, share = gpu[part], gpu_shares[part]
-        there = resident[expert] or arriving[expert]
-        add_part(sums, HITS if there else MISSES, share, loads[expert], bits[expert])
+    experts, shares = gpu
+    for part in range(len(experts)):
+        expert, share = experts[part], shares[part]
+        there = layer.resident[expert] or layer.arriving[expert]
+        add_part(sums.by_engine, layer, HITS if there else MISSES, expert, share)
         if not there:
-            add_read(reads, turns, dimm[expert], shards[expert], share * bits[expert] / usual_bits)
-    for part in range(len(cpu)):
-        expert, share = cpu[part], cpu_shares[part]
-        add_part(sums, ON_CPU, share, loads[expert], bits[expert])
-        add_read(reads, turns, dimm[expert], shards[expert], share * bits[expert] / usual_bits)
-    for part in range(len(ndp)):
-        expert = ndp[part]
-        add_part(sums, ON_NDP, ndp_shares[part], loads[expert], bits[expert])
+            add_read(sums, layer, expert, share)
+    experts, shares = cpu
+    for part in range(len(experts)):
+        expert, share = experts[part], shares[part]
+        add_part(sums.by_engine, layer, ON_CPU, expert, share)
+        add_read(sums, layer, expert, share)
+    experts, shares = ndp
+    for part in range(len(experts)):
+        add_part(sums.by_engine, layer, ON_NDP, experts[part], shares[part])

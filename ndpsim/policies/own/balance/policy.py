@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.policies.assignment.least_maximum import least_maximum
+from ndpsim.policies.assignment.least_maximum import Chosen, Problem, least_maximum
 from ndpsim.policies.assignment.parts import list_ways
 from ndpsim.policies.interface import (
     Assignment,
@@ -226,11 +226,10 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         typical = int(by_tokens[count // 2] + by_tokens[~(count // 2)]) // 2
         of_each, overhead = uses.of(tokens, there, groups[order].astype(np.int64), typical)
         at_first = int(np.count_nonzero(there))
+        problem = Problem(of_each, overhead, uses.allowed.take(there, axis=0), base, opening, at_first)
         full, taken, sums = np.empty(len(base)), np.empty(3, np.int64), np.empty((count + 1, *opening.shape))
-        estimated_ns = least_maximum(
-            of_each, overhead, uses.allowed.take(there, axis=0), base, opening, at_first,
-            self.parameters.splits, parts, ways.first, ways.second, ways.moved, full, taken, sums,
-        )  # fmt: skip
+        chosen = Chosen(ways.first, ways.second, ways.moved, full, taken, sums)
+        estimated_ns = least_maximum(problem, self.parameters.splits, parts, chosen)
         if at_first == count:
             alone_ns = uses.alone_ns(base, of_each)
             if alone_ns <= estimated_ns:

@@ -11,7 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GPU_NS, GROUPS_NS, PCIE_NS, fill_uses
+from ndpsim.policies.assignment.expert_uses import (
+    CHANNELS_NS,
+    CPU_NS,
+    GPU_NS,
+    GROUPS_NS,
+    PCIE_NS,
+    LayerTimes,
+    fill_uses,
+)
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints, Machine
 
@@ -35,7 +43,7 @@ class Uses:
         self.cpu_ns = np.maximum(estimates.cpu_ns, self.read_ns)
         self.groups = max(machine.dimms // shards, 1)
         self._uses, self._overhead = self._tables()
-        self._beside = functools.cache(lambda typical: self._beside_reads(typical, losses))
+        self._layer_times = functools.cache(lambda typical: self._times_beside_reads(typical, losses))
         self.allowed = np.ones((2, 3), np.bool_)
         self.allowed[0, GPU] = machine.expert_buffers > 0
         self.allowed[:, CPU], self.allowed[:, NDP] = machine.has_cpu, machine.dimms > 0
@@ -96,28 +104,23 @@ class Uses:
 
         typical: the median tokens of the layer.
         """
-        beside = self._beside(typical)
+        times = self._layer_times(typical)
         uses, overhead = np.empty((2, len(loads), 3, GROUPS_NS + self.groups))
-        fill_uses(self._uses, self._overhead, loads, here, groups, self.read_ns, *beside, uses, overhead)
+        fill_uses(self._uses, self._overhead, loads, here, groups, times, uses, overhead)
         return uses, overhead
 
     def alone_ns(self, base: Floats, uses: Floats) -> float:
         """Time of experts that the GPU has, without vectors to and from other engines."""
         return float((base + uses[:, GPU].sum(axis=0))[:CPU_NS].max())
 
-    def _beside_reads(self, typical: int, losses: bool) -> tuple[float, float, float, float]:
-        """What depends on the layer's median tokens.
-
-        Returns:
-            The time of such an expert on the CPU; by how much a copy delays it; and the time that units lose
-            while the host reads an expert for the GPU, and for the CPU.
-        """
+    def _times_beside_reads(self, typical: int, losses: bool) -> LayerTimes:
         has_cpu, typical_ns = self.machine.has_cpu, float(self.cpu_ns[typical])
         cpu_delay_ns = float(self._delay_ns(self.copy_ns, typical_ns)) if has_cpu else 0.0
         if not self.machine.dimms or not losses:
-            return typical_ns, cpu_delay_ns, 0.0, 0.0
+            return LayerTimes(self.read_ns, typical_ns, cpu_delay_ns, 0.0, 0.0)
         to_cpu_ns = self.lost_ns(typical, typical_ns, self.copy_ns) if has_cpu else 0.0
-        return typical_ns, cpu_delay_ns, self.lost_ns(typical, self.copy_ns, typical_ns), to_cpu_ns
+        to_gpu_ns = self.lost_ns(typical, self.copy_ns, typical_ns)
+        return LayerTimes(self.read_ns, typical_ns, cpu_delay_ns, to_gpu_ns, to_cpu_ns)
 
     def _delay_ns(self, reading_ns: Floats | float, other_ns: Floats | float) -> Any:
         """By how much a read that takes `reading_ns` alone delays one that takes `other_ns` (equation 2)."""
