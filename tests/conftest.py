@@ -106,7 +106,7 @@ def plan_of_users() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A refresh policy of one more file: the banks from the last to the first, one rank after the other."""
     from ndpsim.base.options.dram import CONTROLLER

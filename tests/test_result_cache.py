@@ -578,8 +578,8 @@ def test_the_version_covers_every_source_that_simulates(tmp_path, monkeypatch):
         (copied / source).write_text(whole + "# another comment\n")
         assert version() != before, source
         (copied / source).write_text(whole)
-    for package in result_cache._WITHOUT_SIMULATION:
-        (copied / package / "__init__.py").write_text("# another comment\n")
+    for name in result_cache._WITHOUT_SIMULATION:
+        (copied / name / ("" if name.endswith(".py") else "__init__.py")).write_text("# another comment\n")
     assert version() == before
     monkeypatch.setattr(np, "__version__", "0")
     assert version() != before

@@ -17,7 +17,6 @@ FOLDER = Path(ndpsim.__file__).parent
 
 #: Products of integers, of sparse matrices, and of matrices whose product is an argument of a ranking only.
 NO_SUM = {
-    "dimm/units/systolic.py": "integers",
     "dram/fast/state.py": "integers",
     "policies/published/dali/residual.py": "ranks experts",
     "policies/run_bound.py": "sparse",

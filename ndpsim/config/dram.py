@@ -28,7 +28,6 @@ from ndpsim.config.quantities import (
 )
 
 Accesses = Annotated[int, Field(ge=1, le=options.MOST_ACCESSES), unit("accesses")]
-Activations = Annotated[int, Field(ge=1, le=options.MOST_ACTIVATIONS), unit("activations")]
 Idle = Annotated[int, Field(ge=0, le=options.MOST_IDLE), unit("clocks")]
 
 
@@ -154,7 +153,13 @@ class Dram(DramNames):
     rfm: Literal[options.RFM] = key(  # type: ignore[valid-type]
         "refresh management by RFM commands, of which banks", options.ControllerOptions.rfm
     )
-    rfm_threshold: Activations | None = key("activations of a bank after which RFM is due (RAAIMT)", None)
+    rfm_threshold: int | None = key(
+        "activations of a bank after which RFM is due (RAAIMT)",
+        None,
+        ge=1,
+        le=options.MOST_ACTIVATIONS,
+        unit="activations",
+    )
     rck: Literal[options.RCK] = key(  # type: ignore[valid-type]
         "read clock of GDDR7; always-on: it always runs; start-with-read, start-with-rckstrt: it stops "
         "without reads, and a read or a command starts it",

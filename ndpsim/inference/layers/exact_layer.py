@@ -324,9 +324,8 @@ def _move(session: Session, expert: Expert, move: _Move, costs: Costs) -> None:
         session.run(move.start_ns)
     while session.relayouts and session.relayouts[-1].end_ns is None:
         session.run(session.now_ns + _LATER_NS)
-    session.relayout(
-        expert, 1, move.source, move.target, [move.source_dimm], [move.target_dimm], move.start_ns, costs.bits
-    )
+    dimms = [move.source_dimm], [move.target_dimm]
+    session.relayout(expert, 1, move.source, move.target, *dimms, bits=costs.bits, start_ns=move.start_ns)
 
 
 def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int, float]) -> float:
