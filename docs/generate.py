@@ -19,8 +19,9 @@ import click
 
 import ndpsim
 import ndpsim.policies
+from ndpsim.base.choices import RULES
 from ndpsim.base.options import Table
-from ndpsim.base.options.dram import RULES, ControllerOptions
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.base.options.settings import Settings
 from ndpsim.base.reported import Reported
 from ndpsim.cli.command import Command, CommandGroup

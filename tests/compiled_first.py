@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dimm.engines import FastDimms, ReadableDimms
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
@@ -62,7 +63,7 @@ def _run_session(kind: Any, sets: Sequence[str] = (), moved: bool = False) -> No
 
 def _run_channel(named: tuple[Any, ...], row_policy: str = "open", slots: int = 32) -> None:
     device = resolve(*named)
-    options = state.ControllerOptions(row_policy=row_policy, read_buffer=slots)
+    options = ControllerOptions(row_policy=row_policy, read_buffer=slots)
     tables, policy = (
         lower(device),
         state.make_policy(options, device.standard.controller, device.standard.choices),

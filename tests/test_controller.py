@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from builders.drawn_requests import PLACE, drawn_places
 from builders.one_channel import run_on
 from mistakes import refused
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.spec import Device, lower, resolve
@@ -39,7 +40,7 @@ REFRESH = {"DDR4": ["none", "all-bank", "staggered"], "DDR5": ["none", "all-bank
 
 
 @st.composite
-def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np.ndarray]]:
+def workloads(draw: st.DrawFn) -> tuple[Device, ControllerOptions, list[np.ndarray]]:
     ranks = draw(st.sampled_from([1, 2, 4]))
     # A short refresh interval brings several refreshes into a short run.
     overrides = {"nREFI": draw(st.sampled_from([901, 1500, 4000])), "nRFC": draw(st.sampled_from([60, 200]))}
@@ -47,7 +48,7 @@ def workloads(draw: st.DrawFn) -> tuple[Device, state.ControllerOptions, list[np
     if preset[0] == "DDR5":
         overrides |= {"nRFCsb": draw(st.sampled_from([20, 100])), "nREFI2": overrides["nREFI"]}
     device = resolve(*preset, ranks, overrides)
-    options = state.ControllerOptions(
+    options = ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         row_policy=draw(st.sampled_from(["open", "closed-cap"])),
         row_cap=draw(st.integers(1, 5)),
@@ -119,7 +120,7 @@ def traces_of_readable():
     traces, rng = {}, np.random.default_rng(11)
     for refresh in REFRESH["DDR5"]:
         device = resolve("DDR5", "DDR5_8Gb_x8", "DDR5_4800AN", 2, {"nREFI": 901, "nRFC": 60})
-        options = state.ControllerOptions(row_policy="closed-cap", row_cap=2, refresh=refresh, read_buffer=5)
+        options = ControllerOptions(row_policy="closed-cap", row_cap=2, refresh=refresh, read_buffer=5)
         sizes = {"rank": 2, "bankgroup": 2, "bank": 2, "row": 2, "column": 4, "write": 2}
         load = {name: rng.integers(0, size, 60) for name, size in sizes.items()}
         load |= {"address": rng.integers(0, 40, 60), "cycle": np.cumsum(rng.integers(0, 40, 60))}
@@ -155,7 +156,7 @@ def hot_bank(device: Device, count: int, seed: int) -> list[np.ndarray]:
 def test_long_queues_keep_the_order_of_age(slots, row_policy, depth):
     # Refreshes often close rows that reads wait for, which then return to a queue that is full.
     device = resolve(*DEVICES[2], 2 if row_policy == "open" else 1, {"nREFI": 1500, "nRFC": 200})
-    options = state.ControllerOptions(row_policy=row_policy, row_cap=2, read_buffer=slots)
+    options = ControllerOptions(row_policy=row_policy, row_cap=2, read_buffer=slots)
     channels, traces, sinks = [], [], []
     for make in (partial(FastController, with_sink=depth is not None), ScanController):
         data_sink = sink.null_sink()
@@ -176,7 +177,7 @@ def test_long_queues_keep_the_order_of_age(slots, row_policy, depth):
 @pytest.mark.parametrize("slots", [64, 256])
 def test_the_fast_controller_runs_all_row_policies_and_long_queues(slots):
     for row_policy in ("open", "closed-cap"):
-        options = state.ControllerOptions(row_policy=row_policy, read_buffer=slots, write_buffer=slots)
+        options = ControllerOptions(row_policy=row_policy, read_buffer=slots, write_buffer=slots)
         for preset in DEVICES:
             tables = lower(resolve(*preset, 4))
             for with_sink in (False, True):
@@ -190,7 +191,7 @@ def test_reads_return_to_a_queue_that_has_no_free_slot_at_their_age(seed):
     # The first reads are activated, 64 others fill their segment, and a refresh closes the rows of the first.
     device, count, lead = resolve(*DEVICES[2], 2, {"nREFI": 901, "nRFC": 200}), 260, 59
     tables, rng = lower(device), np.random.default_rng(seed)
-    policy = state.make_policy(state.ControllerOptions(read_buffer=256))
+    policy = state.make_policy(ControllerOptions(read_buffer=256))
     cycle = np.concatenate([np.arange(lead) * 40, 2600 + 150 * seed + np.arange(count - lead)])
     zero, number = np.zeros(count, dtype=np.int64), np.arange(count)
     bankgroup, bank, row = (
@@ -229,7 +230,7 @@ def requests(device, seed, count):
 def run(make, device, load, pauses):
     """All that happens; `pauses`: when the controller learns of the requests up to the next pause."""
     tables = lower(device)
-    channel = make(tables, state.make_policy(state.ControllerOptions(write_buffer=8)))
+    channel = make(tables, state.make_policy(ControllerOptions(write_buffer=8)))
     source = state.make_source(load[:7], *load[7:])
     count, cycle = len(source.place), source.cycle
     data = sink.make_sink(64, 1, 5, 12, sink.a_group_each(count))
@@ -268,7 +269,7 @@ def timed(cycles, seed=0, banks=20):
 
 
 def memory(ranks=1, refresh="all-bank", row_policy="open", read_buffer=32, channels=1, **overrides):
-    options = program.state.ControllerOptions(refresh=refresh, row_policy=row_policy, read_buffer=read_buffer)
+    options = program.ControllerOptions(refresh=refresh, row_policy=row_policy, read_buffer=read_buffer)
     overrides = {"nREFI": 1500, "nRFC": 200, "nRFCsb": 100} | overrides
     return Memory.named(ranks=ranks, overrides=overrides, options=options, channels=channels)
 

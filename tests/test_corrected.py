@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ndpsim.dram.state import ControllerOptions
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.traces import read_requests
 from ndpsim.simulate import Memory, run_requests
 from test_memories import COUNTERS, text_until

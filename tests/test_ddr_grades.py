@@ -7,9 +7,10 @@ import pytest
 
 from builders.one_channel import run_on
 from ndpsim.audit import check
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.spec import Device, lower, resolve, standards
-from ndpsim.dram.state import ControllerOptions, make_policy
+from ndpsim.dram.state import make_policy
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_requests
 

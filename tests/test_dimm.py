@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from builders.drawn_requests import drawn_places
 from builders.one_channel import run_on
 from ndpsim.audit import check
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dimm import common
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import make_arbitration
@@ -56,7 +57,7 @@ class Work(NamedTuple):
     weights: list[dict[str, np.ndarray]]
     host: list[dict[str, np.ndarray]]
     overrides: dict[str, int] | None = None
-    options: state.ControllerOptions = state.ControllerOptions(refresh="none")
+    options: ControllerOptions = ControllerOptions(refresh="none")
     dimms: int = 1
     ranks: int = 1  # of a DIMM
     others: int = 0  # of other DIMMs behind each bus
@@ -119,7 +120,7 @@ def works(
     device = resolve(*preset, 1, overrides)
     row_policy = draw(st.sampled_from(row_policies))
     arbitration = draw(st.sampled_from(ARBITRATIONS))
-    options = state.ControllerOptions(
+    options = ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         row_policy=row_policy,
         row_cap=draw(st.integers(1, 5)),
@@ -183,7 +184,7 @@ def starving(
     """A lane and the host on a bus, where requests wait for longer than the starvation threshold."""
     rng, preset, overrides = np.random.default_rng(seed), DEVICES[2], {"nREFI": 900, "nRFC": 200}
     device = resolve(*preset, 1, overrides)
-    options = state.ControllerOptions(refresh="staggered", read_buffer=buffers[0], write_buffer=buffers[1])
+    options = ControllerOptions(refresh="staggered", read_buffer=buffers[0], write_buffer=buffers[1])
     weights = random_requests(rng, device, 60, 1, rows, 64, False)
     host = random_requests(rng, device, 80, 2, rows, 64, False)
     host["write"] = (rng.random(80) < writes).astype(np.int64)
@@ -360,7 +361,7 @@ def at_once() -> Work:
     return Work(
         DEVICES[2], "host-first", [requests_of(one) for one in ("00000", "03201", "01001", "03301")],
         [requests_of(host), requests_of("")], {"nREFI": 900, "nRFC": 60, "nRFCsb": 40},
-        state.ControllerOptions(refresh="same-bank", write_buffer=1), ranks=2, others=1, buses=2,
+        ControllerOptions(refresh="same-bank", write_buffer=1), ranks=2, others=1, buses=2,
         starvation_clocks=0, fifo=(1, 1, 1), ticks=(5, 12), rounds=2, transfers=(136,), clocks=800, queued=3,
     )  # fmt: skip
 
@@ -643,6 +644,6 @@ def test_a_refresh_waits_for_an_activated_write_also_while_the_sink_has_no_room(
         data_sink = sink.make_sink(1, 1, 1, 1, sink.a_group_each(count))
         data_sink.value[sink.SERVICE] = int(rng.integers(300, 700))
         requests = [zero, bank, bank, row, zero, write, np.arange(count)]
-        _, trace = run_on(kind, device, state.ControllerOptions(), requests, data_sink)
+        _, trace = run_on(kind, device, ControllerOptions(), requests, data_sink)
         report = check(trace, device, refresh="none")
         assert report.count == 0, report.violations[0]

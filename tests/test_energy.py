@@ -16,6 +16,7 @@ import ndpsim
 from builders.command_lines import named
 from calls import call, said
 from mistakes import refused
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config.dram import Power
 from ndpsim.dram import sink, state
 from ndpsim.dram.energy import Currents, channel_energy, count_trace, find_currents, from_trace, split
@@ -54,7 +55,7 @@ def works(draw: st.DrawFn):
     overrides["nRC"] = overrides["nRAS"] + 40
     if preset[0] == "DDR5":
         overrides["nRFCsb"] = draw(st.sampled_from([20, 100]))
-    options = state.ControllerOptions(
+    options = ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         row_policy=draw(st.sampled_from(["open", "closed-cap"])),
         row_cap=draw(st.integers(1, 4)),
@@ -112,7 +113,7 @@ OF_OTHERS = [
 @pytest.mark.parametrize(("preset", "seed"), OF_OTHERS)
 def test_counters_and_command_traces_of_other_memories_give_the_same_energy(preset, seed):
     rng = np.random.default_rng(seed)
-    options = state.ControllerOptions(
+    options = ControllerOptions(
         row_policy=("open", "closed-cap")[seed % 2],
         refresh="all-bank" if preset[0] in ("GDDR6", "LPDDR6") or seed < 2 else "per-bank",
     )
@@ -132,7 +133,7 @@ def test_counters_and_command_traces_of_other_memories_give_the_same_energy(pres
 def test_both_controllers_and_the_trace_agree_on_open_banks_wherever_the_run_is_cut(row_policy):
     device = resolve(*DDR5, ranks=2, overrides={"nREFI": 1500, "nRFC": 200})
     tables = lower(device)
-    policy = state.make_policy(state.ControllerOptions(row_policy=row_policy, row_cap=1))
+    policy = state.make_policy(ControllerOptions(row_policy=row_policy, row_cap=1))
     rng = np.random.default_rng(1)
     places = [rng.integers(0, most, 400) for most in (2, 8, 4, 3, 16, 2)]
     for make in (ScanController, make_controller):

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.base.jit import kernel
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.dram.fast import transition_table
@@ -88,7 +89,7 @@ def channels(draw: st.DrawFn, ranks: list[int]):
         *draw(st.sampled_from(DEVICES)), draw(st.sampled_from(ranks)), draw(st.sampled_from(changes))
     )
     refreshes = ["none", "all-bank", "all-bank", "staggered"]
-    options = state.ControllerOptions(
+    options = ControllerOptions(
         scheduler=draw(st.sampled_from(["FRFCFS", "FRFCFS-RowHit"])),
         refresh=draw(st.sampled_from(refreshes + ["same-bank"] * ("nRFCsb" in device.timings))),
         read_buffer=draw(st.sampled_from([1, 7, 16, 32])),
@@ -178,14 +179,14 @@ def reads_fast_forwarded(device, options, places) -> int:
 @pytest.mark.parametrize("nREFI", [3840, 4096, 8192])
 def test_refreshes_in_turn_are_told_apart(refresh, ranks, nREFI):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks, {"nREFI": nREFI})
-    options = state.ControllerOptions(refresh=refresh)
+    options = ControllerOptions(refresh=refresh)
     fast_forwarded = reads_fast_forwarded(device, options, stream(device, 40_000, 0, 64))
     assert fast_forwarded > 0 or nREFI < 8192  # else there is hardly a span without a refresh
 
 
 def test_refreshes_in_another_order_are_stepped_through():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
-    policy = state.make_policy(state.ControllerOptions(refresh="same-bank"))
+    policy = state.make_policy(ControllerOptions(refresh="same-bank"))
     places = stream(device, 40_000, 0, 64)
     count, _ = outcome(FastController, lower(device), policy, places, 8, None, [(len(places[0]), 0, 0, 1)])
     assert count == 0
@@ -198,12 +199,12 @@ def test_writes_among_the_reads_are_stepped_through(apart):
     for number in range(100, 104):  # as many as start write mode, within a span
         places[5][number::apart] = 1
     places[6][105::apart] = places[6][100::apart][: len(places[6][105::apart])]  # read what is being written
-    reads_fast_forwarded(device, state.ControllerOptions(write_buffer=4), places)
+    reads_fast_forwarded(device, ControllerOptions(write_buffer=4), places)
 
 
 def test_reads_alike_but_released_at_other_times_are_told_apart():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions(refresh="none"))
+    tables, policy = lower(device), state.make_policy(ControllerOptions(refresh="none"))
     releases = np.cumsum([(12_000, 14_000, 13_000)[number % 3] for number in range(32)])
     regions = [
         (512, int(release), 20, 512) for release in releases
@@ -215,7 +216,7 @@ def test_reads_alike_but_released_at_other_times_are_told_apart():
 @pytest.mark.parametrize("ranks", [1, 4])
 def test_most_of_a_long_stream_is_fast_forwarded(ranks):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks)
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    tables, policy = lower(device), state.make_policy(ControllerOptions())
     places = stream(device, 50_000, 0, 64)
     regions = [(50_000, 0, 0, 1)]
     fast_forwarded, counted = outcome(FastController, tables, policy, places, 8, None, regions)
@@ -227,7 +228,7 @@ def test_most_of_a_long_stream_is_fast_forwarded(ranks):
 @pytest.mark.parametrize("count", [17, 40, 96, 1000])
 def test_a_stream_may_begin_again_while_reads_are_under_way(count):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    tables, policy = lower(device), state.make_policy(ControllerOptions())
     counted = []
     for period in (0, 8, 8):
         source = state.make_source(stream(device, count, 0, 64), period=period)
@@ -293,7 +294,7 @@ def test_a_signature_restored_later_and_rows_further_on_is_equal(channel, server
 
 def test_a_full_table_records_no_more_but_is_still_used(monkeypatch):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
-    policy = state.make_policy(state.ControllerOptions())
+    policy = state.make_policy(ControllerOptions())
     places = stream(device, 20_000, 0, 64)
     work = policy, places, 8, None, [(20_000, 0, 0, 1)]
     most, expected = outcome(FastController, lower(device), *work)
@@ -307,7 +308,7 @@ def test_a_full_table_records_no_more_but_is_still_used(monkeypatch):
 
 def test_a_full_table_begins_anew_for_work_unlike_that_before(monkeypatch):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
-    policy, tables = state.make_policy(state.ControllerOptions()), lower(device)
+    policy, tables = state.make_policy(ControllerOptions()), lower(device)
     regions = [(20_000, 0, 8 + unlike, 1) for unlike in range(12)]
     work = policy, stream(device, 240_000, 0, 64), 8, (32, 8, (5, 12), 16, 0), regions
     monkeypatch.setattr(transition_table, "_WORDS", transition_table.FIRST_RECORD + 60_000)
@@ -335,7 +336,7 @@ def test_groups_of_the_same_bursts_are_merged_and_no_others(steps, groups):
 
 def test_runs_at_once_do_not_share_transitions():
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    tables, policy = lower(device), state.make_policy(ControllerOptions())
     works = [(stream(device, 20_000, first, 64), 8, None, [(20_000, 0, 0, 1)]) for first in range(8)]
     with ThreadPoolExecutor(4) as pool:
         at_once = list(pool.map(lambda work: outcome(FastController, tables, policy, *work), works * 3))
@@ -386,7 +387,7 @@ def refreshing(request):
     """A channel of two ranks with a refresh pending and with reads after their ACT; its signature."""
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
     tables = lower(device)
-    policy = state.make_policy(state.ControllerOptions(refresh=request.param))
+    policy = state.make_policy(ControllerOptions(refresh=request.param))
     source, channel = state.make_source(stream(device, 2000, 0, 4)), FastController(tables, policy)
     words, taken = channel._state, 0
     while not words.active_size[:4].any() or taken < 100:
@@ -429,7 +430,7 @@ def test_a_signature_does_not_change_with_other_fields(refreshing, role):
 def test_controllers_stand_at_the_same_clock_wherever_they_stop(seed):
     draw = np.random.default_rng(seed)
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2)
-    tables, policy = lower(device), state.make_policy(state.ControllerOptions())
+    tables, policy = lower(device), state.make_policy(ControllerOptions())
     places = stream(device, 200, 0, 16)
     places[5][:] = draw.random(200) < 0.3
     places[6][:] = draw.integers(0, 40, 200)  # some reads are forwarded, some writes coalesced

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from mistakes import refused
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.refresh_policies import make_schedule
 from ndpsim.dram.spec import lower, resolve, standards
-from ndpsim.dram.state import ControllerOptions, refreshed
+from ndpsim.dram.state import refreshed
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_requests
 from ndpsim.simulate.timing import Probe

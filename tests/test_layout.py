@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from calls import said
 from mistakes import refused
+from ndpsim.base.choices import BITS
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.weights import BITS
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import (
     PADDING,

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mistakes import refused
-from ndpsim.base.options.weights import BITS
+from ndpsim.base.choices import BITS
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import (
     MATRICES,

@@ -19,6 +19,7 @@ import pytest
 
 from builders.data_sheet import SHEET, WATTS, io_watts, row_nj, sheet
 from mistakes import refused
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import load_hardware
 from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
@@ -26,7 +27,6 @@ from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.dram.spec.standard import ACTIVATE as ACT
 from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.spec.standard import WRITE as WR
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import (
     Memory,

@@ -16,12 +16,13 @@ from builders.command_lines import named
 from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.controllers.split_activation import CHOICES
 from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.fast.state import chunks_needed
 from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.dram.spec.standards.lpddr5 import AS_CORRECTED
-from ndpsim.dram.state import ControllerOptions, make_policy
+from ndpsim.dram.state import make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.simulate import Memory, TraceResult, run_requests
 

@@ -17,13 +17,14 @@ from builders.command_lines import named
 from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.controllers.split_activation import CHOICES
 from ndpsim.dram.energy import find_currents
 from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.fast.state import chunks_needed
 from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.dram.spec.standards.lpddr6 import AS_CORRECTED
-from ndpsim.dram.state import ControllerOptions, make_policy
+from ndpsim.dram.state import make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
 from ndpsim.simulate import Memory, TraceResult, run_requests
 from test_memories import COUNTERS, OF_LPDDR5, text_until

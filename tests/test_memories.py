@@ -20,10 +20,10 @@ from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import load_hardware
 from ndpsim.dram.engines import FastController, ScanController, compare_channels
 from ndpsim.dram.spec import Device, resolve
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import CommandTrace, Requests, read_commands, read_requests, write_commands
 from ndpsim.report import text
 from ndpsim.simulate import Memory, TraceResult, run_requests, simulate_expert

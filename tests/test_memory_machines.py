@@ -9,8 +9,8 @@ import ndpsim
 from builders.small_moe import moe
 from mistakes import mistake_of, refused
 from ndpsim.audit import check, check_lanes
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware, load_hardware
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import Requests
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.report.traces import all_lanes

@@ -18,6 +18,7 @@ from builders.command_lines import named
 from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import load_hardware
 from ndpsim.dram import state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
@@ -151,7 +152,7 @@ def requests_of(device: Device, count: int, seed: int = 1) -> list[np.ndarray]:
 
 
 def run(make: Any, device: Device, count: int = 3000, **options: Any) -> tuple[Any, CommandTrace]:
-    return run_on(make, device, state.ControllerOptions(**options), requests_of(device, count))
+    return run_on(make, device, ControllerOptions(**options), requests_of(device, count))
 
 
 def with_rules(device: Device, rules: tuple[Rule, ...]) -> Device:
@@ -216,7 +217,7 @@ def test_a_page_names_its_controller():
     assert len(np.unique(result.command_traces[0].clock)) < len(result.command_traces[0])
     assert check(result.command_traces[0], memory.device).ok
     with refused("unknown-name controller"):
-        state.make_policy(state.ControllerOptions(), "three")
+        state.make_policy(ControllerOptions(), "three")
 
 
 # What the general controller obeys, and the fast one does not know.
@@ -250,7 +251,7 @@ def test_a_standard_with_commands_of_its_own_runs_legally(ranks, row_policy, ref
     assert moved > 2900  # all but those that others stand for
     assert ("GET-SHUT" in counts) == (row_policy == "closed-cap")
     # The fast controller runs it with the same commands.
-    chosen = make_controller(lower(device), state.make_policy(state.ControllerOptions(**options)))
+    chosen = make_controller(lower(device), state.make_policy(ControllerOptions(**options)))
     assert type(chosen) is FastController
     fast, other = run(FastController, device, **options)
     assert other == trace
@@ -261,9 +262,7 @@ def test_a_standard_with_commands_of_its_own_runs_legally(ranks, row_policy, ref
 def test_windows_and_siblings_bind_at_every_level(refresh):
     device = resolve(*TOY, 2)
     strict = with_rules(device, device.standard.rules + WIDER)
-    assert (
-        type(make_controller(lower(strict), state.make_policy(state.ControllerOptions()))) is ScanController
-    )
+    assert type(make_controller(lower(strict), state.make_policy(ControllerOptions()))) is ScanController
     _, trace = run(ScanController, strict, refresh=refresh)
     report = check(trace, strict, refresh)
     assert report.ok, report.violations[0]
@@ -281,7 +280,7 @@ def test_one_bank_is_closed_refreshed_and_opened_again_at_the_clocks_by_hand():
     bank, row = np.array([0, 1, 0, 1]), np.array([5, 5, 5, 5])
     zero, cycle = np.zeros(4, dtype=np.int64), np.array([0, 0, 300, 300])
     requests = [zero, zero, bank, row, zero, zero, np.arange(4), cycle]
-    _, trace = run_on(ScanController, device, state.ControllerOptions(refresh="per-bank"), requests)
+    _, trace = run_on(ScanController, device, ControllerOptions(refresh="per-bank"), requests)
     issued = zip(
         trace.clock.tolist(), trace.to_arrays()["command"].tolist(), trace.bank.tolist(), strict=True
     )
@@ -307,7 +306,7 @@ def test_a_burst_takes_its_bits_over_the_data_rate():
 
 
 def test_results_and_files_name_commands_as_the_page_does(tmp_path):
-    memory = Memory.named(*TOY, options=state.ControllerOptions(refresh="per-bank"))
+    memory = Memory.named(*TOY, options=ControllerOptions(refresh="per-bank"))
     address = np.random.default_rng(2).integers(0, memory.capacity_bytes // 32, 500) * 32
     result = run_requests(Requests.of(address, np.zeros(500, dtype=np.int64)), memory, record_commands=True)
     order = [command.name for command in memory.device.standard.commands]

@@ -9,10 +9,11 @@ import yaml
 from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.engines import FastController, ScanController, make_controller
 from ndpsim.dram.mapping import map_addresses
 from ndpsim.dram.spec import Device, lower, resolve
-from ndpsim.dram.state import ControllerOptions, make_policy
+from ndpsim.dram.state import make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.simulate import Memory, run_requests
 from oracles.gddr7 import Request, run

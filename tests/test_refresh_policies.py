@@ -12,6 +12,7 @@ from builders.one_channel import run_on
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Dram, load_hardware
 from ndpsim.dram import refresh_policies, state
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
@@ -132,7 +133,7 @@ def reads(device, count):
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, ranks, row_policy):
     device = resolve(*DDR5, ranks)
-    options = state.ControllerOptions(refresh=reversed_banks, row_policy=row_policy)
+    options = ControllerOptions(refresh=reversed_banks, row_policy=row_policy)
     (fast, one), (readable, other) = (
         run_on(make, device, options, reads(device, 6000)) for make in (FastController, ScanController)
     )
@@ -147,7 +148,7 @@ def test_a_policy_of_one_file_runs_through_both_controllers(reversed_banks, rank
 
 def test_a_schedule_too_long_for_the_fast_controller_runs_in_the_general_one(monkeypatch):
     many = Schedule(tuple(Due(100 * n, 9, 0, n % 4) for n in range(1, 130)), 12_900)
-    policy = state.make_policy(state.ControllerOptions())
+    policy = state.make_policy(ControllerOptions())
     assert isinstance(make_controller(lower(resolve(*DDR5, 1)), policy), FastController)
     monkeypatch.setattr(state, "make_schedule", lambda *_: many)
     assert isinstance(make_controller(lower(resolve(*DDR5, 1)), policy), ScanController)

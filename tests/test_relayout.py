@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from mistakes import refused
 from ndpsim import check, load_hardware, simulate_relayout
 from ndpsim.audit import check_lanes
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dimm.engines import FastDimms, ReadableDimms
 from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
 from ndpsim.dimm.link import Bridge, link_ticks, make_network
@@ -67,7 +68,7 @@ def jobs(draw):
     access = Access(
         device=device,
         policy=state.make_policy(
-            state.ControllerOptions(write_buffer=8, read_buffer=draw(st.sampled_from([4, 16])))
+            ControllerOptions(write_buffer=8, read_buffer=draw(st.sampled_from([4, 16])))
         ),
         lanes=lanes if by_units else 1,
         network=network if by_units else make_network("chain", 1, 0, 1.0, 0.0),

@@ -14,12 +14,12 @@ from calls import refused_call, said
 from mistakes import refused
 from ndpsim.audit import check
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import load_hardware
 from ndpsim.dram.energy.channel import counts_of
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.spec import Device, resolve, standards
 from ndpsim.dram.spec.standard import ACTIVATE, SAME_BANKS, WHOLE_RANK
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_trace
 from ndpsim.simulate.memory import policy_of

@@ -14,7 +14,7 @@ from fractions import Fraction
 import pytest
 
 from mistakes import refused
-from ndpsim.base.options.dram import RULES
+from ndpsim.base.choices import RULES
 from ndpsim.config import load_hardware
 from ndpsim.dram.spec import resolve, standards
 from ndpsim.dram.spec.standard import ByDensity, ByWidth

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from mistakes import refused
+from ndpsim.base.choices import RULES
 from ndpsim.base.errors import InputError, MismatchError
-from ndpsim.base.options.dram import RULES
 from ndpsim.dram.spec import Device, Rule, resolve, standards
 from ndpsim.dram.spec.standard import BANK_PAIR, SAME_BANKS, WHOLE_RANK
 from ndpsim.simulate.timing.commands import Issued, addressed

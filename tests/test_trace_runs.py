@@ -13,8 +13,8 @@ import pytest
 from calls import call, refused_call, said
 from mistakes import refused
 from ndpsim.audit import check
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.spec import resolve
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import Requests, read_commands
 from ndpsim.simulate import Memory, run_trace, sweep_load
 

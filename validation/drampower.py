@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.energy import ChannelEnergy, Currents, channel_energy, find_currents, from_trace, last_clock
 from ndpsim.dram.spec import Device, standards
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import CommandTrace, Requests, write_commands
 from ndpsim.simulate import Memory, run_requests
 

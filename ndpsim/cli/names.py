@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 
-from ndpsim.base.options.gemv import LAYOUTS
+from ndpsim.base.choices import LAYOUTS
 from ndpsim.base.plugins import option_names
 
 

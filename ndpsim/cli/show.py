@@ -110,7 +110,7 @@ def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
 
 def _rules_with(given: Given, standard: Standard, field: str) -> list[str]:
     """The sets of rules that have the preset; that of ``--rules``, if it is given."""
-    from ndpsim.base.options.dram import RULES
+    from ndpsim.base.choices import RULES
 
     name = given["name"]
     having = [rules for rules in RULES if name in getattr(standard.under(rules), field)]

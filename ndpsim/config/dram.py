@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from ndpsim.base import choices
 from ndpsim.base.options import dram as options
 from ndpsim.config.quantities import (
     XOR_TARGET,
@@ -121,7 +122,7 @@ class Dram(DramNames):
         "timings in clocks or ns (nRCD: 34, tRCD: 14.16ns), which replace those of the preset", {}
     )
     organisation: Sizes | None = None
-    rules: Literal[options.RULES] = key(  # type: ignore[valid-type]
+    rules: Literal[choices.RULES] = key(  # type: ignore[valid-type]
         "rules of the standard; reference: rules of Ramulator 2.1", options.RULE_SET.default
     )
     mapper: Literal[(*options.MAPPERS, "custom")] = key(  # type: ignore[valid-type]
@@ -150,14 +151,14 @@ class Dram(DramNames):
         "data clock of LPDDR5; need-sync: a command starts it after a stop; always-on: it always runs",
         options.ControllerOptions.wck,
     )
-    rfm: Literal[options.RFM] = key(  # type: ignore[valid-type]
+    rfm: Literal[choices.RFM] = key(  # type: ignore[valid-type]
         "refresh management by RFM commands, of which banks", options.ControllerOptions.rfm
     )
     rfm_threshold: int | None = key(
         "activations of a bank after which RFM is due (RAAIMT)",
         None,
         ge=1,
-        le=options.MOST_ACTIVATIONS,
+        le=choices.MOST_ACTIVATIONS,
         unit="activations",
     )
     rck: Literal[options.RCK] = key(  # type: ignore[valid-type]

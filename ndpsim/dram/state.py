@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.caching import cached_by_identity
-from ndpsim.base.options.dram import ControllerOptions as ControllerOptions  # noqa: PLC0414 (offered here, too)
 from ndpsim.dram import refresh_policies
 from ndpsim.dram.controllers import make_step
 from ndpsim.dram.refresh_policies import Refreshed, Round, Schedule, make_schedule
@@ -240,14 +239,14 @@ class Channel(NamedTuple):
 
 
 def make_policy(
-    options: ControllerOptions,
+    options: Any,
     controller: str = "one-command",
     choices: Sequence[str] = (),
     rules: str = "standard",
     rfm: Rfm = NO_RFM,
     elastic: tuple[int, int] = (0, 0),
 ) -> Policy:
-    """The settings of `options` as numbers; `controller`, `choices`, `rules`: of the standard.
+    """The settings of `ControllerOptions` as numbers; `controller`, `choices`, `rules`: of the standard.
 
     `rfm`: its refresh management, see `simulate.memory.rfm_of`. `elastic`: how many refreshes it lets a
     controller postpone, and pull in.

@@ -1,8 +1,8 @@
 # The public names of the package, once; see ndpsim.base._later.
+from ndpsim.base.choices import BITS as BITS
 from ndpsim.base.options.dram import ControllerOptions as ControllerOptions
 from ndpsim.base.options.gemv import MAX_TOKENS as MAX_TOKENS
 from ndpsim.base.options.relayout import MAX_EXPERTS as MAX_EXPERTS
-from ndpsim.base.options.weights import BITS as BITS
 from ndpsim.simulate.contention import simulate_contention as simulate_contention
 from ndpsim.simulate.dimm import simulate_dimm as simulate_dimm
 from ndpsim.simulate.expert import simulate_expert as simulate_expert

@@ -19,12 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.base.temporaries import temporary_folder
 from ndpsim.dram.controllers import own_counters
 from ndpsim.dram.spec import Device
 from ndpsim.dram.spec.device import derived_timings
 from ndpsim.dram.spec.standard import ONE_BANK, latency_terms
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.dram.traces import CommandTrace, Requests
 from ndpsim.simulate import Memory, run_requests
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram import sink, state
 from ndpsim.dram.spec import Device, lower
 from ndpsim.dram.traces import CommandTrace
@@ -17,7 +18,7 @@ from ndpsim.simulate.memory import policy_of
 def run_on(
     make: Callable[..., Any],
     device: Device,
-    options: state.ControllerOptions,
+    options: ControllerOptions,
     requests: Sequence[np.ndarray],
     data_sink: sink.Sink | None = None,
 ) -> tuple[Any, CommandTrace]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ndpsim.base.choices import MOST_ACTIVATIONS, RFM, RULES
 from ndpsim.base.options.hardware import HW
 from ndpsim.base.options.kinds import Choice, Flag, Kind, Whole
 from ndpsim.base.options.settings import NEEDED, Settings, argument, like, option, table_of
@@ -12,18 +13,15 @@ from ndpsim.base.options.table import Parameter, Table, joined, table
 from ndpsim.base.plugins import option_names
 
 MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh")
-RULES = ("standard", "reference")
 SCHEDULERS = option_names("dram/schedulers", "FRFCFS")
 ROW_POLICIES = option_names("dram/row_policies", "open")
 REFRESH_POLICIES = option_names("dram/refresh_policies", "all-bank")
-RFM = ("off", "all-bank", "same-bank", "per-bank")
 WCK = ("need-sync", "always-on")
 REFRESH_CONTROLS = ("own-bank", "reference")
 RCK = ("always-on", "start-with-read", "start-with-rckstrt")
 MOST_IDLE = 1_000_000  #: Maximum clocks without a read after which the read clock stops.
 MOST_SLOTS = 1024
 MOST_ACCESSES = 1_000_000  #: Maximum number of column accesses after which a row is closed.
-MOST_ACTIVATIONS = 1_000_000  #: Maximum threshold of refresh management.
 MOST_CHANNELS = 4096  #: Maximum number of channels: 64 host channels of 64 sub-channels each.
 
 _MEMORY, _TRACE = "Memory", "Trace"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ndpsim.base.choices import LAYOUTS
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.hardware import HW, model_of
 from ndpsim.base.options.host import HOST_TRAFFIC, PATTERNS, TrafficSettings
@@ -14,7 +15,6 @@ from ndpsim.base.options.settings import Settings, argument, like, option, table
 from ndpsim.base.options.table import Parameter, joined, refuse, table
 from ndpsim.base.options.weights import WEIGHTS
 
-LAYOUTS = ("localized", "sharded:N", "striped")  #: Layouts of an expert's weights.
 OFFERED = tuple(name.removesuffix("N") for name in LAYOUTS)  #: For completion of the part before N.
 DEFAULT_MODEL = "qwen3-235b-a22b"
 MAX_TOKENS = 16384  #: Maximum number of tokens of an expert.

@@ -5,26 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.base.arguments import shown, whole_number
+from ndpsim.base.arguments import shown
+from ndpsim.base.choices import BITS, one_of_bits
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.kinds import Kind, Own, Whole
 from ndpsim.base.options.table import Parameter
 
-BITS = (16, 8, 6, 5, 4, 3, 2, 1)  #: Numbers of bits that a weight may have.
 _FORM = "BITS|gate=BITS,up=BITS,down=BITS"
-
-
-def one_of_bits(value: Any, key: str) -> int:
-    """A number of bits that a weight may have.
-
-    Raises:
-        InputError: it is none.
-    """
-    try:
-        return BITS[BITS.index(whole_number(value, key, 0))]
-    except ValueError:  # an InputError is one, too
-        problem = f"{shown(value)} is not one of {', '.join(map(str, BITS))}"
-        raise InputError(problem, "range", key=key) from None
 
 
 def _bits(value: Any, key: str) -> int | dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ndpsim.base.options.dram import RULES
+from ndpsim.base.choices import RULES
 from ndpsim.config.importers.sheet import Place, Sheet
 from ndpsim.dram.spec import Organisation, Standard, resolve
 from ndpsim.dram.spec.device import derived_timings

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import instance, whole_number
+from ndpsim.base.choices import one_of_bits
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.base.options.weights import one_of_bits
 
 Ints = NDArray[np.int64]
 

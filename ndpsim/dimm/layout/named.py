@@ -13,8 +13,8 @@
 from __future__ import annotations
 
 from ndpsim.base.arguments import text
+from ndpsim.base.choices import LAYOUTS
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.base.options.gemv import LAYOUTS
 from ndpsim.dimm.layout.geometry import Geometry
 from ndpsim.dimm.layout.layouts import Layout
 from ndpsim.dimm.layout.weights import ExpertWeights

@@ -8,8 +8,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ndpsim.base.arguments import choice, shown, text, whole_number
+from ndpsim.base.choices import RULES
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.dram import RULE_SET, RULES
 from ndpsim.base.reported import text_table
 from ndpsim.base.units import dram_period_ps, format_bytes, plain_number
 from ndpsim.dram.spec.overrides import (
@@ -324,7 +324,7 @@ def resolve(
         InputError: a name is unknown, a number is out of range, or the standard leaves a value open.
     """
     page = standards()[choice(standard, "standard", standards(), "standard")]
-    chosen = page.under(RULE_SET.checked(rules))
+    chosen = page.under(choice(rules, "rules", RULES, "set of rules"))
     org = _preset(page, rules, org, "org")
     timing = _preset(page, rules, timing, "timing")
     ranks = whole_number(ranks, "ranks", 1, _MAX_RANKS, " of ranks")

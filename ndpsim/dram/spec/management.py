@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ndpsim.base.arguments import choice, whole_number
+from ndpsim.base.choices import MOST_ACTIVATIONS, RFM
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.dram import MOST_ACTIVATIONS, RFM
 from ndpsim.dram.spec.device import Device
 from ndpsim.dram.spec.standard import BANK_PAIR, ONE_BANK, SAME_BANKS, WHOLE_RANK
 

@@ -7,8 +7,8 @@ from fractions import Fraction
 from typing import NamedTuple
 
 from ndpsim.base.arguments import choice
+from ndpsim.base.choices import RULES
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.dram import RULES
 from ndpsim.base.units import dram_period_ps
 from ndpsim.dram.spec.device import resolve
 from ndpsim.dram.spec.overrides import density_words

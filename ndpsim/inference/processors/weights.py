@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ndpsim.base.options.weights import BITS
+from ndpsim.base.choices import BITS
 from ndpsim.dimm.layout import MATRICES, ExpertFormat, WeightFormat
 from ndpsim.workload.models.weights import BLOCKS, Block, WeightFile
 

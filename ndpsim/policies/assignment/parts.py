@@ -38,9 +38,7 @@ class LayerWeights(NamedTuple):
 class Sums(NamedTuple):
     """Sums over layers."""
 
-    by_engine: (
-        Floats  # [engine, sum], of `HITS`, `MISSES`, `ON_CPU` and `ON_NDP`; of `EXPERTS`, `PAIRS` and `BITS`
-    )
+    by_engine: Floats  # [`HITS`, `MISSES`, `ON_CPU`, `ON_NDP`; `EXPERTS`, `PAIRS`, `BITS`]
     reads: Floats  # experts that the host reads, by their number of DIMMs; 0: striped ones
     turns: Ints  # [as reads]: the turn in which each was first counted; -1: not yet
 

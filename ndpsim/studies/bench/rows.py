@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.arguments import choice, progress_function, several, whole_number
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware
-from ndpsim.dram.state import ControllerOptions
 from ndpsim.studies.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
 from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import MismatchError
+from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import map_addresses
@@ -33,7 +34,7 @@ RAMULATOR_RUNS = 3
 
 _SEED = 20240229
 _WRITE_PERCENT = 33
-_OPEN = state.ControllerOptions()
+_OPEN = ControllerOptions()
 _DDR5 = "DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"
 
 
@@ -97,7 +98,7 @@ class Traffic(Benchmark):
     random: bool = False
     writes: bool = False
     fast_forward: bool = False
-    options: state.ControllerOptions = _OPEN
+    options: ControllerOptions = _OPEN
     presets: tuple[str, str, str] = _DDR5
 
     def memory(self) -> Memory:
