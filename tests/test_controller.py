@@ -269,7 +269,7 @@ def timed(cycles, seed=0, banks=20):
 
 
 def memory(ranks=1, refresh="all-bank", row_policy="open", read_buffer=32, channels=1, **overrides):
-    options = program.ControllerOptions(refresh=refresh, row_policy=row_policy, read_buffer=read_buffer)
+    options = ControllerOptions(refresh=refresh, row_policy=row_policy, read_buffer=read_buffer)
     overrides = {"nREFI": 1500, "nRFC": 200, "nRFCsb": 100} | overrides
     return Memory.named(ranks=ranks, overrides=overrides, options=options, channels=channels)
 
