@@ -98,7 +98,7 @@ def _fields(settings: type[Settings]) -> list[Field[Any]]:
 
 def fields_of(settings: type[Settings], given: object) -> dict[str, Any]:
     """The values of the fields of settings in an object that has them all, by name."""
-    return {one.name: getattr(given, one.name) for one in _fields(settings)}
+    return {one.name: getattr(given, one.name) for one in fields(settings)}
 
 
 def table_of(settings: type[Settings]) -> Table:

@@ -39,8 +39,8 @@ class Totals(Listener):
     """
 
     def __init__(self, bits: float, expert_bytes: int, experts: int, dimms: int) -> None:
-        self._bits, self._expert_bytes = bits, expert_bytes
-        self._full_bits = np.full(experts, float(bits))
+        self._bits, self._expert_bytes = float(bits), expert_bytes
+        self._full_bits = np.full(experts, self._bits)
         self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": [], "mixed": []}
         self.prefill_ns = self.shared_ns = 0.0
         self.estimated_ns: float | None = 0.0
@@ -84,7 +84,7 @@ class Totals(Listener):
             placement.dimm,
             placement.shards,
             bits,
-            float(self._bits),
+            self._bits,
         )
         gpu, cpu, ndp = [(one.experts, one.shares) for one in assigned[:3]]
         count_parts(layer, gpu, cpu, ndp, self._sums)

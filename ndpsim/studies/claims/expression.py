@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import fnmatch
+import functools
 import statistics
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from ndpsim.base.errors import InputError, one_of
@@ -70,13 +72,17 @@ class Expression:
 
     def __post_init__(self) -> None:
         try:
-            compile(self._tree, "ours", "eval")
+            _ = self._code
         except (SyntaxError, ValueError) as error:
             raise InputError(f"'{self.text}' is no expression: {error}", "form") from None
 
-    @property
+    @functools.cached_property
     def _tree(self) -> ast.Expression:
         return ast.parse(self.text.strip(), mode="eval")
+
+    @functools.cached_property
+    def _code(self) -> CodeType:
+        return compile(self._tree, "ours", "eval")
 
     @property
     def runs(self) -> set[str]:
@@ -96,6 +102,6 @@ class Expression:
         """
         runs = {name: _Run(name, of_run) for name, of_run in metrics.items()}
         try:
-            return eval(compile(self._tree, "ours", "eval"), {"__builtins__": {}}, {**_FUNCTIONS, **runs})
+            return eval(self._code, {"__builtins__": {}}, {**_FUNCTIONS, **runs})
         except ZeroDivisionError:
             raise InputError(f"'{self.text}' divides by 0", "invalid") from None
