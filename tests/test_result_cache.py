@@ -170,14 +170,6 @@ def test_true_means_one_cache_of_the_process_in_the_usual_folder(monkeypatch, fo
     assert next(usual._disk.folders()).parent == folder
 
 
-def test_finding_takes_next_to_no_time(folder):
-    """The best of many: in memory within tens of microseconds, on disk within a millisecond, by a wide margin."""
-    in_memory, on_disk = ResultCache(folder), ResultCache(folder, memory_entries=0)
-    for name, memory_s, disk_s in (("expert", 3e-4, 2e-3), ("contention", 1e-3, 5e-3)):
-        for cache, most in ((in_memory, memory_s), (on_disk, disk_s)):
-            assert min(run(name, cache=cache).wall_s for _ in range(50)) < most
-
-
 # What a result depends on.
 
 _TABLE: dict[str, dict[str, list[Any]]] = {
