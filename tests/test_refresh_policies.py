@@ -206,6 +206,19 @@ def test_refreshes_of_banks_cost_less_than_those_of_ranks(standard, writes):
     assert check(commands_of(slow), device, limit=3).violations == ()
 
 
+@pytest.mark.parametrize(("org", "timing"), [("DDR5_16Gb_x8", "DDR5_6400B"), ("DDR5_16Gb_x16", "DDR5_4800B")])
+def test_a_queue_with_room_for_requests_that_wait_makes_refreshes_of_banks_the_cheaper_ones(org, timing):
+    """With 32 slots the requests for refreshed banks fill the queue, and REFab costs less (docs/memories.md)."""
+    requests = addresses(resolve("DDR5", org, timing), 40_000), np.zeros(40_000, int)
+    times = {
+        (refresh, slots): run_trace(requests, "DDR5", org, timing, refresh=refresh, read_buffer=slots).time_ns
+        for refresh in ("none", "same-bank", "all-bank")
+        for slots in (32, 64)
+    }
+    assert times["none", 64] < times["same-bank", 64] < times["all-bank", 64]
+    assert times["none", 32] < times["all-bank", 32] < times["same-bank", 32]
+
+
 def test_only_the_requests_for_its_banks_wait():
     """Between the PREsb of a bank number and its REFsb its banks get no ACT; the others do."""
     trace = commands_of(run("DDR5", "same-bank")[0])
