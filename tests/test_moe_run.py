@@ -312,6 +312,18 @@ def test_fewer_bits_of_the_cache_take_less_of_pcie():
     windows = [recorded("trimoe", kv_bits=bits, **given)[1][1].window_ns for bits in (16, 4)]
     assert windows[0] - windows[1] == pytest.approx(280 * (packets[0] - packets[1]))
 
+    estimated = []
+
+    class Watching(Everything):
+        def setup(self) -> None:
+            estimated.append(self.estimates)
+
+    for bits in (16, 4):
+        recorded(Watching, kv_bits=bits, **given)
+    many, few = estimated
+    assert many.cache_ns - few.cache_ns == pytest.approx(280 * (packets[0] - packets[1]))
+    assert (many.cache_ns, many.copy_window_ns) == (many.window_ns, 0.0)  # copies of experts wait
+
 
 def test_weights_in_fewer_bits_leave_room_for_experts_and_are_read_faster():
     """By hand: attention of 4 layers, routers and shared experts of 3, the dense layer, embedding and head."""

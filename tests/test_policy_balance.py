@@ -145,8 +145,8 @@ def test_what_windows_hide_is_prefetched_and_what_they_do_not_only_if_it_is_sure
     loads = [0, 5, 0, 9, 0, 0, 1, 0]
     nothing = np.zeros((4, 8), np.bool_)
 
-    def prefetched(window_ns: float, copied: bool = True) -> list[int]:
-        policy = balance(of_machine, estimates(window_ns=window_ns), foresight=True)
+    def prefetched(window_ns: float, copied: bool = True, cache_ns: float = 0.0) -> list[int]:
+        policy = balance(of_machine, estimates(window_ns=window_ns, cache_ns=cache_ns), foresight=True)
         policy.copies[:] = copied
         view = background_view(
             layer_view([[0, 1]], dimm=[-1] * 8), nothing, next_layer=1, gpu_free=8, next_loads=loads
@@ -159,6 +159,10 @@ def test_what_windows_hide_is_prefetched_and_what_they_do_not_only_if_it_is_sure
     # A window of 150 ns hides one copy and half of the next, which is then not for layers that copied none.
     assert prefetched(150.0) == [3, 1]
     assert prefetched(150.0, copied=False) == [3]
+    # No copy is hidden while the KV cache comes from the host.
+    assert prefetched(450.0, cache_ns=250.0) == [3, 1]
+    assert prefetched(450.0, cache_ns=400.0) == [3]
+    assert prefetched(450.0, cache_ns=450.0) == prefetched(450.0, cache_ns=500.0) == []
 
 
 def test_a_copy_that_costs_units_more_than_it_saves_them_is_not_prefetched():

@@ -113,6 +113,7 @@ class Estimates:
         window_ns: between two layers' experts: attention and dense parts on the GPU, or the transfer of the
             KV cache from the host's memory and back, whichever is longer; the mean if layers have different
             attention.
+        cache_ns: the part of `window_ns` in which PCIe to the GPU or the host's channels carry the KV cache.
         shared_ns: the shared experts of a layer on the GPU, and the overhead of a fused call of the others.
         token_ns: time of one token's vector over PCIe in one direction, as one of many vectors.
         vector_ns: time of one token's vector over PCIe in one direction, including the link's latency.
@@ -141,6 +142,7 @@ class Estimates:
     window_ns: float
     shared_ns: float
     token_ns: float
+    cache_ns: float = 0.0
     vector_ns: float = 0.0
     sharded_ns: Callable[[int], Floats] = _not_simulated
     gpu_part_ns: float = 0.0
@@ -155,6 +157,11 @@ class Estimates:
     def copy_ns(self) -> float:
         """Copy of a striped expert to the GPU: the longer of PCIe and the host's reading."""
         return max(self.pcie_ns, self.striped_read_ns)
+
+    @property
+    def copy_window_ns(self) -> float:
+        """The part of a window in which copies of experts do not wait for the KV cache."""
+        return max(0.0, self.window_ns - self.cache_ns)
 
     @cached_property
     def on_cpu_ns(self) -> Floats:

@@ -60,6 +60,9 @@ def estimates_of(
     for array in arrays:
         array.flags.writeable = False
     vector = machine.model.hidden * ACTIVATION_BYTES
+    cache_bytes = decode.host_read_bytes, decode.host_write_bytes
+    to_gpu_ns, to_host_ns = (transfers.pcie_ns(size) if size else 0.0 for size in cache_bytes)
+    read_ns, written_ns = (striped * size / machine.expert_bytes for size in cache_bytes)
     sharded_ns = functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0])
     return Estimates(
         *arrays,
@@ -68,15 +71,8 @@ def estimates_of(
         striped,
         localized,
         *moves,
-        window_ns=max(
-            decode.attention_ns + decode.router_ns,
-            *(
-                max(transfers.pcie_ns(size), striped * size / machine.expert_bytes)
-                for size in (decode.host_read_bytes, decode.host_write_bytes)
-                if size
-            ),
-            0.0,
-        ),
+        window_ns=max(decode.attention_ns + decode.router_ns, to_gpu_ns, to_host_ns, read_ns, written_ns),
+        cache_ns=max(to_gpu_ns, read_ns + written_ns),
         shared_ns=decode.shared_ns + processors.gpu.call_ns,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),

@@ -158,7 +158,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
 
         They take the room of residents: none where these save more copying in a step than windows hide.
         """
-        window_ns, copy_ns = self.estimates.window_ns, self.estimates.copy_ns
+        window_ns, copy_ns = self.estimates.copy_window_ns, self.estimates.copy_ns
         if not self.parameters.prefetch or len(self.machine.layers) * window_ns <= copy_ns:
             return 0
         return min(math.ceil(window_ns / copy_ns), self.machine.gpu_experts // 2)
@@ -277,7 +277,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         absent = np.flatnonzero(~(view.placement.resident[row] | view.moving[row]))
         coming = descending(heat, absent)[:most]
-        hidden, wanted = self.estimates.window_ns / self.estimates.copy_ns, []
+        hidden, wanted = self.estimates.copy_window_ns / self.estimates.copy_ns, []
         for expert in coming.tolist():
             if heat[expert] <= 0 or not self._pays(row, heat[expert], hidden):
                 break

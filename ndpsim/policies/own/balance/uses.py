@@ -86,7 +86,7 @@ class Uses:
         estimates, machine = self.estimates, self.machine
         base, opening = np.zeros(GROUPS_NS + self.groups), np.zeros((3, GROUPS_NS + self.groups))
         base[GPU_NS] = estimates.shared_ns
-        late = arriving - estimates.window_ns / self.copy_ns  # copies that windows have not hidden
+        late = arriving - estimates.copy_window_ns / self.copy_ns  # copies that windows have not hidden
         if late > 0:
             base[PCIE_NS], base[CHANNELS_NS] = late * self.copy_ns, late * self.read_ns
             if machine.has_cpu:
