@@ -41,11 +41,11 @@ def weight_file_dict(file: WeightFile) -> dict[str, Any]:
 def print_weight_file(file: WeightFile) -> None:
     """Print the content of each class of tensors, and the format in which a routed expert is simulated."""
     rows = []
-    for group, one in weight_file_dict(file)["classes"].items():
-        formats = one["formats"]
+    for group, described in weight_file_dict(file)["classes"].items():
+        formats = described["formats"]
         named = [f"{name} {percent(share)}" if share < 1 else name for name, share in formats.items()]
         words = _WORDS.get(group, group.replace("_", " "))
-        rows.append((words, f"{one['bits']:.4g}", format_bytes(one["bytes"]), ", ".join(named)))
+        rows.append((words, f"{described['bits']:.4g}", format_bytes(described["bytes"]), ", ".join(named)))
     title = f"{file.name} of {file.model}: {format_bytes(file.bytes)}, from {file.source}"
     print_table(title, ("tensors", "bits", "bytes", "formats"), rows, left=3)
     form = expert_format_of(file)

@@ -41,12 +41,12 @@ def _range(estimate: Estimate) -> str:
 def _shares(title: str, shares: Mapping[str, Estimate]) -> None:
     rows = [
         (
-            f"{name.replace('_', ' ')} ({of_experts} of experts)",
+            f"{name.replace('_', ' ')} ({share} of experts)",
             with_unit("shares", shares[name], PhaseStatistics),
             _range(shares[name]),
         )
         for names, fractions in zip(_CLASSES, _FRACTIONS, strict=True)
-        for name, of_experts in zip(names, fractions, strict=True)
+        for name, share in zip(names, fractions, strict=True)
         if name in shares
     ]
     print_table(title, ("class", label_of("shares", PhaseStatistics), "from layer to layer"), rows, left=1)
@@ -81,7 +81,7 @@ def _facts(statistics: RoutingStatistics) -> Iterator[tuple[str, str, str]]:
     if statistics.prefill_cosine is not None:
         yield row("prefill_cosine", said(statistics, "prefill_overlap"))
     if statistics.active_experts:
-        active = ", ".join(f"{one.batch}: {one.mean:.1f}" for one in statistics.active_experts)
+        active = ", ".join(f"{count.batch}: {count.mean:.1f}" for count in statistics.active_experts)
         label = label_of("active_experts", RoutingStatistics)
         yield label, f"of {statistics.trace['experts']}", f"by batch, mean: {active}"
     if statistics.prediction is not None:

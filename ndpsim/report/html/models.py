@@ -59,9 +59,9 @@ _COMPARED = (
 
 def _compared(result: MoeResult, names: Sequence[str]) -> Table:
     """A line for each policy."""
-    plain, of = [run.to_dict(flat=True) for run in result.runs], (PolicyRun,)
+    plain, results = [run.to_dict(flat=True) for run in result.runs], (PolicyRun,)
     columns = [
-        Column(metric_label(metric, results=of), [run.get(metric) for run in plain], metric, of)
+        Column(metric_label(metric, results=results), [run.get(metric) for run in plain], metric, results)
         for metric in _COMPARED
         if any(run.get(metric) is not None for run in plain)
     ]
@@ -178,16 +178,16 @@ def _requests_table(requests: Sequence[ServedRequest]) -> Folded:
     """When each request arrived, and its latencies."""
     first_ns = requests[0].arrival_ns
     table = table_of(
-        Column("request", [one.id for one in requests]),
-        Column("prompt tokens", [count_cell(one.prompt_tokens) for one in requests]),
-        Column("output tokens", [count_cell(one.output_tokens) for one in requests]),
-        Column("arrival", [one.arrival_ns - first_ns for one in requests], "time_ns"),
-        Column("waited", [one.admitted_ns - one.arrival_ns for one in requests], "time_ns"),
-        Column("to the first token", [one.ttft_ns for one in requests], "ttft_ns"),
-        Column("per output token", [one.tpot_ns for one in requests], "tpot_ns"),
-        Column("to the last token", [one.latency_ns for one in requests], "latency_ns"),
-        Column("reused tokens", [one.reused_tokens for one in requests]),
-        Column("preemptions", [one.preemptions for one in requests]),
+        Column("request", [request.id for request in requests]),
+        Column("prompt tokens", [count_cell(request.prompt_tokens) for request in requests]),
+        Column("output tokens", [count_cell(request.output_tokens) for request in requests]),
+        Column("arrival", [request.arrival_ns - first_ns for request in requests], "time_ns"),
+        Column("waited", [request.admitted_ns - request.arrival_ns for request in requests], "time_ns"),
+        Column("to the first token", [request.ttft_ns for request in requests], "ttft_ns"),
+        Column("per output token", [request.tpot_ns for request in requests], "tpot_ns"),
+        Column("to the last token", [request.latency_ns for request in requests], "latency_ns"),
+        Column("reused tokens", [request.reused_tokens for request in requests]),
+        Column("preemptions", [request.preemptions for request in requests]),
         elsewhere="--json, --log",
     )
     return Folded(f"Requests: {len(requests):,}", table)

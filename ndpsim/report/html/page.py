@@ -36,7 +36,7 @@ MOST_CELLS = 40_000
 
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
 # Scales of all units except seconds, which share names with those of nanoseconds.
-_FACTORS = {one.unit: one.divisor for name, unit in UNITS.items() if name != "s" for one in unit.scales}
+_FACTORS = {scale.unit: scale.divisor for name, unit in UNITS.items() if name != "s" for scale in unit.scales}
 
 # ---- tables ----
 
@@ -70,13 +70,13 @@ class Table:
         columns: names of columns; empty: each row begins with its name, and rows keep their order.
         rows: rows of cells, one for each column.
         elsewhere: words for the place of the rows that are left out, for a note.
-        of: total number of rows, if `rows` has only the first ones.
+        total: number of all rows, if `rows` has only the first ones.
     """
 
     columns: Sequence[str]
     rows: Sequence[Row]
     elsewhere: str = ""
-    of: int = 0
+    total: int = 0
     template: ClassVar = "table.html"
 
     def __bool__(self) -> bool:
@@ -142,11 +142,11 @@ def _figures(column: Column) -> tuple[str, list[Cell]]:
     return scale.unit, list(map(cell, values))
 
 
-def table_of(*columns: Column, elsewhere: str = "", of: int = 0) -> Table:
-    """A table of columns; `elsewhere` and `of` as in `Table`."""
+def table_of(*columns: Column, elsewhere: str = "", total: int = 0) -> Table:
+    """A table of columns; `elsewhere` and `total` as in `Table`."""
     found = [_figures(column) for column in columns]
     heads = [f"{c.name} ({unit})" if unit else c.name for c, (unit, _) in zip(columns, found, strict=True)]
-    return Table(heads, list(zip(*(cells for _, cells in found), strict=True)), elsewhere, of)
+    return Table(heads, list(zip(*(cells for _, cells in found), strict=True)), elsewhere, total)
 
 
 def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -154,12 +154,12 @@ def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     return Table(heads, [[first, *map(measured_cell, cells)] for first, *cells in rows])
 
 
-def when(found: Sequence[Any], from_ns: float = 0.0, length: bool = False) -> list[Column]:
+def when(spans: Sequence[Any], from_ns: float = 0.0, length: bool = False) -> list[Column]:
     """Columns with `start_ns` and `end_ns` of each, from `from_ns` on, and if wanted how long each took."""
-    lengths = [Column("length", [one.end_ns - one.start_ns for one in found], "time_ns")]
+    lengths = [Column("length", [span.end_ns - span.start_ns for span in spans], "time_ns")]
     return [
-        Column("start", [one.start_ns - from_ns for one in found], "time_ns"),
-        Column("end", [one.end_ns - from_ns for one in found], "time_ns"),
+        Column("start", [span.start_ns - from_ns for span in spans], "time_ns"),
+        Column("end", [span.end_ns - from_ns for span in spans], "time_ns"),
         *(lengths if length else ()),
     ]
 
