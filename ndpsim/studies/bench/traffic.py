@@ -123,18 +123,18 @@ class Traffic(Benchmark):
         source = self._source(memory, requests)
         plain = self._runs(ScanController, source, memory, repeat)
         fast = self._runs(make_controller, source, memory, repeat)
-        for one in fast + plain:
-            different = compare_channels(one.channel, plain[0].channel)
+        for run in fast + plain:
+            different = compare_channels(run.channel, plain[0].channel)
             if different:
                 raise MismatchError(f"{self.name}: fast and plain differ in {', '.join(different)}")
         work = self._work(plain[0].channel, memory.device.standard)
         expect(self.name, work, self.pinned)
-        seconds = min(one.seconds for one in fast[1:])
+        seconds = min(run.seconds for run in fast[1:])
         return BenchRow(
             self.name,
             work,
             seconds,
-            ratio_plain=min(one.seconds for one in plain[1:]) / seconds,
+            ratio_plain=min(run.seconds for run in plain[1:]) / seconds,
             ratio_ramulator=self._ratio_ramulator(requests, memory, repeat, fast[0].accepted, seconds),
             fast_forwarded=fast[0].skipped / work.requests,
         )
@@ -142,9 +142,10 @@ class Traffic(Benchmark):
     def _source(self, memory: Memory, requests: Requests) -> state.Source:
         device, address = memory.device, requests.address
         assert address is not None
-        at = map_addresses(address, memory.mapping, device)[:5]  # rank, bank group, bank, row, column
+        # Rank, bank group, bank, row, column.
+        coordinates = map_addresses(address, memory.mapping, device)[:5]
         period = device.bankgroups if self.fast_forward else 0
-        return state.make_source((*at, requests.write, address), period=period)
+        return state.make_source((*coordinates, requests.write, address), period=period)
 
     def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
         """One run that may compile, and `repeat` measured runs."""

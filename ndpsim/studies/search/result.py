@@ -71,8 +71,8 @@ class SearchResult(Listed):
         others = [base] * len(rows) if base else [{}, *rows][: len(rows)]
         keys = self.problem.definition.varied
         return [
-            {key: (other[key], row[key]) for key in keys if other and other[key] != row[key]}
-            for row, other in zip(rows, others, strict=True)
+            {key: (base[key], row[key]) for key in keys if base and base[key] != row[key]}
+            for row, base in zip(rows, others, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -104,11 +104,11 @@ class SweepRun:
     def _tasks_of(self, points: Sequence[Point]) -> Tasks:
         """Tasks of points, resolved if requested; points without a task are finished at once."""
         for point in points:
-            given = self._definition.given(point.values)
+            settings = self._definition.settings(point.values)
             try:
-                resolved = self.command.resolve(given)
+                resolved = self.command.resolve(settings)
             except Exception as error:  # other points continue after any error
-                point.name = point_name(self.command.name, ["given", given])
+                point.name = point_name(self.command.name, ["given", settings])
                 self._finish([point], self._record(point, failure(reason_of(error))), store=True)
                 continue
             point.name = point_name(self.command.name, resolved.key)
@@ -123,7 +123,7 @@ class SweepRun:
                     if not self._has_begun:
                         self._has_begun = True
                         self._begin()
-                    yield Task(point.name, given, resolved.key)
+                    yield Task(point.name, settings, resolved.key)
                 else:
                     self._stored_before.add(point.name)
                     self._finish([point], record)
@@ -143,9 +143,9 @@ class SweepRun:
                 record = self._record(same[0], answer)
                 if record["status"] != "ok" and self._store is not None:
                     # Another sweep may have succeeded meanwhile; its result stays.
-                    other = self._store.find(task.name)
-                    if other is not None and other["status"] == "ok":
-                        record, stored = other, False
+                    earlier = self._store.find(task.name)
+                    if earlier is not None and earlier["status"] == "ok":
+                        record, stored = earlier, False
                 self._finish(same, record, store=stored)
                 self._write_tables_now_and_then()
 
@@ -166,7 +166,7 @@ class SweepRun:
             "key": point.name,
             "command": self.command.name,
             "point": point.values,
-            "given": self._definition.given(point.values),
+            "given": self._definition.settings(point.values),
             "config": json.loads(point.config),
             "host": None,
             "wall_s": None,
@@ -209,7 +209,9 @@ class SweepRun:
 
     def _rows_of(self, points: Sequence[Point]) -> list[dict[str, Any]]:
         """The rows of finished points."""
-        finished = [(one.values, one.record, one.config) for one in points if one.record is not None]
+        finished = [
+            (point.values, point.record, point.config) for point in points if point.record is not None
+        ]
         return rows_of(self._definition, finished)
 
     def result(self) -> SweepResult:

@@ -100,7 +100,7 @@ def defined(
         zipped=_groups(zipped, varied) or _without(said.zipped, fixed),
         baseline=baseline,
         speedup_of=said.speedup_of if baseline else None,
-        published=tuple(one for one in said.published if not fixed.keys() & one.where.keys()),
+        published=tuple(value for value in said.published if not fixed.keys() & value.where.keys()),
     )
     return checked(said)
 
