@@ -42,18 +42,18 @@ def first_bytes(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def recognised(path: Path, formats: Mapping[str, Format], of: str) -> str:
-    """The name of the first format that recognises a file; `of` describes the formats in words.
+def recognised(path: Path, formats: Mapping[str, Format], content: str) -> str:
+    """The name of the first format that recognises a file; `content` describes the formats in words.
 
     Raises:
         InputError: the file cannot be read, or none recognises it.
     """
     head = first_bytes(path)
-    for name, one in formats.items():
-        if one.recognises(path, head):
+    for name, form in formats.items():
+        if form.recognises(path, head):
             return name
-    known = "; ".join(f"{name} ({one.meaning})" for name, one in formats.items())
-    problem = f"is of no format of {of} that is recognised; say which: {known}"
+    known = "; ".join(f"{name} ({form.meaning})" for name, form in formats.items())
+    problem = f"is of no format of {content} that is recognised; say which: {known}"
     raise InputError(problem, file=path, key="format", code="form")
 
 

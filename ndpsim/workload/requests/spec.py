@@ -36,7 +36,7 @@ COMMON = (
     Setting("lengths", "", "file of requests from which pairs of lengths are drawn"),
 )
 #: Settings without effect if lengths are drawn from a file.
-LENGTH_KEYS = tuple(one.name for one in COMMON if one.name.startswith(("input_", "output_")))
+LENGTH_KEYS = tuple(setting.name for setting in COMMON if setting.name.startswith(("input_", "output_")))
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ def generate_routing(
 def shares_of(spec: RoutingSpec, shape: RoutingShape, seed: int) -> Shares:
     """The popularity of experts in decode."""
     randoms = randoms_of(shape.layers, seed, _POPULARITY)
-    return spec.generator.shares(shape, spec.name, spec.settings, frozenset(spec.given), randoms)
+    return spec.generator.shares(shape, spec.name, spec.settings, frozenset(spec.stated), randoms)
 
 
 def prefill_shares(popularity: Shares, spec: RoutingSpec, shape: RoutingShape, seed: int) -> Shares:

@@ -15,7 +15,7 @@ from ndpsim.workload.models import MoeShape
 
 
 @dataclass(frozen=True)
-class Asked:
+class Stated:
     """The user's values for properties that files lack, and the wanted number of steps."""
 
     model: MoeShape | None = None
@@ -71,7 +71,7 @@ class RoutingFormat:
     example: str
     meaning: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Sequence[Path], Asked], Recorded]
+    read: Callable[[Sequence[Path], Stated], Recorded]
 
 
 @dataclass

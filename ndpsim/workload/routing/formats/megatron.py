@@ -15,7 +15,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import json_objects, json_with
-from ndpsim.workload.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled
+from ndpsim.workload.routing.recorded import Pass, Recorded, RoutingFormat, Stated, assembled
 
 
 def _whole(record: dict[str, Any], key: str, path: Path, line: int) -> int:
@@ -43,7 +43,7 @@ def _choices(record: dict[str, Any], path: Path, line: int) -> list[list[int]]:
     return chosen
 
 
-def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     steps: dict[int, Pass] = {}
     from_one = False
     for path in paths:
