@@ -84,7 +84,7 @@ class _Index:
     def replace(self, expert: int, now: int, spared: Iterable[int]) -> int | None:
         """An expert replaces the victim; returns the victim, or None if no expert may be replaced."""
         spared = set(spared)
-        ways = [way for way, one in enumerate(self.experts) if one not in spared]
+        ways = [way for way, held in enumerate(self.experts) if held not in spared]
         if not ways:
             return None
         way = min(ways, key=lambda way: self.keys[way])

@@ -191,7 +191,7 @@ class Monde(Offloading[MondeParameters]):
         missing = descending(self.tokens[row], np.flatnonzero(still[row] & ~resident[row]))
         victims = places(still & resident)
         # Experts of other layers only if this one has none, the coldest first.
-        victims.sort(key=lambda place: (place[0] != row, self.tokens[place]))
+        victims.sort(key=lambda expert: (expert[0] != row, self.tokens[expert]))
         free = max(view.gpu_free, 0)
         count = min(int(self.due), len(missing), free + len(victims))
         self.due -= count

@@ -124,10 +124,10 @@ class Uses:
 
     def _delay_ns(self, reading_ns: Floats | float, other_ns: Floats | float) -> Any:
         """By how much a read that takes `reading_ns` alone delays one that takes `other_ns` (equation 2)."""
-        wants, other = self.read_ns / reading_ns, self.read_ns / other_ns
-        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other))
-        left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
-        return self.read_ns / gets * (1.0 - left / other)
+        wants, other_wants = self.read_ns / reading_ns, self.read_ns / other_ns
+        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other_wants))
+        left = np.minimum(other_wants, np.maximum(0.5, 1.0 - wants))
+        return self.read_ns / gets * (1.0 - left / other_wants)
 
     def lost_ns(self, tokens: int, read_ns: float, other_ns: float) -> float:
         """Time that units with an expert of so many tokens lose to a read beside another (equation 3)."""

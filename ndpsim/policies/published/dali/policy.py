@@ -208,12 +208,12 @@ class Dali(Offloading[DaliParameters]):
             evicted, fetched = self._replaced(view)
         else:
             evicted = self.done_with(self.prefetched, view, (self.row[view.layer], self.row[view.next_layer]))
-            self.prefetched = [place for place in self.prefetched if place not in evicted]
+            self.prefetched = [expert for expert in self.prefetched if expert not in evicted]
             wanted = self._prefetches(view, view.gpu_free + len(evicted))
             pending, until_ns = int(view.moving.sum()), self.spare_ns + self.estimates.window_ns
             self.left_ns = {
-                place: min(self.copy_ns, max(0.0, (pending + n) * self.copy_ns - until_ns))
-                for n, place in enumerate(wanted, 1)
+                expert: min(self.copy_ns, max(0.0, (pending + n) * self.copy_ns - until_ns))
+                for n, expert in enumerate(wanted, 1)
             }
         self.free = view.gpu_free + len(evicted) - len(fetched) - len(wanted)
         return [*self.moves("evict", evicted), *self.moves("prefetch", wanted), *self.moves("fetch", fetched)]
@@ -237,11 +237,11 @@ class Dali(Offloading[DaliParameters]):
         comes = _top(scores, ~inside, self.u)
         swaps = [*zip(goes, comes, strict=False)]
         if wanted.swap == "better":
-            swaps = [(one, other) for one, other in swaps if scores[other] > scores[one]]
-        goes, comes = [one for one, _ in swaps], [other for _, other in swaps]
+            swaps = [(out, into) for out, into in swaps if scores[into] > scores[out]]
+        goes, comes = [out for out, _ in swaps], [into for _, into in swaps]
         self.cached[row] = cached - set(goes) | set(comes)
-        self.prefetched = [(at, one) for at, one in self.prefetched if at != row or one not in comes]
-        return [(row, one) for one in goes], [(row, one) for one in comes if not (resident | moving)[one]]
+        self.prefetched = [(layer, e) for layer, e in self.prefetched if layer != row or e not in comes]
+        return [(row, e) for e in goes], [(row, e) for e in comes if not (resident | moving)[e]]
 
     def _prefetches(self, view: BackgroundView, room: int) -> list[Place]:
         """Experts with most predicted tokens in the next layer; none after the last layer (section 4.2)."""
@@ -257,7 +257,7 @@ class Dali(Offloading[DaliParameters]):
             predicted = tuple(_top(loads, loads > 0, self.prefetch))
         self.expected = row, predicted
         there = view.placement.resident[row] | view.moving[row]
-        missing = [(row, one) for one in predicted if not there[one]][: max(room, 0)]
+        missing = [(row, expert) for expert in predicted if not there[expert]][: max(room, 0)]
         self.prefetched += missing
         return missing
 
