@@ -219,16 +219,16 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
-    other = channel_at(lanes, lane)
+    lane_channel = channel_at(lanes, lane)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
     opens, closes = command == ACTIVATE, command == PRECHARGE and queue != PRIORITY
     record_command(claims.totals[lane], claims.opened_by[lane], HOST, direction, opens, closes, bank)
     claims.host_issued[lane, command] += 1
-    observe(setup.lane_tables, other, queue == ACTIVE, command, 1, group, bank, row, clock)
+    observe(setup.lane_tables, lane_channel, queue == ACTIVE, command, 1, group, bank, row, clock)
     if queue == PRIORITY:
         release_closed(setup.host_tables, host.rows, 1 + rank)
     if queue == PRIORITY and claims.credit[lane, 0] > clock:
-        requeue_reads(other.entry, other.size, other.bound, other.rows)
+        requeue_reads(lane_channel.entry, lane_channel.size, lane_channel.bound, lane_channel.rows)
 
 
 @inlined
@@ -296,8 +296,8 @@ def carry_transfers(setup, agents, host, bus, clock):
         carry_transfer(setup, buses, transfers, bus, dimm, ready)
         for command in (standard.READ, standard.READ_AP, standard.WRITE, standard.WRITE_AP):
             direction = READ if reads(command) else WRITE
-            at = next_command_at(setup, buses, bus, direction)
-            host.ready[0, command] = max(host.ready[0, command], at)
+            earliest = next_command_at(setup, buses, bus, direction)
+            host.ready[0, command] = max(host.ready[0, command], earliest)
         dimm, ready = next_transfer(buses, transfers, bus)
 
 

@@ -279,21 +279,21 @@ def fill_slot(slots, relayout, weights, lane, request):
 
 
 @inlined
-def is_slot(slots, place):
+def is_slot(slots, index):
     """Whether a place in a lane's source is a request of the engine."""
     if slots is None:
         return True
-    return place < slots.free.shape[1]
+    return index < slots.free.shape[1]
 
 
 @inlined
-def empty_slot(slots, lane, place):
+def empty_slot(slots, lane, slot):
     """Free a place in a lane's source; returns its request."""
     if slots is None:
-        return place
-    slots.free[lane, slots.free_count[lane]] = place
+        return slot
+    slots.free[lane, slots.free_count[lane]] = slot
     slots.free_count[lane] += 1
-    return slots.request[lane, place]
+    return slots.request[lane, slot]
 
 
 @inlined

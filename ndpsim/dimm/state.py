@@ -142,7 +142,7 @@ class Buses(NamedTuple):
 
     value: Ints  # [bus, place]
     bubble: Ints  # [direction, next direction, 1 where the rank changes]: clocks between transfers
-    at: Ints  # [bus, DIMM]: the next of its `Transfers`
+    next_transfer: Ints  # [bus, DIMM]: the next of its `Transfers`
     end: Ints  # [bus, DIMM]: the tick at which the last of them ended
 
 

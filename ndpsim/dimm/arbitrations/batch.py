@@ -73,10 +73,10 @@ def record_request(arbitration, records, rank, reads, clock):
     records[rank, WAITING] += 1
     records[ranks, WAITING] += 1
     if records[ranks, WAITING] >= arbitration.most:
-        for other in range(ranks):
-            begin_drain(arbitration, records, other, clock - 1)
-            if records[other, LEFT] == 0:
-                records[other, LEFT] = records[other, WAITING]
+        for drained in range(ranks):
+            begin_drain(arbitration, records, drained, clock - 1)
+            if records[drained, LEFT] == 0:
+                records[drained, LEFT] = records[drained, WAITING]
         return True
     return records[rank, WAITING] >= arbitration.reads
 

@@ -29,11 +29,11 @@ def striped(geometry: Geometry, weights: ExpertWeights, base: int = 0) -> Layout
     """An expert over all DIMMs; see `Layout`."""
     order = sorted(
         ((dimm, lane) for dimm in range(geometry.dimms) for lane in range(geometry.lanes)),
-        key=lambda at: (
-            at[1] // geometry.subchannels,
-            at[0] // geometry.channels,
-            at[1] % geometry.subchannels,
-            at[0] % geometry.channels,
+        key=lambda lane: (
+            lane[1] // geometry.subchannels,
+            lane[0] // geometry.channels,
+            lane[1] % geometry.subchannels,
+            lane[0] % geometry.channels,
         ),
     )
     return Layout("striped", geometry, weights, [order], base)

@@ -56,10 +56,10 @@ def fill_requests(dimm_lane, place, number, dimm_lanes, word, column_of, write, 
         write: 0 or 1.
     """
     for burst in range(dimm_lane.shape[0]):
-        at, of = number[burst], dimm_lane[burst]
-        requests.lane[at] = dimm_lanes.lane[of]
-        requests.place[at] = word[place[burst]] | dimm_lanes.rank[of] << RANK_SHIFT | write
-        requests.column[at] = column_of[place[burst]]
+        request, owner = number[burst], dimm_lane[burst]
+        requests.lane[request] = dimm_lanes.lane[owner]
+        requests.place[request] = word[place[burst]] | dimm_lanes.rank[owner] << RANK_SHIFT | write
+        requests.column[request] = column_of[place[burst]]
 
 
 def make_requests(
@@ -88,22 +88,22 @@ def add_up_bits(engine, bits):
         flow = engine.packets.flow[packet]
         stage = 2 if path_first[flow] == path_first[flow + 1] else 1
         for piece in range(packed.packet_first[packet], packed.packet_first[packet + 1]):
-            of, write = packed.piece_bits[piece], packed.piece_write[piece]
+            size, write = packed.piece_bits[piece], packed.piece_write[piece]
             if engine.read_tick[packed.piece_read[piece]] > 0:
-                bits[0] += of
+                bits[0] += size
             if engine.packets.arrived[packet] > 0:
-                bits[stage] += of
+                bits[stage] += size
             if engine.write_tick[write] > 0 and engine.place_free[engine.completed_by[write]] > 0:
-                bits[3] += of
+                bits[3] += size
 
 
 @kernel
 def spans(tick, node, first, last):
     """The first and the last tick of each node's bursts, [node], for nodes with bursts."""
     for burst in range(tick.shape[0]):
-        of = node[burst]
-        first[of] = min(first[of], tick[burst])
-        last[of] = max(last[of], tick[burst])
+        owner = node[burst]
+        first[owner] = min(first[owner], tick[burst])
+        last[owner] = max(last[owner], tick[burst])
 
 
 @kernel
