@@ -159,9 +159,9 @@ class FastController:
             skips: Any = EveryStep(_NO_TABLE)
         else:
             skips = FastForward(self._table_for(source, sink, commands))
-        of_one = Channel(self._policy, self._shape, self._states, self.latencies, source, sink, commands)
+        channel = Channel(self._policy, self._shape, self._states, self.latencies, source, sink, commands)
         recorded = int(commands.length[0])
-        outcome = int(run(of_one, skips, until_served, until_taken))
+        outcome = int(run(channel, skips, until_served, until_taken))
         if self._numbers is not None:
             new = commands.entry[recorded : commands.length[0], 1]
             new[:] = self._numbers[fast.CLASS_OF_COMMAND[new]]
@@ -180,12 +180,12 @@ class FastController:
         return self._transition_tables[key]
 
 
-def compare_channels(one: Controller, other: Controller) -> list[str]:
+def compare_channels(first: Controller, second: Controller) -> list[str]:
     """The difference between two controllers after the same work, in words; empty if there is none."""
     same = {
-        "its counters": np.array_equal(one.value, other.value),
-        "its commands": np.array_equal(one.issued, other.issued),
-        "its latencies": np.array_equal(one.latencies, other.latencies),
+        "its counters": np.array_equal(first.value, second.value),
+        "its commands": np.array_equal(first.issued, second.issued),
+        "its latencies": np.array_equal(first.latencies, second.latencies),
     }
     return [name for name, equal in same.items() if not equal]
 

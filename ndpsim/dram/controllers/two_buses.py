@@ -117,14 +117,14 @@ def step(rules, channel, clock):
     column_bus = tables.commands[READ, BUS]
     used, wake = turn(channel, column_bus, False, _NONE, clock)
     apart_from = used if rules.apart else _NONE
-    of_rows, later = turn(channel, row_bus, False, apart_from, clock)
-    return used != _NONE or of_rows != _NONE, min(wake, later)
+    row_rank, later = turn(channel, row_bus, False, apart_from, clock)
+    return used != _NONE or row_rank != _NONE, min(wake, later)
 
 
 @inlined
-def is_falling_edge(of, clock):
+def is_falling_edge(rules, clock):
     """Whether a tick is not the first of its clock."""
-    return of.ticks > 1 and clock % 2 == 0
+    return rules.ticks > 1 and clock % 2 == 0
 
 
 @inlined
@@ -143,20 +143,20 @@ def turn(channel, bus, is_falling, apart_from, clock):
     scheduler = OfEdge(
         channel.policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, apart_from
     )
-    of_edge = one.scheduled_by(channel, scheduler)
-    of_turn = one.step(of_edge, None, credit_clock(channel.sink), 0, clock)
-    if of_turn.queue < 0:
-        return _NONE, of_turn.next_ready
-    if not is_falling and tables.commands[of_turn.command, BUS] != tables.commands[READ, BUS]:
-        value[own + _CLOCK], value[own + _COMMAND] = clock, of_turn.command
-        value[own + _RANK], value[own + _BANK] = of_turn.rank, of_turn.bank
-    return of_turn.rank, of_turn.next_ready
+    on_edge = one.scheduled_by(channel, scheduler)
+    outcome = one.step(on_edge, None, credit_clock(channel.sink), 0, clock)
+    if outcome.queue < 0:
+        return _NONE, outcome.next_ready
+    if not is_falling and tables.commands[outcome.command, BUS] != tables.commands[READ, BUS]:
+        value[own + _CLOCK], value[own + _COMMAND] = clock, outcome.command
+        value[own + _RANK], value[own + _BANK] = outcome.rank, outcome.bank
+    return outcome.rank, outcome.next_ready
 
 
 @inlined
-def is_kept(rank, bank, of_rank, of_bank):
+def is_kept(rank, bank, held_rank, held_bank):
     """Whether this bank must wait, by itself or with its whole rank."""
-    return rank == of_rank and (bank == _NONE or bank == of_bank)
+    return rank == held_rank and (bank == _NONE or bank == held_bank)
 
 
 # ---- The fast controller
@@ -177,17 +177,17 @@ def step_alone(rules, channel, credit, clock):
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
-        of_turn = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
-        next_ready = of_turn.next_ready
-        if of_turn.origin == NOWHERE:
+        outcome = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
+        next_ready = outcome.next_ready
+        if outcome.origin == NOWHERE:
             continue
-        latest, request = of_turn.origin, of_turn.request
-        command, rank = of_turn.command, of_turn.bank // BANKS_PER_RANK
+        latest, request = outcome.origin, outcome.request
+        command, rank = outcome.command, outcome.bank // BANKS_PER_RANK
         if rules.apart and each == _OF_COLUMNS:
             whose[_APART_FROM] = rank
         if each == _OF_ROWS:
             whose[_AT], whose[_OF_RANK] = clock, rank
-            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else of_turn.bank
+            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else outcome.bank
             whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
     return issued(latest, -1, -1, -1, request, next_ready, 0)
 
@@ -211,8 +211,8 @@ def barred(rules, state, slots_at):
     """See `fast.controller_points`: commands of the other bus, or commands not allowed on a falling edge."""
     if state.turn[_WHOSE] == _OF_COLUMNS:
         return with_element(with_element(slots_at, ACT, FAR), PRE, FAR)
-    at = with_element(with_element(slots_at, RD, FAR), WR, FAR)
-    return with_element(at, ACT, FAR if state.turn[_WHOSE] == _FALLING else 0)
+    slots = with_element(with_element(slots_at, RD, FAR), WR, FAR)
+    return with_element(slots, ACT, FAR if state.turn[_WHOSE] == _FALLING else 0)
 
 
 @inlined
@@ -237,9 +237,9 @@ def avoids(rules, state, bank):
 
 
 @inlined
-def keeps_maintenance(rules, shape, state, place, command):
+def keeps_maintenance(rules, shape, state, index, command):
     """See `fast.controller_points`: it needs the row bus; only precharges may issue on a falling edge."""
-    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+    first = assume_nonnegative(state.pending_bank[index] & BANKS - 1)
     if state.turn[_WHOSE] != _FALLING:
         whole_rank = command == REFAB or command == PREAB
         apart = whole_rank and first // BANKS_PER_RANK == state.turn[_APART_FROM]
@@ -293,6 +293,6 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 
 @inlined
-def comes_before(scheduler, state, queue, slot, other, overview):
+def comes_before(scheduler, state, queue, slot, rival, overview):
     """The scheduler's part; see `choosing`."""
-    return choosing.comes_before(scheduler.scheduler, state, queue, slot, other, overview)
+    return choosing.comes_before(scheduler.scheduler, state, queue, slot, rival, overview)

@@ -56,13 +56,13 @@ def close_due(rows, tables, state, clock):
             continue
         group = 1 + tables.ranks + (bank - start) // tables.banks_per_group
         rank = 1 + (bank - start) // banks_per_rank(tables)
-        at = node_ready_at(ready, PRECHARGE, rank, group, bank)
-        if at <= clock:
+        earliest = node_ready_at(ready, PRECHARGE, rank, group, bank)
+        if earliest <= clock:
             if state.size[PRIORITY] < state.entry.shape[2]:
                 push_priority(state.entry, state.size, PRECHARGE, rank, group, bank)
                 bank_rows[bank, CLOSING] = 1
         else:
-            wake = min(wake, at)
+            wake = min(wake, earliest)
     return wake
 
 
@@ -151,12 +151,12 @@ def close_capped(state, clock):
             bit = left & -left
             left ^= bit
             bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(bit))
-            at = precharge_ready_at(state, bank)
-            if at <= clock:
+            earliest = precharge_ready_at(state, bank)
+            if earliest <= clock:
                 push_maintenance(state, PRE, bank)
                 state.capped[rank] ^= bit
             else:
-                first = min(first, at)
+                first = min(first, earliest)
     state.capped_next_ready = first
 
 
@@ -185,16 +185,16 @@ def choose_reactivation(shape, state, credit, clock):
     """`choose_active` if some of the active requests need ACT again."""
     best, best_place, best_arrived = -1, 0, FAR
     for active_list in range(2 * shape.ranks):
-        for place in range(state.active_size[active_list]):
-            bank, command = assume_nonnegative(active_bank(state, active_list, place)), RD + active_list % 2
+        for index in range(state.active_size[active_list]):
+            bank, command = assume_nonnegative(active_bank(state, active_list, index)), RD + active_list % 2
             if state.open_row[bank] < 0:
                 command = ACT
-            at = max(state.rank_ready[active_list // 2, command], bank_ready_at(state, command, bank))
+            earliest = max(state.rank_ready[active_list // 2, command], bank_ready_at(state, command, bank))
             arrived = state.active_arrived[bank]
             if not allows(shape.step, state, command):
                 continue
-            if max(at, credit if command == RD else 0) <= clock and arrived < best_arrived:
-                best, best_place, best_arrived = active_list, place, arrived
+            if max(earliest, credit if command == RD else 0) <= clock and arrived < best_arrived:
+                best, best_place, best_arrived = active_list, index, arrived
     return best, best_place
 
 
@@ -202,21 +202,21 @@ def choose_reactivation(shape, state, credit, clock):
 def choose_first_active(rows, shape, state, credit, blocking, clock):
     """See `fast.step`."""
     if lacks_rows(rows, shape, state):
-        active_list, place = choose_reactivation(shape, state, credit, clock)
-        return active_list, place, 0, FAR
+        active_list, index = choose_reactivation(shape, state, credit, clock)
+        return active_list, index, 0, FAR
     return choose_active(shape, state, credit, blocking, clock)
 
 
 @outlined
-def activate_again(shape, state, source, commands, active_list, place, clock):
+def activate_again(shape, state, source, commands, active_list, index, clock):
     """ACT of an active request whose row was closed before its column command."""
-    bank, active = assume_nonnegative(active_bank(state, active_list, place)), 0
+    bank, active = assume_nonnegative(active_bank(state, active_list, index)), 0
     row = source.place[assume_nonnegative(state.active_request[bank])] >> ROW_SHIFT
     count_command(state, ACT, clock)
     if commands.entry.shape[0] > 0:
         record_command(commands, ACT, bank_node(shape, bank), row, -1, clock)
-    for other in range(2 * shape.ranks):
-        active += state.active_size[other]
+    for number in range(2 * shape.ranks):
+        active += state.active_size[number]
     banks = shape.ranks * shape.bankgroups * shape.banks_per_group
     if active < banks:
         state.reactivated[bank // BANKS_PER_RANK] |= 1 << bank % BANKS_PER_RANK
@@ -229,10 +229,10 @@ def activate_again(shape, state, source, commands, active_list, place, clock):
 
 
 @inlined
-def issue_first_active(rows, channel, active_list, place, clock):
+def issue_first_active(rows, channel, active_list, index, clock):
     """See `fast.step`."""
     state = channel.state
-    if state.open_row[active_bank(state, active_list, place)] < 0:
-        activate_again(channel.shape, state, channel.source, channel.commands, active_list, place, clock)
+    if state.open_row[active_bank(state, active_list, index)] < 0:
+        activate_again(channel.shape, state, channel.source, channel.commands, active_list, index, clock)
     else:
-        issue_active(channel, active_list, place, clock)
+        issue_active(channel, active_list, index, clock)
