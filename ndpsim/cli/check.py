@@ -37,8 +37,8 @@ def _energy(
     if currents is not None and energy is None:
         per_bank = ONE_BANK, BANK_PAIR
         refreshing = [command for command in standard.commands if command.refreshes or command.manages]
-        of_bank = [command for command in refreshing if standard.scope_of(command) in per_bank]
-        per_bank_refresh = (commands.numbered([command.name for command in of_bank]) >= 0).any()
+        single_bank = [command for command in refreshing if standard.scope_of(command) in per_bank]
+        per_bank_refresh = (commands.numbered([command.name for command in single_bank]) >= 0).any()
         note = NO_ONE_BANK if per_bank_refresh else NO_SAME_BANK
     moving = [command.name for command in standard.commands if command.reads or command.writes]
     return {

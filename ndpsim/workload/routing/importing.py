@@ -111,7 +111,7 @@ def _numbered(recorded: Recorded, model: MoeShape | None) -> Recorded:
     Raises:
         InputError: the model has another number of layers.
     """
-    if model is None or recorded.of_model:
+    if model is None or recorded.numbers_in_model:
         return recorded
     sparse = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
     count = len(recorded.layers)

@@ -100,7 +100,7 @@ def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
         _decode(generated, stated.steps) if generated else np.zeros((0, layers, 0, k), np.int16),
         np.concatenate(prompts).swapaxes(0, 1) if prompts else None,
         tuple(len(prompt) for prompt in prompts),
-        of_model=False,
+        numbers_in_model=False,
     )
 
 
