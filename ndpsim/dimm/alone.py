@@ -25,7 +25,7 @@ class Alone(NamedTuple):
 
 @inlined
 def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
-    """See `arbiter`; the lane has the number of its bus."""
+    """A step of a bus (`arbiter`); its lane has the same number."""
     policy, relayout, state, wake = setup.policy, agents.relayout, lanes.states[bus], wakeups.wake[bus]
     source = source_of(relayout, agents.weights, bus)
     request = next_request(relayout, policy, bus, state.queued[READS], state.queued[WRITES], clock)

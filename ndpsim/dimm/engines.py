@@ -190,7 +190,7 @@ class SharedDimms:
         self.run([], clock)
 
     def _request_slots(self) -> int | None:
-        """See `dimm.relayout.make_relayout`."""
+        """Slots of a lane's source for requests of the relayout engine; None: it has nothing else."""
         return request_slots(self.setup)
 
     def _make_controllers(self, lanes: int, buses: int) -> None:

@@ -66,7 +66,7 @@ class Controller(Protocol):
         """
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
-        """See `dram.controller.run`."""
+        """Run from step to step; arguments and result are those of `dram.controller.run`."""
 
 
 def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
@@ -99,11 +99,9 @@ class ScanController:
         self.skipped = 0
 
     def open_clocks(self, end: int) -> int:
-        """See `Controller.open_clocks`."""
         return open_clocks_of(self._state.rows, int(self.value[OPEN_CLOCKS]), end)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
-        """See `dram.controller.run`."""
         run: Any = controller.run
         channel = Channel(self._policy, self.tables, self._state, self.latencies, source, sink, commands)
         return int(run(channel, until_served, until_taken))
@@ -148,12 +146,10 @@ class FastController:
         return int(self._state["fast_forwarded"])
 
     def open_clocks(self, end: int) -> int:
-        """See `Controller.open_clocks`."""
         counted = int(self.value[OPEN_CLOCKS]) + fast.open_banks(self._state) * end
         return counted - fast.clocks_until_closed(self._state, self.tables.ranks, end)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
-        """See `dram.controller.run`."""
         run: Any = fast_controller.run
         if self._in_steps:
             skips: Any = EveryStep(_NO_TABLE)

@@ -80,7 +80,6 @@ class TiledRegion(Region):
         return self.bit_at(row, np.zeros_like(row))
 
     def bit_at(self, row: Ints, within: Ints) -> Ints:
-        """See `Region.bit_at`."""
         tile, in_tile = np.divmod(row, self.tile_rows)
         step = np.empty_like(row)
         for number, begins in enumerate(self._step_begins):
@@ -96,14 +95,12 @@ class TiledRegion(Region):
         return bits
 
     def holds(self, bit: Ints) -> Bools:
-        """See `Region.holds`."""
         tile, in_tile = self._tile_of(bit)
         rows = self._rows_before(tile, self._rows_in(tile))
         held: Bools = in_tile < (rows * self._step_begins[:, -1:]).sum(axis=0)
         return held
 
     def row_of(self, bit: Ints) -> tuple[Ints, Ints]:
-        """See `Region.row_of`."""
         tile, in_tile = self._tile_of(bit)
         row, within = np.empty_like(bit), np.empty_like(bit)
         for chosen, example in self._alike(tile):
@@ -112,7 +109,6 @@ class TiledRegion(Region):
         return row, within
 
     def burst_bits(self) -> Ints:
-        """See `Region.burst_bits`."""
         bits = np.zeros((len(self.formats), self.bursts), dtype=np.int64)
         for chosen, example in self._alike(np.arange(len(self.tile_bursts))):
             count = self.tile_bursts[int(example[0])]
@@ -185,7 +181,6 @@ class TiledInterleaving(Interleaving):
         return before
 
     def locate(self, burst: Ints) -> tuple[Ints, Ints]:
-        """See `Interleaving.locate`."""
         region, number = self.region_of(burst)
         lane, place = np.empty_like(burst), np.empty_like(burst)
         for which, tiled in enumerate(self.regions):
@@ -197,7 +192,6 @@ class TiledInterleaving(Interleaving):
         return lane, place
 
     def burst_at(self, lane: Ints, place: Ints) -> Ints:
-        """See `Interleaving.burst_at`."""
         region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
         burst = np.full_like(place, -1)
         for which, on_lane in {*zip(region.ravel().tolist(), lane.ravel().tolist(), strict=True)}:
@@ -215,7 +209,6 @@ class TiledInterleaving(Interleaving):
         return burst
 
     def share(self, lane: int) -> LaneShare:
-        """See `Interleaving.share`."""
         return self.tiles.share(lane)
 
 

@@ -78,7 +78,7 @@ class Numbers(NamedTuple):
 
 
 def number_by_node(node: Narrow, expert_first: Ints, nodes: int) -> Numbers:
-    """See `fill_numbers`."""
+    """Number bursts node by node."""
     experts = len(expert_first) - 1
     count = np.array(
         [

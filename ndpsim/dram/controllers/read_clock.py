@@ -62,7 +62,7 @@ def of(options: Any, choices: frozenset[str]) -> TwoBuses | ReadClock:
 
 @inlined
 def step(rules, channel, clock):
-    """See `dram.controller`."""
+    """A command of the read clock or of the column bus, and one of the row bus."""
     tables, state = channel.shape, channel.state
     value, own = state.value, own_place(state.value)
     served, no_reads = value[READS_SERVED], int(rules.by_command == 1 and value[own + _RUNS] == 0)
@@ -109,24 +109,24 @@ def reads_wait(state):
     return False
 
 
-# ---- See `choosing`
+# ---- The scheduler: see `choosing`
 
 
 @inlined
 def only_clocks_delay(scheduler):
-    """See `choosing`: the stopped clock delays reads as well."""
+    """No: the stopped clock delays reads as well."""
     return False
 
 
 @inlined
 def takes(scheduler, tables, state, slot, command):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.takes(scheduler.scheduler, tables, state, slot, command)
 
 
 @inlined
 def look_over(scheduler, state, queue):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.look_over(scheduler.scheduler, state, queue)
 
 
@@ -140,5 +140,5 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 @inlined
 def comes_before(scheduler, state, queue, slot, rival, overview):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.comes_before(scheduler.scheduler, state, queue, slot, rival, overview)

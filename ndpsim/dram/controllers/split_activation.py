@@ -186,7 +186,7 @@ def of(options: Any, choices: frozenset[str]) -> SplitActivation:
 
 @inlined
 def step(rules, channel, clock):
-    """See `dram.controller`."""
+    """An announced command, the second half of an activation, or the next command."""
     tables, state, commands = channel.shape, channel.state, channel.commands
     value, own = state.value, own_place(state.value)
     if value[own + _QUEUE] > 0:
@@ -385,7 +385,7 @@ def issue_announced(channel, clock):
 
 @inlined
 def instead(rules, channel, queue, slot, command, clock):
-    """See `dram.step`."""
+    """Begin an activation, or announce a column command that is not prepared."""
     tables, state, commands = channel.shape, channel.state, channel.commands
     if command == ACTIVATE:
         begin(rules, tables, state, commands, queue, slot, clock)
@@ -407,18 +407,18 @@ def instead(rules, channel, queue, slot, command, clock):
     return True
 
 
-# ---- See `choosing`
+# ---- The scheduler: see `choosing`
 
 
 @inlined
 def only_clocks_delay(scheduler):
-    """See `choosing`: true while no activation has begun."""
+    """Whether no activation has begun."""
     return scheduler.is_opening == 0 and choosing.only_clocks_delay(scheduler.scheduler)
 
 
 @inlined
 def held_until(scheduler, state, queue, slot, command, earliest):
-    """See `choosing`: the first half of an activation may wait for the second."""
+    """The first half of an activation may wait for the second."""
     if command != ACTIVATE or scheduler.second < 0:
         return earliest
     entry = state.entry
@@ -428,7 +428,7 @@ def held_until(scheduler, state, queue, slot, command, earliest):
 
 @inlined
 def takes(scheduler, tables, state, slot, command):
-    """See `choosing`: no refreshes between halves, nothing to a bank with a begun activation."""
+    """No refreshes between halves, nothing to a bank with a begun activation."""
     if (scheduler.is_opening and scheduler.kept >> command & 1) or opens_bank_of(tables, state, slot):
         return False
     return choosing.takes(scheduler.scheduler, tables, state, slot, command)
@@ -436,7 +436,7 @@ def takes(scheduler, tables, state, slot, command):
 
 @inlined
 def look_over(scheduler, state, queue):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.look_over(scheduler.scheduler, state, queue)
 
 
@@ -450,5 +450,5 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 @inlined
 def comes_before(scheduler, state, queue, slot, rival, overview):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.comes_before(scheduler.scheduler, state, queue, slot, rival, overview)

@@ -107,7 +107,7 @@ def of(options: Any, choices: frozenset[str]) -> TwoBuses:
 
 @inlined
 def step(rules, channel, clock):
-    """See `dram.controller`."""
+    """A turn of the column bus and one of the row bus; on a falling edge only of the row bus."""
     tables = channel.shape
     row_bus = tables.commands[ACTIVATE, BUS]
     if is_falling_edge(tables, clock):
@@ -159,7 +159,7 @@ def is_kept(rank, bank, held_rank, held_bank):
     return rank == held_rank and (bank == _NONE or bank == held_bank)
 
 
-# ---- The fast controller
+# ---- The fast controller: see `fast.controller_points`
 
 # Places in `turn`: the bus with its turn, and the clock; the last row command of a rising edge: its clock,
 # rank, bank (-1: all banks) and length in clocks; the rank that must not have a command to all its banks.
@@ -169,7 +169,7 @@ _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
 
 @inlined
 def step_alone(rules, channel, credit, clock):
-    """See `fast.step`."""
+    """As `step`, on the fast controller."""
     whose = channel.state.turn
     whose[_CLOCK_NOW] = clock
     whose[_APART_FROM] = _NONE
@@ -194,13 +194,12 @@ def step_alone(rules, channel, credit, clock):
 
 @inlined
 def skips_active(rules, state, lacks_rows):
-    """See `fast.controller_points`: they have column commands, except those whose row was closed."""
+    """Active requests have column commands, except those whose row was closed."""
     return state.turn[_WHOSE] != _OF_COLUMNS and not lacks_rows
 
 
 @inlined
 def allows(rules, state, command):
-    """See `fast.controller_points`."""
     if command == ACT:
         return state.turn[_WHOSE] == _OF_ROWS
     return state.turn[_WHOSE] == _OF_COLUMNS
@@ -208,7 +207,7 @@ def allows(rules, state, command):
 
 @inlined
 def barred(rules, state, slots_at):
-    """See `fast.controller_points`: commands of the other bus, or commands not allowed on a falling edge."""
+    """Commands of the other bus are barred, and those not allowed on a falling edge."""
     if state.turn[_WHOSE] == _OF_COLUMNS:
         return with_element(with_element(slots_at, ACT, FAR), PRE, FAR)
     slots = with_element(with_element(slots_at, RD, FAR), WR, FAR)
@@ -217,7 +216,7 @@ def barred(rules, state, slots_at):
 
 @inlined
 def hits_from(rules, clock):
-    """See `fast.controller_points`."""
+    """The next rising edge."""
     return clock + is_falling_edge(rules, clock)
 
 
@@ -232,13 +231,12 @@ def is_just_behind(state, rank, bank):
 
 @inlined
 def avoids(rules, state, bank):
-    """See `fast.controller_points`."""
     return is_just_behind(state, bank // BANKS_PER_RANK, bank)
 
 
 @inlined
 def keeps_maintenance(rules, shape, state, index, command):
-    """See `fast.controller_points`: it needs the row bus; only precharges may issue on a falling edge."""
+    """Maintenance needs the row bus; only precharges may issue on a falling edge."""
     first = assume_nonnegative(state.pending_bank[index] & BANKS - 1)
     if state.turn[_WHOSE] != _FALLING:
         whole_rank = command == REFAB or command == PREAB
@@ -251,12 +249,12 @@ def keeps_maintenance(rules, shape, state, index, command):
     return is_just_behind(state, first // BANKS_PER_RANK, bank)
 
 
-# ---- See `choosing`
+# ---- The scheduler: see `choosing`
 
 
 @inlined
 def only_clocks_delay(scheduler):
-    """See `choosing`: edges, and buses within a tick, delay requests as well."""
+    """No: edges, and buses within a tick, delay requests as well."""
     return False
 
 
@@ -270,7 +268,7 @@ def goes(scheduler, command):
 
 @inlined
 def takes(scheduler, tables, state, slot, command):
-    """See `choosing`: a command of this bus and edge that is not too close after a row command."""
+    """A command of this bus and edge that is not too close after a row command."""
     rank, bank = state.entry[PRIORITY, RANK, slot], state.entry[PRIORITY, BANK, slot]
     if rank == scheduler.keeps_all_bank and scheduler.commands[command, SCOPE] == WHOLE_RANK:
         return False
@@ -279,7 +277,7 @@ def takes(scheduler, tables, state, slot, command):
 
 @inlined
 def look_over(scheduler, state, queue):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.look_over(scheduler.scheduler, state, queue)
 
 
@@ -294,5 +292,5 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 @inlined
 def comes_before(scheduler, state, queue, slot, rival, overview):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.comes_before(scheduler.scheduler, state, queue, slot, rival, overview)

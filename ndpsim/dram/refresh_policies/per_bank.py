@@ -14,7 +14,6 @@ ANY_ORDER = True
 
 
 def turns(channel: Refreshed) -> list[Turn]:
-    """See `refresh_policies`."""
     scope = BANK_PAIR if BANK_PAIR in channel.commands else ONE_BANK
     interval = channel.interval(scope)
     banks = channel.bankgroups * channel.banks_per_group // (2 if scope == BANK_PAIR else 1)

@@ -47,7 +47,7 @@ def of(cap: int) -> ClosedCap:
 
 @inlined
 def close_due(rows, tables, state, clock):
-    """See `maintenance`: PRECHARGE, once, for every bank whose row has reached its number of accesses."""
+    """PRECHARGE, once, for every bank whose row has reached its number of accesses."""
     wake = FAR
     ready, bank_rows = state.ready, state.rows
     start = first_bank(tables, 1)
@@ -68,13 +68,13 @@ def close_due(rows, tables, state, clock):
 
 @inlined
 def column_command(rows, bank_rows, command, bank):
-    """See `issuing`: the command with auto-precharge after the last access."""
+    """The command with auto-precharge after the last access."""
     if (command != READ and command != WRITE) or bank_rows[bank, ACCESSES] < rows.cap:
         return command
     return READ_AP if command == READ else WRITE_AP
 
 
-# ---- The fast controller
+# ---- The fast controller: see `fast.row_policy_points`, `fast.step` and `fast.issue`
 
 
 @inlined
@@ -85,13 +85,11 @@ def precharge_ready_at(state, bank):
 
 @inlined
 def column_class(rows, state, command, bank):
-    """See `fast.row_policy_points`."""
     return command + (RDA - RD if state.accesses[assume_nonnegative(bank)] >= rows.cap else 0)
 
 
 @inlined
 def finish_active(rows, queues, state, command, bank, clock):
-    """See `fast.row_policy_points`."""
     if command >= RDA:
         state.pinned_banks[bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
         auto_precharge(queues, state, command, bank, clock)
@@ -101,14 +99,12 @@ def finish_active(rows, queues, state, command, bank, clock):
 
 @inlined
 def finish_queued(rows, queues, state, command, bank, clock):
-    """See `fast.row_policy_points`."""
     if command >= RDA:
         auto_precharge(queues, state, command, bank, clock)
 
 
 @inlined
 def record_activated(rows, state, bank):
-    """See `fast.row_policy_points`."""
     bank = assume_nonnegative(bank)
     state.accesses[bank] = 0
     state.capped[bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
@@ -116,7 +112,7 @@ def record_activated(rows, state, bank):
 
 @inlined
 def record_column(rows, state, command, bank):
-    """See `fast.row_policy_points`."""
+    """Count an access; a row that has had all of them is to be closed."""
     bank = assume_nonnegative(bank)
     accesses = state.accesses[bank] + 1
     state.accesses[bank] = accesses
@@ -127,13 +123,11 @@ def record_column(rows, state, command, bank):
 
 @inlined
 def next_maintenance(rows, state):
-    """See `fast.row_policy_points`."""
     return min(state.value[NEXT_REFRESH], state.capped_next_ready)
 
 
 @inlined
 def close_rows(rows, state, clock):
-    """See `fast.row_policy_points`."""
     if clock < state.capped_next_ready:
         return False
     close_capped(state, clock)
@@ -162,7 +156,7 @@ def close_capped(state, clock):
 
 @inlined
 def also_pinned(rows, shape, state, rank):
-    """See `fast.row_policy_points`."""
+    """Banks whose row an active request needs again."""
     if state.reactivated[rank] == 0:
         return 0
     active = 0
@@ -173,7 +167,6 @@ def also_pinned(rows, shape, state, rank):
 
 @inlined
 def lacks_rows(rows, shape, state):
-    """See `fast.row_policy_points`."""
     lacking = 0
     for rank in range(assume_nonnegative(shape.ranks)):
         lacking |= state.pinned_banks[rank] & ~state.open_banks[rank]
@@ -200,7 +193,6 @@ def choose_reactivation(shape, state, credit, clock):
 
 @inlined
 def choose_first_active(rows, shape, state, credit, blocking, clock):
-    """See `fast.step`."""
     if lacks_rows(rows, shape, state):
         active_list, index = choose_reactivation(shape, state, credit, clock)
         return active_list, index, 0, FAR
@@ -230,7 +222,7 @@ def activate_again(shape, state, source, commands, active_list, index, clock):
 
 @inlined
 def issue_first_active(rows, channel, active_list, index, clock):
-    """See `fast.step`."""
+    """A column command, or ACT if the row was closed before it."""
     state = channel.state
     if state.open_row[active_bank(state, active_list, index)] < 0:
         activate_again(channel.shape, state, channel.source, channel.commands, active_list, index, clock)

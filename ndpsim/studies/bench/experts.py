@@ -35,7 +35,7 @@ class ExpertCall(Benchmark):
     tokens: int = 1
 
     def run(self, repeat: int) -> BenchRow:
-        """See `Benchmark`.
+        """Measure one expert.
 
         Raises:
             MismatchError: the pinned work or the plain run disagrees.

@@ -113,7 +113,7 @@ class Traffic(Benchmark):
         return Requests.of(address, write if self.writes else np.zeros_like(write))
 
     def run(self, repeat: int) -> BenchRow:
-        """See `Benchmark`.
+        """Measure the fast controller, and compare it with the general one.
 
         Raises:
             MismatchError: the pinned work, the plain controller or Ramulator disagrees.

@@ -66,7 +66,7 @@ class ExpertCosts:
         return np.asarray(np.minimum(self.striped, self.localized) - self.resident)
 
     def classes(self, room: int) -> Ints:
-        """See `classes_of`."""
+        """The classes of the experts (`classes_of`)."""
         return classes_of(self.most_gain, self.cold, room)
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
@@ -163,7 +163,7 @@ class CostModel:
         )
 
     def classes(self, loads: Ints, room: int) -> Ints:
-        """See `classes_of`, for a step with these numbers of tokens."""
+        """The classes of the experts in a step with these numbers of tokens."""
         known, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
         return classes_of(known.most_gain[tokens], known.cold[tokens], room)
 

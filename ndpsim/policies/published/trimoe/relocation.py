@@ -160,7 +160,7 @@ class Coming:
 
     @cached_property
     def busy_ns(self) -> Floats:
-        """See `ndp_busy`."""
+        """Busy time of each DIMM with the experts for which NDP is best."""
         return ndp_busy(self.costs, self.placement, self.dimms)
 
 
