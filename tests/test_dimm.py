@@ -204,7 +204,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
     host_tables = lower(work.device(work.dimms * work.ranks + work.others))
     depth, servers, service = work.fifo
     clocks = [command.cycles for command in device.standard.by_number]
-    setup = shared.Setup(
+    setup = shared.DimmSetup(
         Shared(),
         lane_tables,
         host_tables,

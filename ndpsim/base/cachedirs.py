@@ -118,7 +118,7 @@ def roots() -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-class Folder(NamedTuple):
+class CacheFolder(NamedTuple):
     """A folder of a cache.
 
     Attributes:
@@ -148,7 +148,7 @@ class Folder(NamedTuple):
         return made_by if isinstance(made_by, dict) else {}
 
 
-def find_folders(root: Path, kinds: Collection[str] = KINDS) -> list[Folder]:
+def find_folders(root: Path, kinds: Collection[str] = KINDS) -> list[CacheFolder]:
     """The folders of these kinds that ndpsim made in a root for this user, the one written last first."""
     found = []
     for name in _names(root):
@@ -158,7 +158,7 @@ def find_folders(root: Path, kinds: Collection[str] = KINDS) -> list[Folder]:
             if named and named[1] in kinds and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
                 files = _files(path)
                 size = marker.st_size + sum(status.st_size for _, status in files)
-                found.append(Folder(path, named[1], files, size, status.st_mtime))
+                found.append(CacheFolder(path, named[1], files, size, status.st_mtime))
     return sorted(found, key=lambda folder: folder.written, reverse=True)
 
 

@@ -18,7 +18,7 @@ _LINE_FACTOR = 12
 _JSON_FACTOR = 40
 
 
-class Format(Protocol):
+class FileFormat(Protocol):
     """A format for `recognised`.
 
     Attributes:
@@ -42,7 +42,7 @@ def first_bytes(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def recognised(path: Path, formats: Mapping[str, Format], content: str) -> str:
+def recognised(path: Path, formats: Mapping[str, FileFormat], content: str) -> str:
     """The name of the first format that recognises a file; `content` describes the formats in words.
 
     Raises:
@@ -58,7 +58,7 @@ def recognised(path: Path, formats: Mapping[str, Format], content: str) -> str:
 
 
 def json_with(*keys: str) -> Callable[[Path, bytes], bool]:
-    """Whether a file begins with a JSON object that has one of these keys, as `Format.recognises` asks."""
+    """Whether a file begins with a JSON object that has one of these keys, for `recognises`."""
     quoted = [f'"{key}"'.encode() for key in keys]
     return lambda path, head: head.lstrip().startswith(b"{") and any(key in head for key in quoted)
 

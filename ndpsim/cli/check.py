@@ -49,7 +49,7 @@ def _energy(
     }
 
 
-class _Channel(NamedTuple):
+class _CheckedChannel(NamedTuple):
     """The channel that a trace is checked against; `hardware`: its file, None: single options."""
 
     device: Device
@@ -61,14 +61,14 @@ class _Channel(NamedTuple):
     hardware: Hardware | None
 
 
-def _channel_of_hardware(options: Options) -> _Channel:
+def _channel_of_hardware(options: Options) -> _CheckedChannel:
     from ndpsim.audit import CommandBuses
 
     described = "standard", "org", "timing", "rules"
     refuse(options, "describes the DRAM, as --hw does; give one of them", *described)
     hardware = hardware_of(options, CHECK)
     dimm, dram = hardware.system.dimm, hardware.system.dram
-    return _Channel(
+    return _CheckedChannel(
         hardware.bus_device(options.get("ranks", 1)),
         options.get("refresh", dram.refresh),
         (options.get("rfm", dram.rfm), options.get("rfm-threshold", dram.rfm_threshold)),
@@ -79,7 +79,7 @@ def _channel_of_hardware(options: Options) -> _Channel:
     )
 
 
-def _channel_of_options(options: Options) -> _Channel:
+def _channel_of_options(options: Options) -> _CheckedChannel:
     from ndpsim.audit import CommandBuses
     from ndpsim.dram.spec import resolve
 
@@ -97,10 +97,10 @@ def _channel_of_options(options: Options) -> _Channel:
         )
     refresh = CHECK.value(options, "refresh")
     rfm = CHECK.value(options, "rfm"), CHECK.value(options, "rfm-threshold")
-    return _Channel(device, refresh, rfm, {}, _MOST_LANES, CommandBuses(), None)
+    return _CheckedChannel(device, refresh, rfm, {}, _MOST_LANES, CommandBuses(), None)
 
 
-def _lanes(options: Options, channel: _Channel, commands: CommandTrace) -> int | None:
+def _lanes(options: Options, channel: _CheckedChannel, commands: CommandTrace) -> int | None:
     """Number of lanes in the rank column; None: the column has ranks."""
     lanes: int | None = options.get("lanes")
     if lanes is not None and lanes > channel.most_lanes:

@@ -106,7 +106,7 @@ def _typed_options(context: click.Context, table: Mapping[str, Parameter]) -> Op
     }
 
 
-class Command(click.Command):
+class TableCommand(click.Command):
     """A command whose parameters are in tables.
 
     Args:
@@ -162,9 +162,9 @@ def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
 
 def taking(
     *tables: Table, examples: Sequence[str], **options: Any
-) -> Callable[[Callable[[Options], None]], Command]:
+) -> Callable[[Callable[[Options], None]], TableCommand]:
     """Make a command from a function; the command's help is the function's docstring."""
-    return lambda function: Command(function, tables, examples, **options)
+    return lambda function: TableCommand(function, tables, examples, **options)
 
 
 class CommandGroup(click.Group):

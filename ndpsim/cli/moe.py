@@ -18,7 +18,7 @@ from ndpsim.cli.picture_options import picture, plot_of
 
 if TYPE_CHECKING:
     from ndpsim.inference.layers.record import LayerRecord, Observer, RunRecord
-    from ndpsim.report.moe_history import History
+    from ndpsim.report.moe_history import MoeHistory
 
 _POLICIES = replace(
     MOE["policy"],
@@ -42,7 +42,7 @@ _OUTPUTS = table(
 
 
 @contextmanager
-def _observed(options: Options, history: History | None) -> Iterator[Observer | None]:
+def _observed(options: Options, history: MoeHistory | None) -> Iterator[Observer | None]:
     """An observer that writes files of each layer, complete when the block ends without an error; or None."""
     with ExitStack() as files:
         observers: list[Observer] = []
@@ -64,12 +64,12 @@ def _observed(options: Options, history: History | None) -> Iterator[Observer | 
         yield observe if observers else None
 
 
-def _history(options: Options) -> History | None:
+def _history(options: Options) -> MoeHistory | None:
     if "plot" not in options and "report" not in options:
         return None
-    from ndpsim.report.moe_history import History
+    from ndpsim.report.moe_history import MoeHistory
 
-    return History(options.get("check-layer"))
+    return MoeHistory(options.get("check-layer"))
 
 
 @taking(

@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Output, Parameter, Table, joined, refuse, table
 from ndpsim.base.options.swept import PLOT, STUDIES, STUDY, SWEEP, SWEPT, StudyOptions
-from ndpsim.cli.command import Command, CommandGroup, Options, group
+from ndpsim.cli.command import CommandGroup, Options, TableCommand, group
 from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
 from ndpsim.cli.options import JSON, answer, check_folder
@@ -107,11 +107,11 @@ def _table_of(name: str) -> Table | None:
     return None if command is None else command.parameters
 
 
-def _of(name: str, swept: Table) -> Command:
+def _of(name: str, swept: Table) -> TableCommand:
     """The click command that sweeps `name`: a command with these options, or a file."""
     fixed = Table({key: _fixed(parameter) for key, parameter in swept.items()})
     what = f"ndpsim {name}" if fixed else f"what {name} says"
-    return Command(
+    return TableCommand(
         lambda options: _sweep(name, {key: options[key] for key in fixed if key in options}, options),
         (fixed, OPTIONS),
         _EXAMPLES,

@@ -17,12 +17,12 @@ from ndpsim.dimm.state import (
     STREAM_PLACES,
     TOTAL_PLACES,
     WRITE,
-    Buses,
     Claims,
+    DimmSetup,
+    HostBuses,
     Ints,
-    Setup,
     Traffic,
-    Transfers,
+    UnitTransfers,
     Weights,
 )
 from ndpsim.dram.fast.fields import BANKS_PER_RANK
@@ -31,7 +31,7 @@ from ndpsim.dram.spec import Tables, standard
 from ndpsim.dram.state import FAR, Policy, Source, State, make_state, number_nodes
 
 
-def request_slots(setup: Setup) -> int:
+def request_slots(setup: DimmSetup) -> int:
     """Requests of a relayout engine that a lane can have taken and not served: queued, or active."""
     return setup.policy.read_slots + setup.policy.write_slots + BANKS_PER_RANK * setup.lane_tables.ranks
 
@@ -42,7 +42,7 @@ def make_channels(tables: Tables, policy: Policy, count: int) -> State:
     return State(*(np.tile(array, (count, *(1,) * array.ndim)) for array in channel))
 
 
-def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
+def make_claims(setup: DimmSetup, lanes: int, buses: int) -> Claims:
     """Empty records of the arbiter."""
     lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
     host_ranks, dimms = setup.host_tables.ranks, lanes // buses // setup.dimm_ranks
@@ -85,7 +85,7 @@ def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArra
     return widened
 
 
-def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:
+def make_weights(setup: DimmSetup, lanes: int, buses: int) -> Weights:
     """No weights yet."""
     depth, dimms, slots = setup.fifo_bursts, lanes // buses // setup.dimm_ranks, request_slots(setup)
     narrow = np.zeros((lanes, slots), dtype=np.int32)
@@ -258,14 +258,14 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
     return never_negative
 
 
-def make_buses(setup: Setup, buses: int, dimms: int) -> Buses:
+def make_buses(setup: DimmSetup, buses: int, dimms: int) -> HostBuses:
     """Buses without transfers so far."""
     value = _zeros(buses, BUS_PLACES)
     value[:, DIRECTION] = -1
     bubble = bus_bubbles(setup.host_tables, setup.read_latency, setup.write_latency)
-    return Buses(value=value, bubble=bubble, next_transfer=_zeros(buses, dimms), end=_zeros(buses, dimms))
+    return HostBuses(value=value, bubble=bubble, next_transfer=_zeros(buses, dimms), end=_zeros(buses, dimms))
 
 
-def make_transfers(dimms: int, most: int) -> Transfers:
+def make_transfers(dimms: int, most: int) -> UnitTransfers:
     """Room for this number of transfers of each DIMM at a time."""
-    return Transfers(_zeros(dimms, most), _zeros(dimms, 5))
+    return UnitTransfers(_zeros(dimms, most), _zeros(dimms, 5))

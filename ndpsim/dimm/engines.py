@@ -27,10 +27,10 @@ from ndpsim.dimm.building import (
 )
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dimm.link.engine_state import Engine
-from ndpsim.dimm.link.requests import Requests
-from ndpsim.dimm.readable_channels import Controllers
+from ndpsim.dimm.link.requests import BurstRequests
+from ndpsim.dimm.readable_channels import ReadableControllers
 from ndpsim.dimm.relayout import make_relayout
-from ndpsim.dimm.state import HOST, NDP, Agents, Setup
+from ndpsim.dimm.state import HOST, NDP, Agents, DimmSetup
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.state import (
@@ -72,7 +72,7 @@ class SharedDimms:
 
     def __init__(
         self,
-        setup: Setup,
+        setup: DimmSetup,
         lanes: int,
         buses: int,
         transfers: int,
@@ -124,7 +124,7 @@ class SharedDimms:
         return number
 
     def add_relayout(
-        self, engine: Engine, requests: Requests, lane: NDArray[np.int32], many_reads: int, start: int
+        self, engine: Engine, requests: BurstRequests, lane: NDArray[np.int32], many_reads: int, start: int
     ) -> None:
         """Add a relayout engine that begins after the clock `start`; an earlier one must be done.
 
@@ -254,7 +254,7 @@ class ReadableDimms(SharedDimms):
         tables = (self.setup.lane_tables, self.setup.host_tables)
         channels, latencies = (self._lanes, self._hosts), (self._of_lanes, self._latencies)
         each = zip(tables, channels, latencies, self.recorded, strict=True)
-        sides = [Controllers(*side) for side in each]
+        sides = [ReadableControllers(*side) for side in each]
         return int(run(self.setup, self.agents, *sides, goals, until_clock))
 
     def values(self, side: int) -> Ints:
@@ -295,7 +295,7 @@ class FastDimms(SharedDimms):
         if not self._sides:
             latencies = self._of_lanes, self._latencies
             each = self._shapes, self._states, self._values, latencies, self.recorded
-            self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
+            self._sides = [stepping.FastControllers(*side) for side in zip(*each, strict=True)]
         return int(run(self.setup, self.agents, *self._sides, self._wakeups, goals, until_clock))
 
     def values(self, side: int) -> Ints:
@@ -311,7 +311,7 @@ class FastDimms(SharedDimms):
         return clocks
 
 
-def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:
+def make_dimms(setup: DimmSetup, *others: Any, **named: Any) -> SharedDimms:
     """The fastest arbiter that can run such a channel; arguments as for `SharedDimms`."""
     with_weights = not isinstance(setup.sharing, Alone)
     fits = fast.fits(setup.lane_tables, setup.policy, with_weights) and fast.fits(

@@ -48,7 +48,7 @@ from ndpsim.dimm.staging import (
     next_transfer,
 )
 from ndpsim.dimm.state import FIRST, HOST, NDP, READ, WRITE
-from ndpsim.dram.choosing import Blocking, forget_all, is_barred
+from ndpsim.dram.choosing import RankClaims, forget_all, is_barred
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh
 from ndpsim.dram.spec import standard
@@ -146,7 +146,7 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     lane = rank * buses + bus
     channel, host, credit = channel_at(lanes, lane), channel_at(hosts, bus), claims.credit[lane]
     policy, trace = setup.policy, commands_at(lanes.commands, lane)
-    blocking = Blocking(claims.lane_wanted[lane], claims.lane_direction[lane])
+    blocking = RankClaims(claims.lane_wanted[lane], claims.lane_direction[lane])
     source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
     whole = Channel(policy, setup.lane_tables, channel, lanes.latencies[0, 0], source, sink, trace)
     queue, command, _, group, bank, row, burst, _ = step(whole, blocking, credit[0], 0, clock)
@@ -202,7 +202,7 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
     """The host's controller issues its next command, if it has one."""
     claims, buses = agents.claims, hosts.channels.size.shape[0]
     host, value = channel_at(hosts, bus), hosts.channels.value[bus]
-    blocking = Blocking(claims.host_wanted[bus], claims.host_direction[bus])
+    blocking = RankClaims(claims.host_wanted[bus], claims.host_direction[bus])
     sink, trace = data_sink(claims, claims.no_credit), commands_at(hosts.commands, bus)
     before = count_served(value)
     other_credit = other_credit_of(agents, host, lanes, bus, buses)

@@ -47,7 +47,7 @@ from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
 
 
 @by_reference
-class Controllers(NamedTuple):
+class ReadableControllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     tables: Tables

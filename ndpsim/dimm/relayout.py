@@ -27,7 +27,7 @@ from ndpsim.dimm.link.offers import (
     record_issued,
     record_taken,
 )
-from ndpsim.dimm.link.requests import Requests
+from ndpsim.dimm.link.requests import BurstRequests
 from ndpsim.dimm.staging import lane_credit, lane_source
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dram.state import FAR, SERVED, TAKEN, Source
@@ -76,7 +76,7 @@ def make_slots(lanes: int, slots: int) -> Slots:
 
 def make_relayout(
     engine: Engine,
-    requests: Requests,
+    requests: BurstRequests,
     lane: Narrow,
     many_reads: int,
     lanes: int,

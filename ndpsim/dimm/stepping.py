@@ -53,7 +53,7 @@ UNKNOWN = -2
 
 
 @by_reference
-class Controllers(NamedTuple):
+class FastControllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     shape: Shape

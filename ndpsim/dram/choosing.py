@@ -162,7 +162,7 @@ def comes_before(scheduler, state, queue, slot, rival, overview):
 # ---- Shared ranks
 
 
-class Blocking(NamedTuple):
+class RankClaims(NamedTuple):
     """Claims of other masters on a controller's ranks; None if it does not share them."""
 
     wanted: NDArray[np.int64]  # [node]: the last clock at which a master that comes first waited for a bank
@@ -398,7 +398,7 @@ def choose(channel, credit, other_credit, blocking, clock):
 
     Args:
         credit: the clock from which the sink has room for a read; other_credit: see `must_wait`.
-        blocking: see `Blocking`.
+        blocking: see `RankClaims`.
 
     Returns:
         `wake`: if slot is -1 and nothing blocks, the clock at which a request may become ready.

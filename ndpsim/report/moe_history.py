@@ -40,7 +40,7 @@ class RunHistory:
         return {name: ns / np.maximum(self.times, 1) for name, ns in self.ns.items()}
 
 
-class History:
+class MoeHistory:
     """An observer that collects data for pictures.
 
     Args:

@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedValue:
     """A published value to compare with.
 
     Attributes:
@@ -68,7 +68,7 @@ class Swept(Protocol):
     @property
     def plot(self) -> Mapping[str, Any]: ...
     @property
-    def published(self) -> Sequence[Published]: ...
+    def published(self) -> Sequence[PublishedValue]: ...
     @property
     def title(self) -> str | None: ...
     def points(self) -> list[dict[str, Any]]: ...

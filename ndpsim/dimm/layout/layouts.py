@@ -39,7 +39,7 @@ class Owner(NamedTuple):
     bit: Ints
 
 
-class Places(NamedTuple):
+class BurstPlaces(NamedTuple):
     """Bursts in memory, one array element each: DIMM, lane of the DIMM, place within the lane."""
 
     dimm: Ints
@@ -205,7 +205,7 @@ class Layout:
                 first = beyond[0]
                 raise InputError(f"{values[first]} is not within 0 to {size[first] - 1}", "range", key=name)
 
-    def locate(self, burst: Ints) -> Places:
+    def locate(self, burst: Ints) -> BurstPlaces:
         """DIMM, lane and place of bursts, counted over all parts."""
         in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
         dimm, lane, place = (np.empty_like(burst) for _ in range(3))
@@ -213,9 +213,9 @@ class Layout:
             chosen = slice(None) if len(self.parts) == 1 else np.flatnonzero(in_part == number)
             on_lane, place[chosen] = part.interleaving.locate(burst[chosen] - part.first_burst)
             dimm[chosen], lane[chosen] = part.dimm[on_lane], part.lane[on_lane]
-        return Places(dimm, lane, place)
+        return BurstPlaces(dimm, lane, place)
 
-    def places(self) -> Places:
+    def places(self) -> BurstPlaces:
         """DIMM, lane and place of every burst, in the order of the stream: int64[bursts] each.
 
         Raises:
@@ -251,7 +251,7 @@ class Layout:
 
     # From addresses to weights.
 
-    def burst_at(self, places: Places) -> Ints:
+    def burst_at(self, places: BurstPlaces) -> Ints:
         """The inverse of `locate`; -1 where there is no burst."""
         burst = np.full_like(places.place, -1)
         lanes = self.geometry.lanes
@@ -270,7 +270,7 @@ class Layout:
         lane = rank * self.geometry.subchannels + address.subchannel
         within = address.bankgroup, address.bank, address.row, address.column
         place = self.parts[0].interleaving.place(lane_rank, *within)
-        return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
+        return self.owner(self.burst_at(BurstPlaces(address.dimm, lane, place)), address.bit)
 
     def owner(self, burst: Ints, bit: Ints) -> Owner:
         """The owners of bits of bursts; burst -1 has none."""

@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Pcie(Pipe):
+class PcieLink(Pipe):
     """One direction of a PCIe link; `gbps` is after line coding.
 
     Attributes:

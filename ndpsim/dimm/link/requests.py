@@ -21,7 +21,7 @@ def side_by_side(length: int, **types: DTypeLike) -> dict[str, NDArray[Any]]:
 
 
 @by_reference
-class Requests(NamedTuple):
+class BurstRequests(NamedTuple):
     """Bursts, reads in the order of reading and then writes, one array element each."""
 
     lane: Narrow
@@ -37,7 +37,7 @@ class Bursts(NamedTuple):
 
 
 @by_reference
-class DimmLanes(NamedTuple):
+class LanesOfDimms(NamedTuple):
     """Node, lane and rank of each lane of each DIMM, DIMM after DIMM."""
 
     node: Narrow
@@ -67,13 +67,13 @@ def make_requests(
     read_number: Narrow,
     writes: Bursts,
     write_number: Narrow,
-    dimm_lanes: DimmLanes,
+    dimm_lanes: LanesOfDimms,
     word: Ints,
     column: Narrow,
-) -> Requests:
+) -> BurstRequests:
     """The requests of a relayout: reads by their numbers, then writes by theirs; see `fill_requests`."""
     total = len(reads.dimm_lane) + len(writes.dimm_lane)
-    requests = Requests(**side_by_side(total, place=np.int64, lane=np.int32, column=np.int32))
+    requests = BurstRequests(**side_by_side(total, place=np.int64, lane=np.int32, column=np.int32))
     behind = write_number + np.int32(len(reads.dimm_lane))
     fill_requests(*reads, read_number, dimm_lanes, word, column, 0, requests)
     fill_requests(*writes, behind, dimm_lanes, word, column, 1, requests)

@@ -60,7 +60,7 @@ class TwoBuses(NamedTuple):
         """On the fast controller, also where the standard has none, so that all run the same machine code."""
         return True
 
-    def on(self, tables: Tables) -> OnFast | None:
+    def on(self, tables: Tables) -> TwoBusesOnFast | None:
         """The parameters on the fast controller; None if commands differ from HBM's in buses or length."""
         commands = tables.commands
         columns = np.isin(np.arange(len(commands)), (READ, WRITE, READ_AP, WRITE_AP))
@@ -76,10 +76,10 @@ class TwoBuses(NamedTuple):
         if not alike or row_bus == column_bus or tables.ticks > 2:
             return None
         cycles = int(commands[ACTIVATE, CYCLES]), int(commands[PRECHARGE, CYCLES])
-        return OnFast(tables.ticks, *cycles, self.apart)
+        return TwoBusesOnFast(tables.ticks, *cycles, self.apart)
 
 
-class OnFast(NamedTuple):
+class TwoBusesOnFast(NamedTuple):
     """The parameters on the fast controller, with values from the tables."""
 
     ticks: int  # of a clock

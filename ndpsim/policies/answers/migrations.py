@@ -25,7 +25,7 @@ def checked_migrations(
         InputError: anything wrong in a migration, in one line that says where.
     """
     call = Call(policy, f"{'after' if view.moment == 'end' else 'beside'} {moment_of(view)}")
-    state = _Moving(view, machine, call)
+    state = _MovesSoFar(view, machine, call)
     return [state.checked(move) for move in sequence(migrations, "background's answer", call)]
 
 
@@ -33,7 +33,7 @@ def legal_migrations(
     policy: str, view: BackgroundView, migrations: Sequence[Migration], machine: Machine
 ) -> list[Migration]:
     """The migrations that are legal one after the other; others are left out."""
-    state = _Moving(view, machine, Call(policy, "background"))
+    state = _MovesSoFar(view, machine, Call(policy, "background"))
     kept = []
     for move in migrations:
         try:
@@ -43,7 +43,7 @@ def legal_migrations(
     return kept
 
 
-class _Moving:
+class _MovesSoFar:
     """Changes by the migrations so far."""
 
     def __init__(self, view: BackgroundView, machine: Machine, call: Call) -> None:

@@ -10,9 +10,9 @@ from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.report.html.page import (
     Column,
     Folded,
+    HtmlTable,
     Part,
     Section,
-    Table,
     configuration,
     count_cell,
     measured,
@@ -24,7 +24,7 @@ from ndpsim.report.html.page import (
 )
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.moe import moe_notes, moe_table, moe_title, run_names
-from ndpsim.report.moe_history import History, RunHistory
+from ndpsim.report.moe_history import MoeHistory, RunHistory
 from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.pictures.serving import rates_figure, serving_figure
 from ndpsim.report.serving import (
@@ -57,7 +57,7 @@ _COMPARED = (
 )
 
 
-def _compared(result: MoeResult, names: Sequence[str]) -> Table:
+def _compared(result: MoeResult, names: Sequence[str]) -> HtmlTable:
     """A line for each policy."""
     plain, results = [run.to_dict(flat=True) for run in result.runs], (PolicyRun,)
     columns = [
@@ -89,7 +89,7 @@ def _layers_table(name: str, run: RunHistory) -> Folded:
     return Folded(f"Layers: {name}", table_of(Column("layer", run.layers), times, elsewhere="--log"))
 
 
-def write_moe_report(path: str, result: MoeResult, history: History, hardware: Hardware) -> None:
+def write_moe_report(path: str, result: MoeResult, history: MoeHistory, hardware: Hardware) -> None:
     """The report of `run_moe`.
 
     Args:
@@ -116,7 +116,7 @@ def write_moe_report(path: str, result: MoeResult, history: History, hardware: H
             *(_jobs_table(name, run.shown) for name, run in histories if run.shown is not None),
             *(_layers_table(name, run) for name, run in histories),
         ),
-        configuration(result.config, hardware, Folded("Policies", Table((), set_to))),
+        configuration(result.config, hardware, Folded("Policies", HtmlTable((), set_to))),
         provenance({"routing": routed}),
     ]
     write_page(path, title, f"ndpsim moe\n{routed}", sections)

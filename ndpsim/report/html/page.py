@@ -63,7 +63,7 @@ def most_rows(columns: int) -> int:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A table whose rows a script can sort.
 
     Attributes:
@@ -142,16 +142,16 @@ def _figures(column: Column) -> tuple[str, list[Cell]]:
     return scale.unit, list(map(cell, values))
 
 
-def table_of(*columns: Column, elsewhere: str = "", total: int = 0) -> Table:
-    """A table of columns; `elsewhere` and `total` as in `Table`."""
+def table_of(*columns: Column, elsewhere: str = "", total: int = 0) -> HtmlTable:
+    """A table of columns; `elsewhere` and `total` as in `HtmlTable`."""
     found = [_figures(column) for column in columns]
     heads = [f"{c.name} ({unit})" if unit else c.name for c, (unit, _) in zip(columns, found, strict=True)]
-    return Table(heads, list(zip(*(cells for _, cells in found), strict=True)), elsewhere, total)
+    return HtmlTable(heads, list(zip(*(cells for _, cells in found), strict=True)), elsewhere, total)
 
 
-def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> HtmlTable:
     """A table of a text report, whose figures sort."""
-    return Table(heads, [[first, *map(measured_cell, cells)] for first, *cells in rows])
+    return HtmlTable(heads, [[first, *map(measured_cell, cells)] for first, *cells in rows])
 
 
 def when(spans: Sequence[Any], from_ns: float = 0.0, length: bool = False) -> list[Column]:
@@ -237,7 +237,7 @@ class Folded(Section):
 
 
 #: A text is a paragraph; several are a list.
-Part: TypeAlias = Table | Picture | Section | str | list[str]
+Part: TypeAlias = HtmlTable | Picture | Section | str | list[str]
 
 
 def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: Part) -> Section:
@@ -250,11 +250,11 @@ def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: P
     """
     call = {key: value for key, value in config.items() if hardware is None or key != "hardware"}
     rows = [(key, "" if value is None else str(value)) for key, value in flattened(call).items()]
-    parts = [Folded(f"What was run: {counted(len(rows), 'value')}", Table((), rows))]
+    parts = [Folded(f"What was run: {counted(len(rows), 'value')}", HtmlTable((), rows))]
     if hardware is not None:
         values = [(row.key, plain_cell(row.value), row.unit, row.origin) for row in hardware.rows()]
         title = f"Hardware: {hardware.system.name}, {counted(len(values), 'value')}"
-        parts.append(Folded(title, Table(("key", "value", "unit", "source, or what is assumed"), values)))
+        parts.append(Folded(title, HtmlTable(("key", "value", "unit", "source, or what is assumed"), values)))
     return Section("Configuration", *parts, *more)
 
 
@@ -274,7 +274,7 @@ def provenance(more: Mapping[str, str] | None = None) -> Section:
         "NumPy": installed("numpy"),
         "Numba": installed("numba"),
     }
-    return Section("Provenance", Table((), [*made.items(), *(more or {}).items()]))
+    return Section("Provenance", HtmlTable((), [*made.items(), *(more or {}).items()]))
 
 
 def _clipped(text: str, most: int) -> str:

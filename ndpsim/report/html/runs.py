@@ -12,9 +12,9 @@ from ndpsim.report.html.page import (
     Cell,
     Column,
     Folded,
+    HtmlTable,
     Part,
     Section,
-    Table,
     configuration,
     measured,
     picture,
@@ -81,7 +81,7 @@ def write_run_report(
         path,
         title,
         command,
-        Section("Summary", Table((), facts_of(result))),
+        Section("Summary", HtmlTable((), facts_of(result))),
         Section(
             "Read latencies" if isinstance(result, TraceResult) else "Over time",
             drawn,
@@ -129,7 +129,7 @@ def _energy_table(result: Timed) -> Folded:
     table = table_of(
         Column("component", map(component_words, parts)), Column("energy", energies, "energy_nj")
     )
-    return Folded("Energy by component", table, Table((), [("", result.energy_note)] if parts else ()))
+    return Folded("Energy by component", table, HtmlTable((), [("", result.energy_note)] if parts else ()))
 
 
 def _links_table(results: Mapping[str, RelayoutResult]) -> Folded:
@@ -139,7 +139,7 @@ def _links_table(results: Mapping[str, RelayoutResult]) -> Folded:
         for wire, share in result.link_busy.items()
     ]
     heads = ("topology", "link", "busy (% of the time)")
-    return Folded(f"Links: {counted(len(rows), 'wire')}", Table(heads, rows, "--json"))
+    return Folded(f"Links: {counted(len(rows), 'wire')}", HtmlTable(heads, rows, "--json"))
 
 
 def _channels_table(result: TraceResult) -> Folded:

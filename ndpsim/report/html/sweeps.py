@@ -13,8 +13,8 @@ from ndpsim.report.html.page import (
     Cell,
     Column,
     Folded,
+    HtmlTable,
     Section,
-    Table,
     most_rows,
     picture,
     plain_cell,
@@ -85,7 +85,7 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
     return facts
 
 
-def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> Table:
+def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> HtmlTable:
     """The varied keys and some metrics of each point."""
     count, rows = len(rows), rows[: most_rows(len(swept.varied) + 1 + len(metrics))]
     columns = [Column(key, [_key_cell(row[key]) for row in rows]) for key in swept.varied]
@@ -132,7 +132,7 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
             )
         )
     columns = ("at", "metric", "published", "ours", "ours over published", "source")
-    return Section("Published values beside ours", Table(columns, found))
+    return Section("Published values beside ours", HtmlTable(columns, found))
 
 
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -172,8 +172,8 @@ def _configuration_section(swept: Swept, rows: Sequence[Row]) -> Section:
     differ = [(key, f"{len(values):,} values: {_listed(values)}") for key, values in differing.items()]
     return Section(
         "Configuration",
-        Folded(f"What all points share: {counted(len(shared), 'value')}", Table(columns, shared)),
-        Folded(f"What differs: {counted(len(differ), 'value')}", Table((), differ)),
+        Folded(f"What all points share: {counted(len(shared), 'value')}", HtmlTable(columns, shared)),
+        Folded(f"What differs: {counted(len(differ), 'value')}", HtmlTable((), differ)),
         f"The whole configuration of every point is in {_REST}.",
     )
 
@@ -225,14 +225,14 @@ def write_sweep_report(path: str, swept: Swept, rows: Sequence[Row], plot: Sweep
     ]
     versions = dict.fromkeys(str(row["version"]) for row in rows if row.get("version"))
     sections = [
-        Section("Summary", Table((), _facts(swept, rows, plot))),
+        Section("Summary", HtmlTable((), _facts(swept, rows, plot))),
         _pictures(swept, rows, plot, reason),
         Section(
             "Points",
             _points_table(swept, rows, main),
             Folded(f"All metrics: {len(metrics):,}", _points_table(swept, rows, metrics)),
         ),
-        Section("Points that failed", Table(("point", "reason"), failures, _REST)),
+        Section("Points that failed", HtmlTable(("point", "reason"), failures, _REST)),
         _published_table(swept, rows),
         _configuration_section(swept, rows),
         provenance({"points of version": ", ".join(versions)} if versions else None),

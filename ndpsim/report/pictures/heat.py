@@ -18,7 +18,7 @@ from ndpsim.report.metrics import is_number, name_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER, Panel
 from ndpsim.report.pictures.colours import INK
 from ndpsim.report.pictures.points import Points, figure_of, logarithmic, named_ticks, plain_ticks, room_pt
-from ndpsim.report.sweep_plot import Published
+from ndpsim.report.sweep_plot import PublishedValue
 
 _MAP = "viridis"  # of uniform lightness, so that it also works in grey and for colour-blind readers
 _NOTHING = "\N{EN DASH}"  # in a cell without a value, and between two values
@@ -82,7 +82,7 @@ def _heat(axes: Axes, points: Points, panel: Mapping[str, Any], norm: Normalize)
         axes.plot([], [], " ", label=f"({words})")
 
 
-def _interval(points: Points, mark: Published) -> str:
+def _interval(points: Points, mark: PublishedValue) -> str:
     ends = dict.fromkeys(significant(points.scaled(end), _DIGITS) for end in (mark.low, mark.high))
     return f"({_NOTHING.join(ends)})"
 

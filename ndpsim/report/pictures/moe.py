@@ -18,7 +18,7 @@ from ndpsim.base.units import TIMES, Scale, format_time, times
 from ndpsim.inference.layers.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.moe import moe_title, run_names
-from ndpsim.report.moe_history import History, RunHistory
+from ndpsim.report.moe_history import MoeHistory, RunHistory
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
 from ndpsim.report.pictures.bars import Bars, row_panel, share_panel
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
@@ -203,7 +203,7 @@ def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
 
 
 def moe_figure(
-    result: MoeResult, history: History, size: str = DEFAULT_SIZE, panels: Panels = None
+    result: MoeResult, history: MoeHistory, size: str = DEFAULT_SIZE, panels: Panels = None
 ) -> Figure:
     """Speed-ups, time by layer and resource, engines, migrations, and the jobs of one layer.
 

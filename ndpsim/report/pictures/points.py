@@ -19,7 +19,7 @@ from ndpsim.base.units import Scale
 from ndpsim.report.metrics import is_number, key_label, metric_label, name_of, scale_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER
 from ndpsim.report.pictures.colours import INK, SERIES
-from ndpsim.report.sweep_plot import Published, Row, SweepPlot, Swept, ordered_values, panel_keys
+from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
 
 MARKERS = "os^DvPX*"
 _LONG = 24  # Names of more characters are broken before they are turned.
@@ -37,7 +37,7 @@ def _same(some: Named, others: Named) -> bool:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Mark:
     """A published value in a panel.
 
     Attributes:
@@ -47,7 +47,7 @@ class Shown:
         marker: the marker of its source.
     """
 
-    value: Published
+    value: PublishedValue
     x: Any
     series: int | None
     marker: str
@@ -154,9 +154,9 @@ class Points:
         """A value of the metric in the unit of its axis."""
         return value / self.scale.divisor
 
-    def published(self, panel: Named) -> list[Shown]:
+    def published(self, panel: Named) -> list[Mark]:
         """The published values that belong into a panel."""
-        found: list[Shown] = []
+        found: list[Mark] = []
         markers: dict[str, str] = {}
         for value in self.swept.published:
             if value.metric != self.plot.y:
@@ -166,7 +166,7 @@ class Points:
             if any(_same(told, row) for row in self.of(panel)):
                 fitting = [n for n, named in enumerate(self.series) if _same(named, value.where)]
                 series = fitting[0] if len(fitting) == 1 else None
-                found.append(Shown(value, value.where.get(self.plot.x), series, marker))
+                found.append(Mark(value, value.where.get(self.plot.x), series, marker))
         return found
 
 

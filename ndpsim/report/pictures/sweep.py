@@ -22,8 +22,8 @@ from ndpsim.report.pictures.heat import heat_panels
 from ndpsim.report.pictures.pareto import pareto_panels
 from ndpsim.report.pictures.points import (
     MARKERS,
+    Mark,
     Points,
-    Shown,
     key_ticks,
     logarithmic,
     named_ticks,
@@ -74,7 +74,7 @@ def _draw(axes: Axes, points: Points, panel: Mapping[str, Any]) -> None:
         _write_values(axes, wide)
 
 
-def _draw_published(axes: Axes, points: Points, mark: Shown, x: float | None) -> None:
+def _draw_published(axes: Axes, points: Points, mark: Mark, x: float | None) -> None:
     """Draw a published value or interval, hollow; across the axes if it applies at any position."""
     colour = INK if points.plot.kind == "bars" else mark.colour  # which is that of the bar behind it
     size = _HOLLOW * rcParams["lines.markersize"]

@@ -72,7 +72,7 @@ def random_bursts(device: Device, count: int) -> tuple[Ints, NDArray[np.int8]]:
     return address, (words[1] % np.uint64(100) < _WRITE_PERCENT).astype(np.int8)
 
 
-class _Run(NamedTuple):
+class _Timed(NamedTuple):
     """A controller that has served everything."""
 
     channel: Controller
@@ -82,7 +82,7 @@ class _Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Traffic(Benchmark):
+class TrafficBenchmark(Benchmark):
     """Requests to a channel with FR-FCFS, under Ramulator's rules if they differ from the standard's.
 
     Attributes:
@@ -147,7 +147,7 @@ class Traffic(Benchmark):
         period = device.bankgroups if self.fast_forward else 0
         return state.make_source((*coordinates, requests.write, address), period=period)
 
-    def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
+    def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Timed]:
         """One run that may compile, and `repeat` measured runs."""
         tables, standard = lower(memory.device), memory.device.standard
         policy = memory.policy
@@ -169,7 +169,7 @@ class Traffic(Benchmark):
         return ramulator_s / seconds
 
 
-def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Run:
+def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Timed:
     """Serve all requests; only the controller's own time counts."""
     count, data_sink, silent = len(source.place), sink.null_sink(), no_commands()
     began = time.perf_counter()
@@ -179,4 +179,4 @@ def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Ru
     resumed = time.perf_counter()
     run_channel(channel, source, data_sink, silent, count)
     seconds = time.perf_counter() - resumed + taken - began
-    return _Run(channel, seconds, accepted, channel.skipped)
+    return _Timed(channel, seconds, accepted, channel.skipped)

@@ -19,7 +19,7 @@ Source = Literal["paper", "simulator", "measurement"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 
-class Published(_Part):
+class PublishedFigure(_Part):
     """A claim of the paper: a value, an interval, or for a trend a statement.
 
     Attributes:
@@ -43,7 +43,7 @@ class Published(_Part):
     reading_error: float = Field(default=0.0, ge=0, le=1)
 
     @model_validator(mode="after")
-    def _one_form(self) -> Published:
+    def _one_form(self) -> PublishedFigure:
         forms = [
             self.value is not None,
             self.low is not None and self.high is not None,
@@ -137,7 +137,7 @@ class Claim(_Part):
     name: Name
     place: Words
     kind: Literal["exact", "simulated", "trend", "not-reproducible"]
-    published: Published
+    published: PublishedFigure
     over: dict[str, list[Any]] = {}
     runs: dict[str, ClaimRun] = {}
     ours: str | None = None

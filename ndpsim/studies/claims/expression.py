@@ -18,7 +18,7 @@ Metrics = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RunMetrics:
     """The metrics of a run; `before`: the beginning of a dotted name, up to a dot."""
 
     name: str
@@ -28,11 +28,11 @@ class _Run:
     def __getattr__(self, name: str) -> Any:
         name = self.before + name
         if name not in self.metrics and any(metric.startswith(f"{name}.") for metric in self.metrics):
-            return _Run(self.name, self.metrics, f"{name}.")
+            return _RunMetrics(self.name, self.metrics, f"{name}.")
         return _metric(self, name)
 
 
-def _metric(run: _Run, name: str) -> float:
+def _metric(run: _RunMetrics, name: str) -> float:
     """A metric of a run, or the mean of all whose names match.
 
     Raises:
@@ -100,7 +100,7 @@ class Expression:
         Raises:
             InputError: a metric is not there, is not known (None), or a division is by 0.
         """
-        runs = {name: _Run(name, values) for name, values in metrics.items()}
+        runs = {name: _RunMetrics(name, values) for name, values in metrics.items()}
         try:
             return eval(self._code, {"__builtins__": {}}, {**_FUNCTIONS, **runs})
         except ZeroDivisionError:

@@ -32,7 +32,7 @@ _TOKENS = Parameter("tokens", "Tokens that go through the expert.", Whole(1), 1)
 _GENERATED = ("batch", "steps", "prompt", "seed")
 
 
-class Quantity(SweptCommand):
+class ClaimQuantity(SweptCommand):
     """A quantity that is computed at once; its result is its configuration."""
 
     def resolve(self, settings: Mapping[str, Any]) -> Resolved:
@@ -40,7 +40,7 @@ class Quantity(SweptCommand):
         return Resolved(values, digest_of([self.name, values]))
 
 
-class HardwareValues(Quantity):
+class HardwareValues(ClaimQuantity):
     """All values of a hardware file, with timings and derived values."""
 
     name = "hardware"
@@ -51,7 +51,7 @@ class HardwareValues(Quantity):
         return flattened(hardware.to_dict())
 
 
-class ModelValues(Quantity):
+class ModelValues(ClaimQuantity):
     """The shape of a model, and `parameters`, the number of its weights without norms and biases."""
 
     name = "model"
@@ -71,7 +71,7 @@ class ModelValues(Quantity):
         }
 
 
-class ProcessorTimes(Quantity):
+class ProcessorTimes(ClaimQuantity):
     """The time of one expert on the GPU or the CPU of a machine."""
 
     name = "processor"
@@ -85,7 +85,7 @@ class ProcessorTimes(Quantity):
         return {"time_ns": time.time_ns}
 
 
-class RoutingStatistics(SweptCommand):
+class RoutingQuantities(SweptCommand):
     """The statistics of a generated routing trace."""
 
     name = "routing"
@@ -164,5 +164,5 @@ def _hit_rates(layers: Sequence[Sequence[bool]]) -> dict[str, float | None]:
     return {"mean": sum(map(sum, computing)) / sum(map(len, computing)), "best": best}
 
 
-_ALL = HardwareValues(), ModelValues(), ProcessorTimes(), RoutingStatistics(), Residency()
+_ALL = HardwareValues(), ModelValues(), ProcessorTimes(), RoutingQuantities(), Residency()
 QUANTITIES = {quantity.name: quantity for quantity in _ALL}

@@ -14,7 +14,7 @@ from ndpsim.base.options import Table
 from ndpsim.config.files import data_folder
 from ndpsim.simulate.results.cache import stored_beside_results
 from ndpsim.studies.claims.claim import ClaimRun
-from ndpsim.studies.claims.quantities import QUANTITIES, Quantity
+from ndpsim.studies.claims.quantities import QUANTITIES, ClaimQuantity
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import Task
@@ -145,7 +145,7 @@ def _found(
             found[run] = reason_of(error)
             continue
         name = point_name(run.command, resolved.key)
-        if isinstance(_command(run.command), Quantity):
+        if isinstance(_command(run.command), ClaimQuantity):
             found[run] = resolved.config
         elif name in runs_of:
             runs_of[name].append(run)

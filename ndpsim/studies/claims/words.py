@@ -8,7 +8,7 @@ from typing import Any
 
 from ndpsim.base.units import significant
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.studies.claims.claim import Claim, Published
+from ndpsim.studies.claims.claim import Claim, PublishedFigure
 from ndpsim.studies.claims.evaluate import Change, Pair, Setting
 from ndpsim.studies.claims.verdict import Outcome, interval_of
 
@@ -49,7 +49,7 @@ def value_in_words(value: Any) -> str:
     return ", ".join(dict.fromkeys(map(str, value.values()))) if isinstance(value, dict) else str(value)
 
 
-def figure_in_words(published: Published) -> str:
+def figure_in_words(published: PublishedFigure) -> str:
     """The published figure, with its digits and its unit."""
     if published.statement is not None:
         return published.statement

@@ -27,7 +27,7 @@ SECTIONS = ("fixed", "vary", "objectives", "constraints", "derived", "base")
 
 
 class SearchKeys(SharedKeys):
-    """The keys of a file, see `Problem`."""
+    """The keys of a file, see `SearchProblem`."""
 
     objectives: dict[str, str]
     constraints: dict[str, str] = Field(default_factory=dict)

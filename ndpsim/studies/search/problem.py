@@ -81,7 +81,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SearchProblem:
     """A search.
 
     Attributes:
@@ -184,7 +184,7 @@ def limit_of(name: str, text: Any) -> Limit:
     return Limit(found[1] == "<=", float(found[2]))
 
 
-def check_problem(problem: Problem, command: SweptCommand) -> Problem:
+def check_problem(problem: SearchProblem, command: SweptCommand) -> SearchProblem:
     """Check a problem, and return it with the values of its base as the command takes them.
 
     Raises:
@@ -212,14 +212,14 @@ def check_problem(problem: Problem, command: SweptCommand) -> Problem:
     return replace(problem, base=base)
 
 
-def _check_name(name: str, problem: Problem, command: SweptCommand, key: str) -> None:
+def _check_name(name: str, problem: SearchProblem, command: SweptCommand, key: str) -> None:
     """Check that a name can be a metric or a key of the command."""
     options = {option.replace("-", "_") for option in command.parameters} | set(command.parameters)
     if "." not in name or field_at(tuple(name.split("."))) is None:
         command.check_metric(name, key, (*problem.derived, *problem.definition.varied, *options))
 
 
-def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
+def _check_base(base: Mapping[str, Any], problem: SearchProblem) -> None:
     """Check that a base, if any, is a point of the search."""
     if not base:
         return

@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.report.metrics import metric_label, metric_text, value_words
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
-from ndpsim.studies.search.problem import Problem
+from ndpsim.studies.search.problem import SearchProblem
 from ndpsim.studies.sweeps.table import Listed, SweepResult, csv_of
 
 
@@ -27,7 +27,7 @@ class SearchResult(Listed):
         approach: each point that was better than all points before it; empty with several objectives.
     """
 
-    def __init__(self, problem: Problem, points: SweepResult, best: set[int]) -> None:
+    def __init__(self, problem: SearchProblem, points: SweepResult, best: set[int]) -> None:
         self.problem, self.points = problem, points
         self.front = self.listed = self._distinct([row for row in points if row["run"] in best])
         self.approach = self._improvements() if len(problem.objectives) == 1 else []
@@ -149,7 +149,7 @@ class SearchResult(Listed):
         return "\n".join([f"SearchResult: {self.title()}", *aligned(cells, None, names)])
 
 
-def described(problem: Problem) -> dict[str, Any]:
+def described(problem: SearchProblem) -> dict[str, Any]:
     """A problem as plain data."""
     definition = problem.definition
     varied: Mapping[str, Any] = {

@@ -16,14 +16,14 @@ from ndpsim.base.options.swept import OPTIMIZE, STUDIES, SearchOptions, StudyOpt
 from ndpsim.report.metrics import is_number
 from ndpsim.studies.search.file import SECTIONS, SearchKeys
 from ndpsim.studies.search.formula import parse_formula
-from ndpsim.studies.search.problem import Problem, check_problem, limit_of, range_of
+from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of, range_of
 from ndpsim.studies.search.result import SearchResult, described
 from ndpsim.studies.search.sampling import Sampler, Trial
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
 from ndpsim.studies.sweeps.file import placed, read_file
-from ndpsim.studies.sweeps.points import Point, SweepRun, shares
+from ndpsim.studies.sweeps.points import SweepPoint, SweepRun, shares
 from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
 
@@ -94,7 +94,7 @@ def problem_of(
     fixed: Mapping[str, Any] | None = None,
     zipped: bool | Sequence[Sequence[str]] = False,
     **said: Any,
-) -> Problem:
+) -> SearchProblem:
     """The problem that the arguments of `optimize` describe.
 
     Args:
@@ -125,7 +125,7 @@ def _problem(
     vary: dict[str, Any],
     fixed: dict[str, Any],
     zipped: bool | Sequence[Sequence[str]],
-) -> Problem:
+) -> SearchProblem:
     for key in fixed.keys() & vary.keys():
         raise InputError("has one value and varies, too", "conflict", key=key)
     definition = said.definition(vary)
@@ -140,7 +140,7 @@ def _problem(
         if key in known:
             wrong = f"{key} is a range, whose values go together with no others"
             raise InputError(wrong, "conflict", key="zip")
-    problem = Problem(
+    problem = SearchProblem(
         definition,
         dict(said.objectives),
         known,
@@ -155,7 +155,7 @@ def _problem(
     return check_problem(problem, command)
 
 
-def run_search(problem: Problem, options: StudyOptions, *watching: Callable[..., Any]) -> SearchResult:
+def run_search(problem: SearchProblem, options: StudyOptions, *watching: Callable[..., Any]) -> SearchResult:
     """Run the search of a problem from `problem_of`; see `optimize`, and for `watching` see `SweepRun`.
 
     Raises:
@@ -174,7 +174,7 @@ class _SearchRun(SweepRun):
 
     table = "runs"
 
-    def __init__(self, problem: Problem, options: StudyOptions, *watching: Callable[..., Any]) -> None:
+    def __init__(self, problem: SearchProblem, options: StudyOptions, *watching: Callable[..., Any]) -> None:
         self._problem, self._sampler = problem, Sampler(problem)
         super().__init__(problem.definition, [], options, *watching)
         self._trials: list[Trial] = []
@@ -191,7 +191,7 @@ class _SearchRun(SweepRun):
             trials = self._sampler.ask(min(self._problem.batch, self._problem.budget - len(self._points)))
             if not trials:
                 return
-            batch = [Point(dict(trial.values)) for trial in trials]
+            batch = [SweepPoint(dict(trial.values)) for trial in trials]
             self._points += batch
             self._trials += trials
             yield from self._tasks_of(batch)
@@ -199,7 +199,7 @@ class _SearchRun(SweepRun):
                 yield None
             self._tell(trials, batch)
 
-    def _tell(self, trials: Sequence[Trial], batch: Sequence[Point]) -> None:
+    def _tell(self, trials: Sequence[Trial], batch: Sequence[SweepPoint]) -> None:
         rows = [self._problem.judged(row) for row in self._rows_of(batch)]
         for name in (*self._problem.objectives, *self._problem.constraints):
             self._check_metric(name, rows)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.studies.search.problem import Axis, Problem, Range
+from ndpsim.studies.search.problem import Axis, Range, SearchProblem
 
 _STEPS = 10_000  # maximum steps of a walk to a new point
 _FAILED = 1e9  # violation by a point without metrics, more than that of any other
@@ -41,7 +41,7 @@ class Sampler:
         InputError: Optuna is not installed.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SearchProblem) -> None:
         try:
             self._optuna: Any = importlib.import_module("optuna")  # optional and slow to import
         except ImportError:

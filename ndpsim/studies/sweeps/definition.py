@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.report.sweep_plot import Published
+from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.studies.sweeps.command import SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
 
@@ -39,7 +39,7 @@ class Definition:
     baseline: Mapping[str, Any] = field(default_factory=dict)
     speedup_of: str | None = None
     plot: Mapping[str, Any] = field(default_factory=dict)
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedValue, ...] = ()
     title: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 

@@ -32,7 +32,7 @@ from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError, nearest, unknown
 from ndpsim.base.options.swept import KINDS
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
-from ndpsim.report.sweep_plot import Published
+from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.values import checked
@@ -153,12 +153,12 @@ def read_file(path: str | Path, kind: type[Keys]) -> tuple[Keys, Node]:
     return said, root
 
 
-def _published(said: _Published, number: int, file: Path, root: Node) -> Published:
+def _published(said: _Published, number: int, file: Path, root: Node) -> PublishedValue:
     low, high = (said.low, said.high) if said.value is None else (said.value, said.value)
     if low is None or high is None or (said.value is not None and said.low is not None) or low > high:
         line = line_of(root, ("published", number))
         raise InputError("give a value, or low and high", "conflict", file=file, line=line, key="published")
-    return Published(said.metric, said.where, low, high, said.source)
+    return PublishedValue(said.metric, said.where, low, high, said.source)
 
 
 def placed(error: InputError, file: Path, root: Node, sections: Iterable[str]) -> InputError:

@@ -37,7 +37,7 @@ class WorkloadFormat:
 
 
 @dataclass
-class Rows:
+class RecordedRequests:
     """Requests as they are read, row by row.
 
     Attributes:

@@ -188,7 +188,7 @@ class CostModel:
 
 
 @dataclass(eq=False)
-class Schedule:
+class Makespan:
     """Experts on devices, and the busy time of each device by equations 5 and 6.
 
     Attributes:
@@ -228,7 +228,7 @@ def scheduled(
     dimms: int,
     shared_ns: float = 0.0,
     limit: int = 0,
-) -> Schedule:
+) -> Makespan:
     """Each expert with tokens on the engine with the least of equations 1 to 4, then refined (Section 4.2).
 
     Ties go to the engine that uses the fewest other resources: NDP, then the CPU, then the GPU. Refinement
@@ -251,4 +251,4 @@ def scheduled(
     work = np.empty_like(busy)
     moves, greedy_ns = schedule(costs.time, costs.contention, memory, loads, limit, devices, busy, work)
     busy[DIMM:] += busy[-1]
-    return Schedule(costs, devices, busy[:-1], moves, greedy_ns)
+    return Makespan(costs, devices, busy[:-1], moves, greedy_ns)

@@ -22,13 +22,13 @@ from ndpsim.policies.published.trimoe.makespan import (
     CostModel,
     EngineCosts,
     ExpertCosts,
-    Schedule,
+    Makespan,
     scheduled,
 )
 from ndpsim.policies.published.trimoe.relocation import (
     Coming,
-    Task,
-    Window,
+    OverlapWindow,
+    Relocation,
     prefetches,
     rebalances,
     relayouts,
@@ -133,9 +133,9 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         #: Number of experts of each layer that fit the GPU's memory.
         self.room = [0] * len(machine.layers)
         #: Predictions for the next layer: its row, classes, and the tasks that were begun for it.
-        self._expected: tuple[int, Ints, list[Task]] | None = None
+        self._expected: tuple[int, Ints, list[Relocation]] | None = None
         #: Tasks begun that may not have ended.
-        self._under_way: list[Task] = []
+        self._under_way: list[Relocation] = []
         self._classes = Predictions()
         self._decisions = Predictions()
 
@@ -215,7 +215,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         schedule = self._scheduled(view, costs)
         return Assignment(order, estimated_ns=schedule.makespan_ns)
 
-    def _scheduled(self, view: LayerView, costs: EngineCosts, limit: int = 0) -> Schedule:
+    def _scheduled(self, view: LayerView, costs: EngineCosts, limit: int = 0) -> Makespan:
         dimms, shared_ns = self.machine.dimms, self.estimates.shared_ns
         return scheduled(costs, view.placement, view.loads, dimms, shared_ns, limit)
 
@@ -243,10 +243,10 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
             migrations.append(task.migration)
         return migrations
 
-    def _window(self, view: BackgroundView) -> Window:
+    def _window(self, view: BackgroundView) -> OverlapWindow:
         """The window, minus the remaining time of earlier migrations."""
         wanted = self.parameters
-        window = Window(
+        window = OverlapWindow(
             self.estimates.window_ns, wanted.budget == "together", wanted.overrun, wanted.benefit_steps
         )
         moves = ((task, task.migration) for task in self._under_way)
@@ -256,8 +256,8 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         return window
 
     def _tasks(
-        self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: Window
-    ) -> Iterator[Iterable[Task]]:
+        self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: OverlapWindow
+    ) -> Iterator[Iterable[Relocation]]:
         """All tasks with a benefit whose resource is not full, by kind."""
         wanted, here = self.parameters, self._soon(view.placement.of_layer(row), view.next_layer)
         coming = Coming(

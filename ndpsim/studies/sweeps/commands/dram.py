@@ -15,7 +15,7 @@ from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.studies.sweeps.parameters import file_digests, hardware_of
 
 
-class Dram(SweptCommand):
+class SweptDram(SweptCommand):
     """`run_requests` with the requests of a file."""
 
     name = "dram"
@@ -59,4 +59,4 @@ class Dram(SweptCommand):
         )
 
 
-COMMAND = Dram()
+COMMAND = SweptDram()

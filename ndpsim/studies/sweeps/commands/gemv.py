@@ -14,7 +14,7 @@ from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.studies.sweeps.parameters import expert_of, file_digests, hardware_of, weight_format
 
 
-class Gemv(SweptCommand):
+class SweptGemv(SweptCommand):
     """One expert: `simulate_expert`, `simulate_contention` or `simulate_host_read`."""
 
     name = "gemv"
@@ -56,4 +56,4 @@ class Gemv(SweptCommand):
         return scalars_of(alone) | {"area_mm2": hardware.ndp_area_mm2}
 
 
-COMMAND = Gemv()
+COMMAND = SweptGemv()

@@ -50,7 +50,7 @@ def config_of(
     return config
 
 
-class Moe(SweptCommand):
+class SweptMoe(SweptCommand):
     """`run_moe` with one policy."""
 
     name = "moe"
@@ -80,4 +80,4 @@ class Moe(SweptCommand):
         return scalars_of(self.run(settings), *_NOT_MEASURED)
 
 
-COMMAND = Moe()
+COMMAND = SweptMoe()

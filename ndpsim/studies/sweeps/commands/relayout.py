@@ -18,7 +18,7 @@ from ndpsim.studies.sweeps.parameters import expert_of, hardware_sets, weight_fo
 _TOPOLOGY = "link.topology"
 
 
-class Relayout(SweptCommand):
+class SweptRelayout(SweptCommand):
     """`simulate_relayout`."""
 
     name = "relayout"
@@ -59,4 +59,4 @@ class Relayout(SweptCommand):
         )
 
 
-COMMAND = Relayout()
+COMMAND = SweptRelayout()

@@ -22,7 +22,7 @@ _CHOSEN = ("hw", "model", "policy")
 _NOT_MEASURED = ("per_request", "over_time")
 
 
-class Serve(SweptCommand):
+class SweptServe(SweptCommand):
     """`run_serving`."""
 
     name = "serve"
@@ -54,4 +54,4 @@ class Serve(SweptCommand):
         return scalars_of(result, *_NOT_MEASURED)
 
 
-COMMAND = Serve()
+COMMAND = SweptServe()
