@@ -24,7 +24,7 @@ from ndpsim.base.options import Table
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.base.options.settings import Settings
 from ndpsim.base.reported import Reported
-from ndpsim.cli.command import TableCommand, CommandGroup
+from ndpsim.cli.command import CommandGroup, TableCommand
 from ndpsim.cli.main import cli
 from ndpsim.cli.sweep import OPTIONS as SWEEP_OPTIONS
 from ndpsim.config.defaults import default_reason

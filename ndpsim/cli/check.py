@@ -65,7 +65,7 @@ def _channel_of_hardware(options: Options) -> _CheckedChannel:
     from ndpsim.audit import CommandBuses
 
     described = "standard", "org", "timing", "rules"
-    refuse(options, "describes the DRAM, as --hw does; give one of them", *described)
+    refuse(options, "cannot be used with --hw, which describes the DRAM", *described)
     hardware = hardware_of(options, CHECK)
     dimm, dram = hardware.system.dimm, hardware.system.dram
     return _CheckedChannel(
@@ -140,7 +140,7 @@ def command(options: Options) -> None:
     served = is_serving_log(trace)
     if served or is_schedule_log(trace):
         others = (name for name in CHECK if name not in ("trace", "limit"))
-        refuse(options, "is of a command trace; a log says itself what was run", *others)
+        refuse(options, "needs a command trace; a log states what was run", *others)
         report = check_serving(trace, limit) if served else check_schedule(trace, limit)
         answer(options, report.to_dict, lambda: _print_outcome(trace, report))
         ok = report.ok
@@ -157,7 +157,7 @@ def _check_commands(options: Options, trace: str, limit: int) -> bool:
     from ndpsim.report.timings import print_rounded
 
     if "lanes" in options:
-        refuse(options, "is of one channel; each of --lanes is a channel of one rank", "ranks")
+        refuse(options, "cannot be used with --lanes, each of which is a channel of one rank", "ranks")
     channel = (_channel_of_hardware if "hw" in options else _channel_of_options)(options)
     commands = read_commands(trace, channel.device)
     if not len(commands.clock):

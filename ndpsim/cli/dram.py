@@ -66,8 +66,8 @@ def command(options: Options) -> None:
     """
     sweeps = "sweep-load" in options
     if sweeps:
-        refuse(options, "a sweep has many runs; leave out --sweep-load", "commands")
-        refuse(options, "a sweep offers every request at its time, and skips none", "exact-check")
+        refuse(options, "needs one run; --sweep-load makes several", "commands")
+        refuse(options, "cannot be used with --sweep-load, which steps through every request", "exact-check")
 
     from ndpsim.dram.traces import check_command_form, read_requests
 

@@ -22,7 +22,7 @@ def check_addressed(requests: Requests, options: Mapping[str, Any]) -> None:
         InputError: one of them was given.
     """
     if requests.address is None:
-        refuse(options, "is for addresses; the requests of this trace have coordinates", "wrap", "mapper")
+        refuse(options, "needs addresses; the requests of this trace have coordinates", "wrap", "mapper")
 
 
 def own_hardware(options: Mapping[str, Any]) -> Hardware | None:
@@ -39,7 +39,7 @@ def memory_of(options: Mapping[str, Any]) -> Memory:
     from ndpsim.simulate import Memory
 
     if "hw" in options:
-        refuse(options, "describes a memory, as --hw does; give one of them", *CHANNEL, *CONTROLLER)
+        refuse(options, "cannot be used with --hw, which describes the memory", *CHANNEL, *CONTROLLER)
         return Memory.of_hardware(hardware_of(options, DRAM))
     overrides = timing_overrides(options.get("set", ()))
     controller = ControllerOptions(**CONTROLLER.arguments(options))

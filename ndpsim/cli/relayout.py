@@ -59,7 +59,7 @@ def command(options: Options) -> None:
     """
     topology = options.get("topology")
     if topology == _ALL:
-        refuse(options, "needs a topology of its own, not all", "commands", "timeline")
+        refuse(options, "needs one topology, not all", "commands", "timeline")
 
     from ndpsim.config import load_hardware
     from ndpsim.dimm.link import TOPOLOGIES
@@ -73,7 +73,7 @@ def command(options: Options) -> None:
     hw, sets = RELAYOUT.value(options, "hw"), options.get("set", ())
     if topology is not None and any(text.partition("=")[0].strip() == "link.topology" for text in sets):
         raise InputError(
-            "--set link.topology says it, too; give one of them", key="topology", code="conflict"
+            "--set link.topology sets the same key; give one of them", key="topology", code="conflict"
         )
     if "commands" in options:
         _check_at_once(hw, sets, RELAYOUT.value(options, "experts"))

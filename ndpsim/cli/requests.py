@@ -107,9 +107,9 @@ def describe(options: Options) -> None:
 
     requests = options["requests"]
     if is_spec(requests):
-        refuse(options, "is of a file; a SPEC says what is generated", *RECORDED)
+        refuse(options, "needs a file; a SPEC states what is generated", *RECORDED)
     else:
-        refuse(options, "is of a SPEC; a file has what it has", "seed")
+        refuse(options, "needs a SPEC; a file is described as it is", "seed")
     with naming(requests="FILE|SPEC"):
         recorded = DESCRIBE.arguments(options, *RECORDED)
         found = (

@@ -120,7 +120,7 @@ def describe(options: Options) -> None:
     if is_spec(options["routing"]):
         trace = _generated(options["routing"], options)
     else:
-        refuse(options, "is of a SPEC; a file has what it has", *GENERATED)
+        refuse(options, "needs a SPEC; a file is described as it is", *GENERATED)
         trace = load_routing(existing_file(options["routing"]))
     statistics = describe_routing(trace)
     if plot is not None:

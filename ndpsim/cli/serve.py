@@ -59,10 +59,10 @@ def command(options: Options) -> None:
     arguments, rates = _RUN.arguments(options), _rates(options)
     arguments.pop("rate", None)  # a text, of one rate or several
     if "find-rate" in options:
-        refuse(options, "is of one run, and --find-rate makes several", "log", "timeline", "rate", "plot")
+        refuse(options, "needs one run; --find-rate makes several", "log", "timeline", "rate", "plot")
         _find(options, arguments)
     elif len(rates) > 1:
-        refuse(options, "is of one run, and several rates make several", "log", "timeline")
+        refuse(options, "needs one run; several rates make several", "log", "timeline")
         _run_rates(options, arguments, rates)
     else:
         _run(options, arguments | ({"rate": rates[0]} if rates else {}))

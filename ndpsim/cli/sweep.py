@@ -166,7 +166,7 @@ def _sweep(name: str, fixed: dict[str, Any], options: Options) -> None:
     out = folder_of(options, name, "sweep")
     sets = pairs(options, "set", "dimm.ranks=2")
     for key in fixed.keys() & sets.keys():
-        raise InputError(f"'{key}' is given by --{key}, too", key="set", code="twice")
+        raise InputError(f"'{key}' is given by --{key}, too; give one of them", key="set", code="twice")
     with keys_as_typed(options, fixed):
         definition = defined(
             name,

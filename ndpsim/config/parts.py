@@ -44,7 +44,7 @@ _SHOWN = 80  # characters of an unknown name in a message
 
 
 @dataclass(frozen=True)
-class HardwarePart:
+class Part:
     """A part, from its file.
 
     `kind`: one of `PART_KINDS`. `also`: other names it is known by. `section`: the section of a hardware file
@@ -83,7 +83,7 @@ class HardwarePart:
 # Files of parts
 
 
-def load_part(name: str) -> HardwarePart:
+def load_part(name: str) -> Part:
     """The bundled part of this name or short name, or the part in a file whose path ends in ``.yaml``.
 
     Raises:
@@ -118,7 +118,7 @@ def _bundled(kind: str) -> dict[str, Path]:
     return _bundled_parts.store(kind, [folder, *files.values()], also | files)
 
 
-def _read(path: Path, kind: str, section: KeyPath) -> HardwarePart:
+def _read(path: Path, kind: str, section: KeyPath) -> Part:
     """The part in a file, as a fragment of `section`.
 
     Raises:
@@ -141,10 +141,10 @@ def _read(path: Path, kind: str, section: KeyPath) -> HardwarePart:
     if not isinstance(also, list) or not all(isinstance(name, str) for name in also):
         origin = origins["also"] or Origin(str(path), None, "", "stated")
         raise origin.error(f"{shown(also)} is not a list of names", "also", code="type")
-    return HardwarePart(kind, about["name"], about["title"], tuple(also), path, section, draft)
+    return Part(kind, about["name"], about["title"], tuple(also), path, section, draft)
 
 
-def _read_of_any_kind(path: Path) -> HardwarePart:
+def _read_of_any_kind(path: Path) -> Part:
     """The part in a file that no machine names. Its kind is the one with the fewest unknown keys."""
     plain = plain_of(parse(read_text(path), str(path)))
     keys = set(plain) if isinstance(plain, dict) else set()
@@ -159,7 +159,7 @@ def _keys_of(section: KeyPath) -> list[str]:
     return [key for key in (model.model_fields if model is not None else ()) if key != "part"]
 
 
-def _checked(part: HardwarePart) -> HardwarePart:
+def _checked(part: Part) -> Part:
     """The part, with every value checked against its key."""
     for path, value in _leaves(part.draft.values):
         full = (*part.section, *path)
@@ -182,7 +182,7 @@ def _leaves(values: Mapping[str, Any], path: KeyPath = ()) -> Iterator[tuple[Key
 # Parts in hardware files
 
 
-def fill_from_parts(draft: Draft, folder: Path) -> dict[KeyPath, HardwarePart]:
+def fill_from_parts(draft: Draft, folder: Path) -> dict[KeyPath, Part]:
     """Fill in the values that the sections of a file leave to their parts; `folder`: the file's folder.
 
     Returns:
@@ -198,8 +198,8 @@ def fill_from_parts(draft: Draft, folder: Path) -> dict[KeyPath, HardwarePart]:
 
 
 def replace_parts(
-    draft: Draft, settings: Sequence[tuple[KeyPath, str]], own: Mapping[KeyPath, HardwarePart], file: str
-) -> dict[KeyPath, HardwarePart]:
+    draft: Draft, settings: Sequence[tuple[KeyPath, str]], own: Mapping[KeyPath, Part], file: str
+) -> dict[KeyPath, Part]:
     """Replace the parts of a file, `own`, by the parts of `--set`, whose values replace those of the file.
 
     Values that are fitted to the processor of the file, or measured on it, do not hold for another one; they
@@ -243,7 +243,7 @@ def _report_replaced(file: str, part: str, replaced: str) -> None:
     _log.warning("%s: %s takes the place of %s", file, part, replaced)
 
 
-def _named(draft: Draft, section: KeyPath, folder: Path) -> HardwarePart | None:
+def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
     """The part that a section names; None if it names none."""
     key = (*section, "part")
     name, kind = draft.at(key), _SECTIONS[section]
@@ -271,7 +271,7 @@ def _named(draft: Draft, section: KeyPath, folder: Path) -> HardwarePart | None:
         raise origin.error(str(error), dotted(key), error.code) from None
 
 
-def _fill(draft: Draft, path: KeyPath, part: HardwarePart) -> None:
+def _fill(draft: Draft, path: KeyPath, part: Part) -> None:
     """Take the value of `path` from `part` unless it has one."""
     value, origins = Draft(part.draft.values).at(path[len(part.section) :]), part.draft.origins
     if isinstance(value, dict) and (path == part.section or isinstance(draft.at(path), dict)):
@@ -281,7 +281,7 @@ def _fill(draft: Draft, path: KeyPath, part: HardwarePart) -> None:
         draft.replace(path, value, {key: origins[key] for key in origins if key[: len(path)] == path})
 
 
-def _take_away(draft: Draft, section: KeyPath, part: HardwarePart) -> None:
+def _take_away(draft: Draft, section: KeyPath, part: Part) -> None:
     """Remove the values that a section has from `part`."""
     for path, _ in _leaves(part.draft.values):
         if draft.origin((*section, *path)).file == str(part.file):

@@ -137,7 +137,7 @@ def policy_class(name: str) -> type[Policy]:
     """
     policy, rest = _found(as_text(name, _KEY).strip())
     if rest:
-        raise InputError(f"'{rest[:_LONGEST]}' after the policy's name has no place here", "form", key=_KEY)
+        raise InputError(f"'{rest[:_LONGEST]}' is not allowed after the policy's name here", "form", key=_KEY)
     return policy
 
 

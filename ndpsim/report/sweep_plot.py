@@ -188,7 +188,7 @@ def chosen_plot(
         return _pareto(swept, rows, metrics, wanted, chosen_by)
     key = wanted.get("x") or _default_x(chosen_kind, swept, points, chosen_by)
     if _known(key, swept.varied, "key that varies", "x") in chosen_by:
-        raise InputError(f"is of the horizontal axis already: {key}", "twice", key="by")
+        raise InputError(f"{key} is on the horizontal axis already", "twice", key="by")
     metric = _known(wanted.get("y") or _default_y(swept, metrics), metrics, "metric", "y")
     series = _default_by(chosen_kind, swept, points, key) if named is None else chosen_by
     if chosen_kind == "heat" and len(series) != 1:
@@ -254,7 +254,7 @@ def _default_x(kind: str, swept: Swept, points: Sequence[Row], by: Collection[st
     """The number with the most values; for bars, the words with the most."""
     free = [key for key in swept.varied if key not in by]
     if not free:
-        raise InputError("leaves no key for the horizontal axis", "conflict", key="by")
+        raise InputError("names all keys that vary; leave one for the horizontal axis", "conflict", key="by")
     wanted = [key for key in free if _numeric(key, points) == (kind != "bars")]
     return max(wanted or free, key=lambda key: _count(key, points))
 

@@ -214,4 +214,5 @@ def check_gemv(options: Mapping[str, Any], dashes: str = "") -> None:
     if "host-traffic" in options:
         refuse(options, f"is not supported with {dashes}host-traffic", *ALONE)
     if "host-pattern" in options and options["host-pattern"] not in PATTERNS:
-        refuse(options, "is of sequential and random; a trace says itself what it reads", "host-reads")
+        pattern = f"needs {dashes}host-pattern sequential or random; a trace has its own reads and writes"
+        refuse(options, pattern, "host-reads")

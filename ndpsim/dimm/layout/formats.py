@@ -155,7 +155,7 @@ class ExpertFormat:
                     raise unknown(name, MATRICES, "matrix", key="bits")
             missing = [name for name in MATRICES if name not in bits]
             if missing:
-                raise InputError(f"says nothing of {' and '.join(missing)}", "missing", key="bits")
+                raise InputError(f"has no bits for {' and '.join(missing)}", "missing", key="bits")
             each = [one_of_bits(bits[name], "bits") for name in MATRICES]
         else:
             each = [one_of_bits(bits, "bits")] * len(MATRICES)

@@ -70,7 +70,7 @@ def parse_layout(name: str) -> tuple[str, int]:
     if kind == "sharded" and count.isascii() and count.isdecimal() and 0 < len(count) < 10:
         return kind, int(count)
     if kind == "sharded":
-        problem = f"'{name}' does not say over how many DIMMs: sharded:2, sharded:4, ..."
+        problem = f"'{name}' needs a number of DIMMs: sharded:2, sharded:4, ..."
         raise InputError(problem, "missing", key="layout")
     if colon or kind not in LAYOUTS:
         raise unknown(name, LAYOUTS, "layout", key="layout")

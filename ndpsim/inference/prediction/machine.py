@@ -11,7 +11,7 @@ from ndpsim.base.units import format_bytes
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.files import PART_KINDS
 from ndpsim.config.hardware import DIMM_BITS
-from ndpsim.config.parts import HardwarePart, load_part
+from ndpsim.config.parts import Part, load_part
 from ndpsim.inference.processors import Processors
 
 #: The description whose parts are replaced.
@@ -41,7 +41,7 @@ def parse_memory(text: str) -> tuple[str, int]:
     return found[1], int(found[2])
 
 
-def _part(name: str, key: str, kind: str) -> HardwarePart:
+def _part(name: str, key: str, kind: str) -> Part:
     """The part of this name, or in this file.
 
     Raises:

@@ -58,7 +58,7 @@ class EdgeParameters(PolicyParameters):
 
     contention: bool = True
     """whether the host's reads and the NDP units slow each other down on a DIMM; the paper's equations leave
-    it out: false shows what it takes of the gain"""
+    it out, and false shows how much of the gain it takes"""
 
 
 class Edge(Offloading[EdgeParameters]):

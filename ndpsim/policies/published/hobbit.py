@@ -39,12 +39,12 @@ class HobbitParameters(PolicyParameters):
     """Parameters of HOBBIT."""
 
     t1: float = Field(0.6, ge=0, le=1)
-    """a token's choices are sorted by their scores; up to so much of the scores ranked above it, an expert is
-    loaded in full precision (T1 [note])"""
+    """a token's choices are sorted by their scores; an expert is loaded in full precision if the experts
+    ranked above it have at most this share of the scores (T1 [note])"""
 
     t2: float = Field(0.9, ge=0, le=1)
-    """up to so much it is loaded in few bits, above it is skipped (T2 [note]); here that is few bits, too,
-    and `details` counts it"""
+    """up to this share an expert is loaded in few bits, above it is skipped (T2 [note]); here it is loaded in
+    few bits, too, and `details` counts it"""
 
     low_bits: int | None = Field(None, ge=1, le=15)
     """bits of a weight that is loaded in few; none: a quarter of the full ones (FP16 and INT4, INT8 and INT2

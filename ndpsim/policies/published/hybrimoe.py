@@ -36,11 +36,11 @@ class HybriMoeParameters(PolicyParameters):
     (section 3.1)"""
 
     threshold: int | None = Field(None, ge=1)
-    """least tokens of a missing expert that goes to the GPU, for that schedule; none: where a copy and the
-    GPU take less than the CPU by this machine's estimates"""
+    """minimum tokens of a missing expert that goes to the GPU, for the schedule threshold; none: where a copy
+    and the GPU take less than the CPU by the estimates for this machine"""
 
     constants: Literal["profile", "code"] = "profile"
-    """what the schedule believes that things take. profile: this machine's estimates (default: the code's are
+    """costs that the schedule assumes. profile: the estimates for this machine (default: the code's are
     marked as to be set for each machine); code: 0.5 for an expert on the GPU, 1 a token and 0.79 once on the
     CPU, 0.4179 for a copy"""
 

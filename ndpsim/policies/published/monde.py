@@ -59,8 +59,8 @@ class MondeParameters(PolicyParameters):
     values rather than model weights'), but for `migrations`"""
 
     contention: bool = True
-    """whether the host's reads and the NDP units slow each other down on a DIMM; false: as the rule for H has
-    it, which leaves it out"""
+    """whether the host's reads and the NDP units slow each other down on a DIMM; false: as in the rule for H,
+    which leaves it out"""
 
 
 class Monde(Offloading[MondeParameters]):

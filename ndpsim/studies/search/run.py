@@ -127,7 +127,7 @@ def _problem(
     zipped: bool | Sequence[Sequence[str]],
 ) -> SearchProblem:
     for key in fixed.keys() & vary.keys():
-        raise InputError("has one value and varies, too", "conflict", key=key)
+        raise InputError("has a fixed value and varies; give one of them", "conflict", key=key)
     definition = said.definition(vary)
     command = definition.swept
     ranges = {
@@ -138,7 +138,7 @@ def _problem(
     definition = defined(replace(definition, varied={**definition.varied, **ends}), {}, fixed, zipped)
     for key in (key for group in definition.zipped for key in group):
         if key in known:
-            wrong = f"{key} is a range, whose values go together with no others"
+            wrong = f"{key} is a range, which cannot be zipped with other keys"
             raise InputError(wrong, "conflict", key="zip")
     problem = SearchProblem(
         definition,

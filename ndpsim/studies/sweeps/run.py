@@ -78,7 +78,7 @@ def defined(
     vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
     baseline = mapping_of(baseline, "baseline")
     for key in fixed.keys() & vary.keys():
-        raise InputError("has one value and varies, too", "conflict", key=key)
+        raise InputError("has a fixed value and varies; give one of them", "conflict", key=key)
     if isinstance(command, Definition):
         said = replace(
             command,

@@ -159,7 +159,7 @@ def checked(definition: Definition) -> Definition:
         raise InputError(problem, "missing", key="vary")
     twice = [key for key in definition.fixed if key in varied]
     if twice:
-        raise InputError("has one value and varies, too", "conflict", key=twice[0])
+        raise InputError("has a fixed value and varies; give one of them", "conflict", key=twice[0])
     fixed = {key: one_value(command, key, value) for key, value in definition.fixed.items()}
     baseline = {key: one_value(command, key, value) for key, value in definition.baseline.items()}
     for key, value in baseline.items():
@@ -170,7 +170,7 @@ def checked(definition: Definition) -> Definition:
             raise InputError(f"{shown(value)} is no value of {key} ({known})", "unknown-name", key="baseline")
     if definition.speedup_of is not None:
         if not baseline:
-            raise InputError("is of a baseline, which is not given", "conflict", key="speedup_of")
+            raise InputError("needs a baseline", "conflict", key="speedup_of")
         if not definition.speedup_of.endswith("_ns"):
             problem = f"'{definition.speedup_of}' is no time, whose name ends in _ns"
             raise InputError(problem, "type", key="speedup_of")

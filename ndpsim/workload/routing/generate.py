@@ -49,9 +49,7 @@ def shape_of(spec: RoutingSpec, model: MoeShape | None) -> RoutingShape:
         return RoutingShape(model.routed_experts, model.experts_per_token, layers)
     shape = spec.generator.shape(spec.name)
     if shape is None:
-        raise InputError(
-            f"{spec} does not say the number of experts and layers; give a model", "missing", key="model"
-        )
+        raise InputError(f"{spec} has no number of experts and layers; give a model", "missing", key="model")
     return shape
 
 

@@ -42,14 +42,14 @@ class BalanceParameters(PolicyParameters):
     """Parameters of balance."""
 
     gpu_order: GpuOrder = "arrived"
-    """of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first; arrived:
-    those that were copied first, as soon as they are there"""
+    """order of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first;
+    arrived: those that were copied first, as soon as they have arrived"""
 
     shards: int = Field(0, ge=0)
     """DIMMs over which every expert is sharded (section 1); 0: the number with the least estimated time"""
 
     splits: int = Field(3, ge=0, le=64)
-    """experts of a layer that are split, at most (section 3)"""
+    """maximum number of experts of a layer that are split (section 3)"""
 
     parts: int = Field(16, ge=2, le=1024)
     """a share of an expert is a whole number of these parts"""
@@ -64,7 +64,7 @@ class BalanceParameters(PolicyParameters):
     """weight of the last step in the moving average of loads (equation 8)"""
 
     charge: Literal["none", "measured"] = "none"
-    """whether a layer waits for the decision as long as it takes here"""
+    """whether a layer waits for the decision as long as it takes on this computer"""
 
     foresight: bool = False
     """whether the next layer's loads are known, which no real system knows"""

@@ -48,7 +48,7 @@ class Oracle(Scripted[OracleParameters]):
 
     name = "oracle"
     paper = "none"
-    mixed_steps = "None: it tries whole runs first, and the steps of serving are not known before."
+    mixed_steps = "None: it needs all steps in advance, and serve forms them as it runs."
     rehearses = True
     sees_the_future = True
 

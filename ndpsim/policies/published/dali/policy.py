@@ -44,8 +44,8 @@ class DaliParameters(PolicyParameters):
     """for optimal: accepted distance from the best solution, as a share of it"""
 
     charge: Literal["none", "measured"] | float = "none"
-    """what a decision takes before the layer begins. none: nothing, as table 4 compares; measured: as long as
-    it takes here; a number: of ns (section 6.3: greedy 4.5% of inference, optimal 55%)"""
+    """time of a decision before the layer begins. none: 0, as table 4 compares; measured: as long as it takes
+    on this computer; a number: of ns (section 6.3: greedy 4.5% of inference, optimal 55%)"""
 
     gpu_memory: Literal["held", "streamed"] = "streamed"
     """eq. 9. streamed: a copy's buffer is used again when its expert is computed, so that it always holds
@@ -63,8 +63,8 @@ class DaliParameters(PolicyParameters):
     """workload-aware cache replacement (algorithm 2)"""
 
     swap: Literal["always", "better"] = "always"
-    """always: a window ends with u swaps, as algorithm 2 has it; better: only those that bring in an expert
-    with a higher score than that of the one that goes"""
+    """always: a window ends with u swaps, as algorithm 2 has it; better: only swaps whose new expert has a
+    higher score than the evicted one"""
 
     w: int = Field(4, ge=1)
     """steps of a window (w_size; section 6.4: 4 for all models)"""
@@ -74,8 +74,8 @@ class DaliParameters(PolicyParameters):
     Mixtral), else 8 (DeepSeek and Qwen)"""
 
     evict: Literal["lowest", "topk"] = "lowest"
-    """cached experts that go: those with the lowest scores, as section 4.3 says (default: the cache is to
-    hold experts with many tokens), or with the highest, as line 11 of algorithm 2 has it"""
+    """cached experts that are evicted: those with the lowest scores, as section 4.3 says (default: the cache
+    is to hold experts with many tokens), or with the highest, as line 11 of algorithm 2 has it"""
 
     first: Literal["skip", "fire"] = "skip"
     """skip: replace after each w steps, as section 4.3 says (default: eq. 12 sums w steps); fire: where i mod

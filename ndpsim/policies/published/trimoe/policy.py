@@ -85,12 +85,12 @@ class TriMoEParameters(PolicyParameters):
     in turn"""
 
     refine_limit: int = Field(1000, ge=0)
-    """moves of a refinement at most; the paper gives no limit: more than were ever needed, so that refinement
-    ends where no move lowers the makespan"""
+    """maximum moves of a refinement; the paper gives no limit. The default is more than were ever needed, so
+    that refinement ends where no move lowers the makespan"""
 
     hot_experts: int | None = Field(None, ge=0)
-    """experts of a layer that count as hot at most; the paper does not say: as many as the GPU's memory has
-    room for, layers sharing it evenly, since an expert there is never slower (equation 1)"""
+    """maximum number of hot experts in a layer; the paper does not say. none: as many as fit in the GPU's
+    memory, evenly over layers, since an expert there is never slower (equation 1)"""
 
     skew: float = Field(0.25, ge=0)
     """share by which the predicted time of the busiest DIMM exceeds the mean where skew is detected; the

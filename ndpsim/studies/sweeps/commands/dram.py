@@ -24,7 +24,7 @@ class SweptDram(SweptCommand):
 
     def _memory(self, settings: Mapping[str, Any]) -> Memory:
         if "hw" in settings:
-            refuse(settings, "describes a memory, as hw does; give one of them", *CHANNEL, *CONTROLLER)
+            refuse(settings, "cannot be used with hw, which describes the memory", *CHANNEL, *CONTROLLER)
             return Memory.of_hardware(hardware_of(settings, DRAM))
         DRAM.check_needs(settings)
         overrides = {key: value for key, value in settings.items() if key not in DRAM}

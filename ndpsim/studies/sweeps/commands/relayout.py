@@ -27,7 +27,7 @@ class SweptRelayout(SweptCommand):
 
     def _sets(self, settings: Mapping[str, Any]) -> list[str]:
         if "topology" in settings and _TOPOLOGY in settings:
-            raise InputError(f"{_TOPOLOGY} says it, too; give one of them", "conflict", key="topology")
+            raise InputError(f"{_TOPOLOGY} sets the same key; give one of them", "conflict", key="topology")
         topology = [f"{_TOPOLOGY}={settings['topology']}"] if "topology" in settings else []
         return [*hardware_sets(settings, RELAYOUT), *topology]
 

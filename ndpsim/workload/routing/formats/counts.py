@@ -29,7 +29,7 @@ def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     table = counts.table("")
     k = stated.k or counts.experts_per_token
     if k is None:
-        problem = "does not say how many experts a token chooses; give the number, or the model"
+        problem = "has no number of experts that a token chooses; give it, or the model"
         raise InputError(problem, file=path, key="experts_per_token", code="missing")
     totals = table.sum(axis=1)
     tokens, rest = divmod(int(totals[0]), k)
