@@ -120,3 +120,18 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(record, dict):
             raise InputError("is not a JSON object", "form", file=path, line=line)
         yield line, record
+
+
+def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None) -> int:
+    """A whole number from 0 in a JSON object.
+
+    Raises:
+        InputError: it is missing or invalid.
+    """
+    value = record.get(key)
+    if key not in record:
+        raise InputError("is missing", "missing", file=file, line=line, key=key)
+    if type(value) is not int or value < 0:
+        problem = f"{str(value)[:40]} is not a whole number from 0"
+        raise InputError(problem, "type", file=file, line=line, key=key)
+    return value

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.text_files import json_objects, json_with
-from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat, whole_of
+from ndpsim.base.text_files import json_objects, json_with, whole_of
+from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _BLOCKS = "timestamp", "input_length", "output_length", "hash_ids"
