@@ -137,12 +137,8 @@ def _show_org(options: Options) -> None:
     for key, value in (others[0] if others else values).items():
         if value != values[key]:
             shown[f"{key}_of_{having[1]}"] = value
-    _show_plain(options, shown, f"{name}: what a chip has, density_mb in Mbit{_under(having)}")
-
-
-def _under(having: list[str]) -> str:
-    """The rules, if there is but one set of them."""
-    return "" if len(having) > 1 else f", under --rules {having[0]}"
+    under = "" if len(having) > 1 else f", under --rules {having[0]}"
+    _show_plain(options, shown, f"{name}: what a chip has, density_mb in Mbit{under}")
 
 
 def _show_timing(options: Options) -> None:
@@ -192,7 +188,7 @@ def _show_layout(options: Options) -> None:
 
 def _show_processor(options: Options) -> None:
     from ndpsim.inference.processors import load_processors
-    from ndpsim.report.processors import print_expert_times
+    from ndpsim.report.experts import print_expert_times
     from ndpsim.studies.sweeps.parameters import weight_format
     from ndpsim.workload.models import load_model
 
@@ -224,7 +220,7 @@ def _show_policy(options: Options) -> None:
 
 
 def _show_weights(options: Options) -> None:
-    from ndpsim.report.weights import print_weight_file, weight_file_dict
+    from ndpsim.report.experts import print_weight_file, weight_file_dict
     from ndpsim.workload.models import load_model
     from ndpsim.workload.models.weights import weight_file
 

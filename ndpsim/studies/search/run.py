@@ -9,12 +9,13 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ndpsim.base.arguments import path_of, shown
 from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.base.options.settings import called_with
 from ndpsim.base.options.swept import OPTIMIZE, STUDIES, SearchOptions, StudyOptions
 from ndpsim.report.metrics import is_number
-from ndpsim.studies.search.file import SECTIONS, SearchKeys
 from ndpsim.studies.search.formula import parse_formula
 from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of, range_of
 from ndpsim.studies.search.result import SearchResult, described
@@ -22,10 +23,40 @@ from ndpsim.studies.search.sampling import Sampler, Trial
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
-from ndpsim.studies.sweeps.file import placed, read_file
+from ndpsim.studies.sweeps.file import SharedKeys, placed, read_file
 from ndpsim.studies.sweeps.points import SweepPoint, SweepRun, shares
 from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
+
+_SECTIONS = ("fixed", "vary", "objectives", "constraints", "derived", "base")
+
+
+class SearchKeys(SharedKeys):
+    """The keys of a file, a sweep's with objectives; see `SearchProblem`.
+
+    ```yaml
+    command: moe
+    fixed: {model: deepseek-v2, steps: 2}
+    vary:                                # whole numbers with a step, a range, or values
+      dimm.count: 8..32:8
+      host.cpu_tflops: 10.0..200.0       # log:10.0..200.0: drawn by its logarithm
+      policy: [monde, trimoe]
+    derived: {cost_usd: dimm.count * 100}
+    objectives: {tokens_per_s: maximize, cost_usd: minimize}
+    constraints: {layer_ns.p99: <= 2e6}
+    base: {dimm.count: 16, host.cpu_tflops: 90.1, policy: trimoe}
+    budget: 100
+    ```
+    """
+
+    objectives: dict[str, str]
+    constraints: dict[str, str] = Field(default_factory=dict)
+    derived: dict[str, Any] = Field(default_factory=dict)
+    base: dict[str, Any] = Field(default_factory=dict)
+    budget: int = 100
+    sampler: str = "tpe"
+    seed: int = 1
+    batch: int = 8
 
 
 @called_with(SearchOptions)
@@ -113,7 +144,7 @@ def problem_of(
         try:
             return _problem(keys.model_copy(update=overriding), vary, fixed, zipped)
         except InputError as error:
-            raise placed(error, Path(name), root, SECTIONS) from None
+            raise placed(error, Path(name), root, _SECTIONS) from None
     if name not in swept_commands():
         raise no_study(name)
     keys = SearchKeys.model_construct(command=name, vary={}, **{"objectives": {}, **overriding})
