@@ -26,7 +26,7 @@ class Quantity:
         label: words for the field, without the unit.
         unit: a key of `UNITS`; "" if the end of the field's name is its unit, or without a unit.
         beside: fields that explain this one; texts show them in its row.
-        whole: a field, such as a peak or a sum, of which texts show this one as a share.
+        whole: a field, such as a peak or a sum; texts show this one as a share of it.
         share: the field with this share, if any.
         parts: labels for keys of a mapping whose names do not explain them.
     """

@@ -157,7 +157,7 @@ def _check_commands(options: Options, trace: str, limit: int) -> bool:
     from ndpsim.report.timings import print_rounded
 
     if "lanes" in options:
-        refuse(options, "cannot be used with --lanes, each of which is a channel of one rank", "ranks")
+        refuse(options, "cannot be used with --lanes: each lane is a channel of one rank", "ranks")
     channel = (_channel_of_hardware if "hw" in options else _channel_of_options)(options)
     commands = read_commands(trace, channel.device)
     if not len(commands.clock):

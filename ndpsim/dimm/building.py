@@ -75,7 +75,7 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArray[Any]:
-    """The array if it has so many columns, else a copy with a value in those added."""
+    """The array if it has this many columns, else a copy with a value in the new ones."""
     if columns <= array.shape[1]:
         return array
     widened = np.zeros((len(array), columns), dtype=array.dtype)

@@ -50,7 +50,7 @@ def lane_source(weights, lane):
 def lane_credit(setup, weights, lane, ahead):
     """The clock from which a read of a lane has a place in its FIFO, `ahead` reads after the next.
 
-    FAR while staged bursts occupy so many places that the clock is not known.
+    FAR while the staged bursts occupy too many places for the clock to be known.
     """
     taken = weights.staged[lane, STAGED] + ahead
     if taken >= setup.fifo_bursts:

@@ -87,7 +87,7 @@ class SweepPlot:
             those with a colour for each value for pareto.
         log: the logarithmic axes, "", "x", "y" or "xy"; for heat, "y" is the scale of colours.
         title: title of the picture.
-        more: for pareto, metrics of which higher values are better.
+        more: for pareto, metrics whose higher values are better.
     """
 
     kind: str

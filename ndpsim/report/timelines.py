@@ -59,7 +59,7 @@ def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
 
 
 class TimelineWriter:
-    """Writes events: spans on named rows of a process, of which a name has several where spans overlap."""
+    """Writes events: spans on named rows of a process. A name has several rows where its spans overlap."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file

@@ -2,7 +2,7 @@
 
 The multipliers are divided evenly between the lanes. A burst of weights occupies as many multipliers as its
 values need, for one bit-serial pass for each token; then they can start the next burst. A lane's multipliers
-are therefore `servers` equal servers, each of which holds a burst for `burst_cycles`. They are the sink of
+are therefore `servers` equal servers that hold a burst for `burst_cycles` each. They are the sink of
 the lane's DRAM channel.
 """
 

@@ -54,7 +54,7 @@ class CheckedAssignment(NamedTuple):
 
 def _share(part: Part, expert: int, columns: int, call: Call) -> float:
     share = part.share
-    # Most shares are floats, of which this is known sooner.
+    # Most shares are floats, for which the first test is faster.
     real = type(share) is float or (isinstance(share, numbers.Real) and not isinstance(share, bool))
     if not real or not 0 < share <= 1 + ROUNDING:
         raise call.error(f"the share of expert {expert} is {shown(share)}, not a number above 0 up to 1")

@@ -115,7 +115,7 @@ def share_panel(
 def bus_panel(parts_ns: Mapping[str, float], time_ns: float, bus: str) -> Panel:
     """The time of a data bus in ns, by its use: "data", "refresh", "rows", "FIFO full".
 
-    The rest of `time_ns` is drawn as "nothing to read". `bus` says in words of which buses this is the mean.
+    The rest of `time_ns` is drawn as "nothing to read". `bus`: words for the buses whose mean it is.
     """
     parts = {**parts_ns, "nothing to read": max(0.0, time_ns - sum(parts_ns.values()))}
     said = {name: (ns, format_time(ns)) for name, ns in parts.items()}

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 _RANGES = 600  # number of bins of the range, where whole refresh intervals are shorter
 _REFRESHES_APART = 150  # most intervals whose ranges can be distinguished in a column
 _REFRESHES_SHOWN = 25  # with more intervals than this, means are over whole ones
-_OF_REFRESH = 3  # The range in a bin is over times of nRFC / 3, of which two are within each refresh.
+_OF_REFRESH = 3  # The range in a bin is over times of nRFC / 3; two of these are within each refresh.
 
 
 @dataclass(frozen=True, eq=False)

@@ -98,7 +98,7 @@ def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
 
 
 def _draw_published(axes: Axes, points: Points, across: Scale) -> None:
-    """Draw hollow markers for points of which a paper has both metrics."""
+    """Draw hollow markers for points with both metrics in a paper."""
     others = [value for value in points.swept.published if value.metric == points.plot.x]
     for vertical, horizontal in itertools.product(points.published({}), others):
         if horizontal.where == vertical.value.where:

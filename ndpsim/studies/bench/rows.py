@@ -130,7 +130,7 @@ def run_rows(
 
     Args:
         rows: names in `ROWS`, in any order; none: all.
-        repeat: runs, of which the fastest counts, 1 to 10,000.
+        repeat: number of runs, 1 to 10,000; the fastest counts.
         progress: called with the share of rows done, from 0; None: no calls.
 
     Raises:

@@ -159,7 +159,7 @@ def _decode(popularity: Shares, inputs: _Inputs, steps: int) -> Ids:
 
 
 def _prefill(popularity: Shares, inputs: _Inputs, prompt: int) -> Ids:
-    """The choices of prompts, each of which is a block."""
+    """The choices of prompts, a block for each prompt."""
     shape, batch, sticky = inputs.shape, inputs.batch, inputs.parameters["token_stickiness"]
     ids = np.empty((len(shape.layers), batch * prompt, shape.experts_per_token), np.int16)
     for row, random in enumerate(inputs.randoms(_PREFILL)):

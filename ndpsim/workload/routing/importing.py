@@ -118,7 +118,7 @@ def _numbered(recorded: Recorded, model: MoeShape | None) -> Recorded:
     if count == len(sparse):
         return replace(recorded, layers=sparse)
     if count != model.layers:
-        problem = f"has {count} layers; {model.name} has {model.layers}, of which {len(sparse)} have experts"
+        problem = f"has {count} layers; {model.name} has {model.layers}, {len(sparse)} with experts"
         raise InputError(problem, "conflict")
     rows = list(sparse)
 

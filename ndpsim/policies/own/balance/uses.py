@@ -100,7 +100,7 @@ class Uses:
         return base, opening
 
     def of(self, loads: Ints, here: Flags, groups: Ints, typical: int) -> tuple[Floats, Floats]:
-        """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource].
+        """Use of each expert (equations 1 to 3), or of a part of an expert: [expert, way, resource].
 
         typical: the median tokens of the layer.
         """
@@ -130,6 +130,6 @@ class Uses:
         return self.read_ns / gets * (1.0 - left / other_wants)
 
     def lost_ns(self, tokens: int, read_ns: float, other_ns: float) -> float:
-        """Time that units with an expert of so many tokens lose to a read beside another (equation 3)."""
+        """Time that units lose to a read beside another (equation 3), by tokens of their expert."""
         lost = self.estimates.lost_ns(self.shards, read_ns, other_ns)
         return float(lost[tokens]) if isinstance(lost, np.ndarray) else lost
