@@ -19,7 +19,7 @@ from ndpsim.policies import views
 from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU
 from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCosts, Makespan, scheduled
+from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCosts, Schedule, scheduled
 from ndpsim.policies.published.trimoe.policy import TriMoE, TriMoEParameters
 from ndpsim.policies.published.trimoe.relocation import Coming, ndp_busy, prefetches, rebalances
 from ndpsim.workload.routing import Routing
@@ -164,7 +164,7 @@ def test_the_contention_of_a_striped_read_is_a_parameter() -> None:
 
 def refined(
     gpu: Sequence[float], cpu: Sequence[float], ndp: Sequence[float], dimm: Sequence[int], limit: int = 10
-) -> Makespan:
+) -> Schedule:
     """Experts of these costs, with two DIMMs and no contention."""
     costs = EngineCosts(np.array([gpu, cpu, ndp], np.float64), np.zeros((2, len(gpu))))
     return scheduled(costs, layer(dimm), np.ones(len(gpu), np.int64), 2, limit=limit)

@@ -249,7 +249,7 @@ def keeps_maintenance(rules, shape, state, index, command):
     return is_just_behind(state, first // BANKS_PER_RANK, bank)
 
 
-# ---- The scheduler: see `choosing`
+# ---- See `choosing`
 
 
 @inlined

@@ -66,7 +66,7 @@ class ExpertCosts:
         return np.asarray(np.minimum(self.striped, self.localized) - self.resident)
 
     def classes(self, room: int) -> Ints:
-        """The classes of the experts (`classes_of`)."""
+        """See `classes_of`."""
         return classes_of(self.most_gain, self.cold, room)
 
     def gain(self, dimm: NDArray[np.int16]) -> Floats:
@@ -116,18 +116,18 @@ class CostModel:
     def _engine_costs(self, tokens: Ints, whole_reads: bool) -> tuple[Floats, Floats]:
         """`EngineCosts` for [engine, with the GPU or not, striped or localized], times by tokens, too."""
         gpu, cpu, ndp = self._times(tokens)
-        times = self.estimates
-        late_copy_ns = max(0.0, times.pcie_ns - times.window_ns)  # the part after the end of the window
-        part_ns = times.localized_read_ns / max(self.dimms, 1)
+        of = self.estimates
+        late_copy_ns = max(0.0, of.pcie_ns - of.window_ns)  # the part after the end of the window
+        part_ns = of.localized_read_ns / max(self.dimms, 1)
         time = np.empty((3, 3, 2, len(gpu)))
-        for location, read in enumerate((times.striped_read_ns, times.localized_read_ns)):
-            time[GPU, _MISSING, location] = np.maximum(np.maximum(gpu, times.pcie_ns), read)  # eq. 2
-            time[GPU, _ARRIVING, location] = np.maximum(gpu, late_copy_ns)
-            time[GPU, _RESIDENT, location] = gpu  # eq. 1
-            time[CPU, :, location] = np.maximum(cpu, read)  # eq. 3
+        for at, read in enumerate((of.striped_read_ns, of.localized_read_ns)):
+            time[GPU, _MISSING, at] = np.maximum(np.maximum(gpu, of.pcie_ns), read)  # eq. 2
+            time[GPU, _ARRIVING, at] = np.maximum(gpu, late_copy_ns)
+            time[GPU, _RESIDENT, at] = gpu  # eq. 1
+            time[CPU, :, at] = np.maximum(cpu, read)  # eq. 3
         time[DIMM, :, 0], time[DIMM, :, 1] = np.inf, ndp  # eq. 4
         contention = np.zeros((2, 3, 2))
-        contention[CPU] = times.striped_read_ns if whole_reads else part_ns, times.localized_read_ns
+        contention[CPU] = of.striped_read_ns if whole_reads else part_ns, of.localized_read_ns
         contention[GPU, _MISSING] = contention[CPU, _MISSING]
         return time.reshape(3, -1), contention.reshape(2, -1)
 
@@ -153,19 +153,15 @@ class CostModel:
         """Costs of each expert in a step with these numbers of tokens, which may be means."""
         if loads.dtype.kind != "i":
             return self._expert_costs(loads)
-        known, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
+        of, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
         return ExpertCosts(
-            known.striped[tokens],
-            known.localized[tokens],
-            known.resident[tokens],
-            known.ndp[tokens],
-            known.cold[tokens],
+            of.striped[tokens], of.localized[tokens], of.resident[tokens], of.ndp[tokens], of.cold[tokens]
         )
 
     def classes(self, loads: Ints, room: int) -> Ints:
-        """The classes of the experts in a step with these numbers of tokens."""
-        known, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
-        return classes_of(known.most_gain[tokens], known.cold[tokens], room)
+        """See `classes_of`, for a step with these numbers of tokens."""
+        of, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
+        return classes_of(of.most_gain[tokens], of.cold[tokens], room)
 
     def _expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:
         gpu, cpu, ndp = self._times(loads)
@@ -188,7 +184,7 @@ class CostModel:
 
 
 @dataclass(eq=False)
-class Makespan:
+class Schedule:
     """Experts on devices, and the busy time of each device by equations 5 and 6.
 
     Attributes:
@@ -228,7 +224,7 @@ def scheduled(
     dimms: int,
     shared_ns: float = 0.0,
     limit: int = 0,
-) -> Makespan:
+) -> Schedule:
     """Each expert with tokens on the engine with the least of equations 1 to 4, then refined (Section 4.2).
 
     Ties go to the engine that uses the fewest other resources: NDP, then the CPU, then the GPU. Refinement
@@ -251,4 +247,4 @@ def scheduled(
     work = np.empty_like(busy)
     moves, greedy_ns = schedule(costs.time, costs.contention, memory, loads, limit, devices, busy, work)
     busy[DIMM:] += busy[-1]
-    return Makespan(costs, devices, busy[:-1], moves, greedy_ns)
+    return Schedule(costs, devices, busy[:-1], moves, greedy_ns)

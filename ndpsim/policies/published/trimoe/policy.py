@@ -22,13 +22,13 @@ from ndpsim.policies.published.trimoe.makespan import (
     CostModel,
     EngineCosts,
     ExpertCosts,
-    Makespan,
+    Schedule,
     scheduled,
 )
 from ndpsim.policies.published.trimoe.relocation import (
     Coming,
-    OverlapWindow,
-    Relocation,
+    Task,
+    Window,
     prefetches,
     rebalances,
     relayouts,
@@ -85,12 +85,12 @@ class TriMoEParameters(PolicyParameters):
     in turn"""
 
     refine_limit: int = Field(1000, ge=0)
-    """maximum moves of a refinement; the paper gives no limit. The default is more than were ever needed, so
-    that refinement ends where no move lowers the makespan"""
+    """moves of a refinement at most; the paper gives no limit: more than were ever needed, so that refinement
+    ends where no move lowers the makespan"""
 
     hot_experts: int | None = Field(None, ge=0)
-    """maximum number of hot experts in a layer; the paper does not say. none: as many as fit in the GPU's
-    memory, evenly over layers, since an expert there is never slower (equation 1)"""
+    """experts of a layer that count as hot at most; the paper does not say: as many as the GPU's memory has
+    room for, layers sharing it evenly, since an expert there is never slower (equation 1)"""
 
     skew: float = Field(0.25, ge=0)
     """share by which the predicted time of the busiest DIMM exceeds the mean where skew is detected; the
@@ -133,9 +133,9 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         #: Number of experts of each layer that fit the GPU's memory.
         self.room = [0] * len(machine.layers)
         #: Predictions for the next layer: its row, classes, and the tasks that were begun for it.
-        self._expected: tuple[int, Ints, list[Relocation]] | None = None
+        self._expected: tuple[int, Ints, list[Task]] | None = None
         #: Tasks begun that may not have ended.
-        self._under_way: list[Relocation] = []
+        self._under_way: list[Task] = []
         self._classes = Predictions()
         self._decisions = Predictions()
 
@@ -215,7 +215,7 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         schedule = self._scheduled(view, costs)
         return Assignment(order, estimated_ns=schedule.makespan_ns)
 
-    def _scheduled(self, view: LayerView, costs: EngineCosts, limit: int = 0) -> Makespan:
+    def _scheduled(self, view: LayerView, costs: EngineCosts, limit: int = 0) -> Schedule:
         dimms, shared_ns = self.machine.dimms, self.estimates.shared_ns
         return scheduled(costs, view.placement, view.loads, dimms, shared_ns, limit)
 
@@ -243,10 +243,10 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
             migrations.append(task.migration)
         return migrations
 
-    def _window(self, view: BackgroundView) -> OverlapWindow:
+    def _window(self, view: BackgroundView) -> Window:
         """The window, minus the remaining time of earlier migrations."""
         wanted = self.parameters
-        window = OverlapWindow(
+        window = Window(
             self.estimates.window_ns, wanted.budget == "together", wanted.overrun, wanted.benefit_steps
         )
         moves = ((task, task.migration) for task in self._under_way)
@@ -256,8 +256,8 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         return window
 
     def _tasks(
-        self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: OverlapWindow
-    ) -> Iterator[Iterable[Relocation]]:
+        self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: Window
+    ) -> Iterator[Iterable[Task]]:
         """All tasks with a benefit whose resource is not full, by kind."""
         wanted, here = self.parameters, self._soon(view.placement.of_layer(row), view.next_layer)
         coming = Coming(

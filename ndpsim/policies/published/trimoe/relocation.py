@@ -27,7 +27,7 @@ from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, LayerPlacem
 
 
 @dataclass(eq=False)
-class Relocation:
+class Task:
     """A migration, the expert that it evicts from the GPU's memory or None, and its benefit.
 
     `placement`: the placement of the layer that the decision assumed.
@@ -68,13 +68,13 @@ def _rebalance_benefit(busy: Floats, ndp_ns: float, source: int, to: int) -> flo
     return float(before - max(busy[source] - ndp_ns, busy[to] + ndp_ns))
 
 
-def _falling(task: Relocation) -> float:
+def _falling(task: Task) -> float:
     """Sort key: tasks by benefit, largest first."""
     return -task.benefit_ns
 
 
 @dataclass
-class OverlapWindow:
+class Window:
     """The overlap window, in ns, and the time spent of it on PCIe and on the links between DIMMs.
 
     Attributes:
@@ -97,7 +97,7 @@ class OverlapWindow:
         """Time spent of the budget of a resource."""
         return sum(self._spent.values()) if self.together else self._spent[resource]
 
-    def spend(self, task: Relocation) -> None:
+    def spend(self, task: Task) -> None:
         """Add the time of a task."""
         self._spent[task.resource] += task.migration.estimated_ns
 
@@ -110,12 +110,12 @@ class OverlapWindow:
         behind_ns = self.spent_ns(resource) + time_ns - self.budget_ns
         return (behind_ns <= 0) | (self.overrun & (self.steps * benefit_ns > behind_ns))
 
-    def taken(self, *kinds: Iterable[Relocation]) -> list[Relocation]:
+    def taken(self, *kinds: Iterable[Task]) -> list[Task]:
         """Tasks by benefit until their times fill the window; each expert once.
 
         kinds: tasks of a kind, in this order.
         """
-        taken: list[Relocation] = []
+        taken: list[Task] = []
         used: set[int] = set()
         for task in heapq.merge(*kinds, key=_falling):
             expert, resource = task.migration.expert, task.resource
@@ -160,11 +160,11 @@ class Coming:
 
     @cached_property
     def busy_ns(self) -> Floats:
-        """Busy time of each DIMM with the experts for which NDP is best."""
+        """See `ndp_busy`."""
         return ndp_busy(self.costs, self.placement, self.dimms)
 
 
-def prefetches(coming: Coming, hot: Flags, free: int) -> list[Relocation]:
+def prefetches(coming: Coming, hot: Flags, free: int) -> list[Task]:
     """Experts predicted as hot, the hottest first; without `free` space they replace cold residents."""
     wanted = np.flatnonzero(hot & coming.movable).tolist()
     if not wanted:
@@ -181,11 +181,11 @@ def prefetches(coming: Coming, hot: Flags, free: int) -> list[Relocation]:
         benefit = _prefetch_benefit(gain, expert, victim)
         if benefit > 0:
             migration = Migration("prefetch", coming.layer, expert, estimated_ns=time_ns)
-            tasks.append(Relocation(migration, victim, placement, benefit))
+            tasks.append(Task(migration, victim, placement, benefit))
     return sorted(tasks, key=_falling)
 
 
-def relayouts(coming: Coming, window: OverlapWindow) -> Iterator[Relocation]:
+def relayouts(coming: Coming, window: Window) -> Iterator[Task]:
     """Experts whose layout is not that of their best engine, those that gain most first.
 
     A striped expert goes to the least busy DIMM, including the experts before it. There are none if the
@@ -209,10 +209,10 @@ def relayouts(coming: Coming, window: OverlapWindow) -> Iterator[Relocation]:
             to = busy.index(min(busy))
             busy[to] += float(costs.ndp[expert])
         migration = Migration("relayout", coming.layer, expert, to, times[to != STRIPED])
-        yield Relocation(migration, None, coming.placement, float(saved[expert]))
+        yield Task(migration, None, coming.placement, float(saved[expert]))
 
 
-def rebalances(coming: Coming, skew: float, most: int) -> list[Relocation]:
+def rebalances(coming: Coming, skew: float, most: int) -> list[Task]:
     """Moves of cold experts, one by one, from the busiest DIMM to the least busy one, while there is skew.
 
     There is skew if the busiest DIMM is busy for longer than the mean by more than the share `skew`. The
@@ -221,7 +221,7 @@ def rebalances(coming: Coming, skew: float, most: int) -> list[Relocation]:
     """
     time_ns, placement = coming.estimates.rebalance_ns, coming.placement
     busy, movable = coming.busy_ns, coming.movable & (coming.costs.ndp > 0)
-    tasks: list[Relocation] = []
+    tasks: list[Task] = []
     while len(tasks) < most and len(busy) and busy.max() > busy.sum() / len(busy) * (1 + skew):
         source, to = int(busy.argmax()), int(busy.argmin())
         experts = np.flatnonzero(movable & (placement.dimm == source))
@@ -234,7 +234,7 @@ def rebalances(coming: Coming, skew: float, most: int) -> list[Relocation]:
         if benefit <= 0:
             break
         migration = Migration("rebalance", coming.layer, expert, to, time_ns)
-        tasks.append(Relocation(migration, None, placement, benefit))
+        tasks.append(Task(migration, None, placement, benefit))
         busy, dimm = busy.copy(), placement.dimm.copy()
         busy[source] -= time
         busy[to] += time
