@@ -74,7 +74,7 @@ class WeightFormat:
             raise InputError("weights of 16 bits have no groups with scales", "conflict", key="group_size")
 
     @property
-    def header_bits(self) -> int:
+    def of_group(self) -> int:
         """Bits of a group's scale and zero point."""
         return self.scale_bits + self.zero_point_bits if self.group_size else 0
 
@@ -84,25 +84,25 @@ class WeightFormat:
 
     def row_bits(self, columns: int) -> int:
         """Bits of a row, scales and zero points included."""
-        return columns * self.bits + self.groups(columns) * self.header_bits
+        return columns * self.bits + self.groups(columns) * self.of_group
 
     def weight_at(self, column: Ints) -> Ints:
         """The first bit of each weight in its row."""
         begins: Ints = column * self.bits
-        return begins + (column // self.group_size + 1) * self.header_bits if self.group_size else begins
+        return begins + (column // self.group_size + 1) * self.of_group if self.group_size else begins
 
     def scale_at(self, group: Ints) -> Ints:
         """The first bit of the scale of each group in its row; its zero point follows."""
-        return group * (self.group_size * self.bits + self.header_bits)
+        return group * (self.group_size * self.bits + self.of_group)
 
     def owner(self, bit: Ints) -> InRow:
         """The weight or scale to which bits of a row belong: the inverse of `weight_at` and `scale_at`."""
         if not self.group_size:
             column, within = np.divmod(bit, self.bits)
             return InRow(np.full_like(bit, WEIGHT), column, within)
-        group, within = np.divmod(bit, self.group_size * self.bits + self.header_bits)
-        weight, weight_bit = np.divmod(within - self.header_bits, self.bits)
-        in_scale, in_header = within < self.scale_bits, within < self.header_bits
+        group, within = np.divmod(bit, self.group_size * self.bits + self.of_group)
+        weight, weight_bit = np.divmod(within - self.of_group, self.bits)
+        in_scale, in_header = within < self.scale_bits, within < self.of_group
         return InRow(
             np.where(in_scale, SCALE, np.where(in_header, ZERO_POINT, WEIGHT)),
             np.where(in_header, group, group * self.group_size + weight),

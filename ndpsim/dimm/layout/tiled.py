@@ -63,7 +63,7 @@ class TiledRegion(Region):
         column = np.arange(self.columns)
         begins = form.weight_at(column)
         if form.group_size:
-            begins -= np.where(column % form.group_size == 0, form.header_bits, 0)
+            begins -= np.where(column % form.group_size == 0, form.of_group, 0)
         return np.append(begins, bits)
 
     def _rows_before(self, tile: Ints, row: Ints) -> Ints:
