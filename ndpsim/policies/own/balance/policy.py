@@ -42,14 +42,14 @@ class BalanceParameters(PolicyParameters):
     """Parameters of balance."""
 
     gpu_order: GpuOrder = "arrived"
-    """order of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first;
-    arrived: those that were copied first, as soon as they have arrived"""
+    """of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first; arrived:
+    those that were copied first, as soon as they are there"""
 
     shards: int = Field(0, ge=0)
     """DIMMs over which every expert is sharded (section 1); 0: the number with the least estimated time"""
 
     splits: int = Field(3, ge=0, le=64)
-    """maximum number of experts of a layer that are split (section 3)"""
+    """experts of a layer that are split, at most (section 3)"""
 
     parts: int = Field(16, ge=2, le=1024)
     """a share of an expert is a whole number of these parts"""
@@ -64,7 +64,7 @@ class BalanceParameters(PolicyParameters):
     """weight of the last step in the moving average of loads (equation 8)"""
 
     charge: Literal["none", "measured"] = "none"
-    """whether a layer waits for the decision as long as it takes on this computer"""
+    """whether a layer waits for the decision as long as it takes here"""
 
     foresight: bool = False
     """whether the next layer's loads are known, which no real system knows"""
@@ -149,8 +149,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         return [
             n
             for n in range(1, dimms + 1)
-            if dimms % n == 0
-            and all({*channel[first : first + n]} == {*channel} for first in range(0, dimms, n))
+            if dimms % n == 0 and all({*channel[at : at + n]} == {*channel} for at in range(0, dimms, n))
         ]
 
     @cached_property
@@ -179,16 +178,14 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         """Estimated time of layers with experts over this many DIMMs, and with these residents."""
         self.shards = shards
         groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
-        return sum(self._shared_out(tokens, resident[row], (), groups[row])[0] for row, tokens in judged)
+        return sum(self._shared_out(of, resident[row], (), groups[row])[0] for row, of in judged)
 
     def _groups(self, resident: Flags, loads: Floats) -> NDArray[np.int16]:
         """The first DIMM of each expert: groups have equal expected work of the experts not on the GPU."""
         tokens = np.arange(self.estimates.most_tokens + 1)
         work = np.interp(loads, tokens, self.estimates.sharded_ns(self.shards))
         groups = self.machine.dimms // self.shards
-        rows = [
-            spread(np.where(there, 0.0, load), groups) for there, load in zip(resident, work, strict=True)
-        ]
+        rows = [spread(np.where(there, 0.0, of), groups) for there, of in zip(resident, work, strict=True)]
         return np.asarray(np.array(rows) * self.shards, np.int16)
 
     # A layer
@@ -227,14 +224,14 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         if not count:
             return float(base.max()), ways
         typical = int(by_tokens[count // 2] + by_tokens[~(count // 2)]) // 2
-        times, overhead = uses.of(tokens, there, groups[order].astype(np.int64), typical)
+        of_each, overhead = uses.of(tokens, there, groups[order].astype(np.int64), typical)
         at_first = int(np.count_nonzero(there))
-        problem = Problem(times, overhead, uses.allowed.take(there, axis=0), base, opening, at_first)
+        problem = Problem(of_each, overhead, uses.allowed.take(there, axis=0), base, opening, at_first)
         full, taken, sums = np.empty(len(base)), np.empty(3, np.int64), np.empty((count + 1, *opening.shape))
         chosen = Chosen(ways.first, ways.second, ways.moved, full, taken, sums)
         estimated_ns = least_maximum(problem, self.parameters.splits, parts, chosen)
         if at_first == count:
-            alone_ns = uses.alone_ns(base, times)
+            alone_ns = uses.alone_ns(base, of_each)
             if alone_ns <= estimated_ns:
                 return alone_ns, Ways.on_gpu(order, parts)
         return estimated_ns, ways
@@ -247,8 +244,8 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         self.predictor.update(row, view.loads)
         migrations = list(self._stay(view, row))
         room = view.gpu_free
-        for move in migrations:
-            room += 1 if move.kind == "evict" else -1
+        for one in migrations:
+            room += 1 if one.kind == "evict" else -1
         self.prefetched = self._wanted(view, after, room)
         for expert in self.prefetched:
             migrations.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.uses.copy_ns))

@@ -100,7 +100,7 @@ class Uses:
         return base, opening
 
     def of(self, loads: Ints, here: Flags, groups: Ints, typical: int) -> tuple[Floats, Floats]:
-        """Use of each expert (equations 1 to 3), or of a part of an expert: [expert, way, resource].
+        """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource].
 
         typical: the median tokens of the layer.
         """
@@ -124,12 +124,12 @@ class Uses:
 
     def _delay_ns(self, reading_ns: Floats | float, other_ns: Floats | float) -> Any:
         """By how much a read that takes `reading_ns` alone delays one that takes `other_ns` (equation 2)."""
-        wants, other_wants = self.read_ns / reading_ns, self.read_ns / other_ns
-        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other_wants))
-        left = np.minimum(other_wants, np.maximum(0.5, 1.0 - wants))
-        return self.read_ns / gets * (1.0 - left / other_wants)
+        wants, other = self.read_ns / reading_ns, self.read_ns / other_ns
+        gets = np.minimum(wants, np.maximum(0.5, 1.0 - other))
+        left = np.minimum(other, np.maximum(0.5, 1.0 - wants))
+        return self.read_ns / gets * (1.0 - left / other)
 
     def lost_ns(self, tokens: int, read_ns: float, other_ns: float) -> float:
-        """Time that units lose to a read beside another (equation 3), by tokens of their expert."""
+        """Time that units with an expert of so many tokens lose to a read beside another (equation 3)."""
         lost = self.estimates.lost_ns(self.shards, read_ns, other_ns)
         return float(lost[tokens]) if isinstance(lost, np.ndarray) else lost
