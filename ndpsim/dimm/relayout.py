@@ -86,7 +86,7 @@ def make_relayout(
     """An engine that begins after the clock `start`.
 
     Args:
-        lane: [request], its lane, one of the channel's `lanes`; -1: it is another channel's.
+        lane: [request], its lane of the channel's so many `lanes`, -1: it is another channel's.
         many_reads: see `link.offers`.
         slots: requests of a lane that can be taken and not yet served; None: lanes have nothing else to do.
     """

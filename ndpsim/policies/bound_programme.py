@@ -124,10 +124,8 @@ _Uses = TypeVar("_Uses", Steps, ExpertUses, MachineUses)
 
 def scaled(uses: _Uses, unit_ns: float) -> _Uses:
     """The same with times in another unit."""
-    times = {field.name: getattr(uses, field.name) for field in fields(uses) if field.name.endswith("_ns")}
-    scaled: dict[str, Any] = {
-        name: None if value is None else value / unit_ns for name, value in times.items()
-    }
+    times = {one.name: getattr(uses, one.name) for one in fields(uses) if one.name.endswith("_ns")}
+    scaled: dict[str, Any] = {name: None if of is None else of / unit_ns for name, of in times.items()}
     return replace(uses, **scaled)
 
 
@@ -154,9 +152,9 @@ def _items_of_steps(loads: Ints) -> _Items:
     layers, groups = loads.shape[1], 0
     parts: list[tuple[Ints, ...]] = []
     for row in range(layers):
-        group_loads, counts = np.unique(loads[:, row].T, axis=0, return_counts=True)
-        group, step = np.nonzero(group_loads)
-        parts.append((step * layers + row, group_loads[group, step], counts[group], group + groups))
+        of_group, counts = np.unique(loads[:, row].T, axis=0, return_counts=True)
+        group, step = np.nonzero(of_group)
+        parts.append((step * layers + row, of_group[group, step], counts[group], group + groups))
         groups += len(counts)
     return _Items(*(np.concatenate(part) for part in zip(*parts, strict=True)))
 
@@ -230,18 +228,17 @@ class Writer:
         self.items = items = _items_of_step(steps.loads[0]) if self.summed else _items_of_steps(steps.loads)
         self.free, self.shared = steps.free_ns.ravel(), np.repeat(steps.shared_ns, steps.loads.shape[1])
         self.visits, none = len(self.free), np.zeros(len(items.visit))
-        item_load = np.searchsorted(experts.tokens, items.load)
+        at = np.searchsorted(experts.tokens, items.load)
         self.gpu, self.cpu, self.ndp = (
-            none if times is None else times[item_load]
-            for times in (experts.gpu_ns, experts.cpu_ns, experts.ndp_ns)
+            none if times is None else times[at] for times in (experts.gpu_ns, experts.cpu_ns, experts.ndp_ns)
         )
         self.has_cpu, self.has_ndp = experts.cpu_ns is not None, experts.ndp_ns is not None
-        self.lost, class_of_tokens = np.unique(experts.lost_ns, return_inverse=True)
-        self.lost_class = class_of_tokens.ravel()[item_load]
-        self.active = self.sums(np.ones(len(item_load)))[items.visit]
+        self.lost, of_tokens = np.unique(experts.lost_ns, return_inverse=True)
+        self.lost_class = of_tokens.ravel()[at]
+        self.active = self.sums(np.ones(len(at)))[items.visit]
         # One direction of PCIe, for each expert outside the GPU.
         self.vector = items.load / machine.choices * machine.token_ns + machine.vectors_ns / self.active
-        self.columns = _Columns(self.visits, len(self.lost), len(item_load), self.summed)
+        self.columns = _Columns(self.visits, len(self.lost), len(at), self.summed)
         self.costs = np.zeros(self.columns.count)
         self.costs[self.columns.time] = 1.0
         self.at_most = Rows()
@@ -278,64 +275,61 @@ class Writer:
         return rows
 
     def write_gpu(self) -> None:
-        machine, columns = self.machine, self.columns
+        machine, at = self.machine, self.columns
         held, copied = self.gpu + machine.call_ns / self.active, self.gpu + machine.call_ns
         right = machine.rounding * self.sums(self.gpu) - self.shared
-        self.spend_time(right, [(columns.held, held), (columns.copied, copied)])
+        self.spend_time(right, [(at.held, held), (at.copied, copied)])
         self.spend_time(-self.shared, [])
 
     def write_pcie(self) -> None:
-        machine, columns = self.machine, self.columns
-        copied, vectors = (
-            (columns.copied, machine.wire_ns),
-            [(columns.cpu, self.vector), (columns.ndp, self.vector)],
-        )
+        machine, at = self.machine, self.columns
+        copied, vectors = (at.copied, machine.wire_ns), [(at.cpu, self.vector), (at.ndp, self.vector)]
         self.spend_time(0.0, [copied, *vectors])
-        self.spend_time(0.0, [(columns.copied, machine.copy_ns)])
+        self.spend_time(0.0, [(at.copied, machine.copy_ns)])
         self.so_far = rows = self.spend_time(self.free, [copied, *vectors])
-        self.at_most.add(rows, columns.unused, 1.0)
-        self.at_most.add(rows[1:], columns.unused[:-1], -1.0)
+        self.at_most.add(rows, at.unused, 1.0)
+        self.at_most.add(rows[1:], at.unused[:-1], -1.0)
 
     def write_host(self) -> None:
-        machine, columns = self.machine, self.columns
-        self.spend_time(0.0, [(columns.copied, machine.read_ns), (columns.cpu, machine.read_ns)])
+        machine, at = self.machine, self.columns
+        self.spend_time(0.0, [(at.copied, machine.read_ns), (at.cpu, machine.read_ns)])
         cpu = self.cpu + machine.hand_over_ns / self.active + 2 * self.vector
         right = machine.rounding * self.sums(self.cpu)
-        self.spend_time(right, [(columns.cpu, cpu), (columns.ndp, 2 * self.vector)])
+        self.spend_time(right, [(at.cpu, cpu), (at.ndp, 2 * self.vector)])
 
     def write_ndp(self) -> None:
-        machine, columns, at_most = self.machine, self.columns, self.at_most
+        machine, at, at_most = self.machine, self.columns, self.at_most
         right = machine.rounding * self.sums(self.ndp)
-        rows = self.spend_time(right, [(columns.ndp, self.ndp)], machine.units)
-        at_most.add(rows, columns.idle, 1.0)
+        rows = self.spend_time(right, [(at.ndp, self.ndp)], machine.units)
+        at_most.add(rows, at.idle, 1.0)
         both = 2 * machine.units * self.vector
-        at_most.add(self.spend(0.0, [(columns.cpu, both), (columns.ndp, both)]), columns.idle, -1.0)
+        at_most.add(self.spend(0.0, [(at.cpu, both), (at.ndp, both)]), at.idle, -1.0)
         if not self.lost.any():
             return
-        reads = self.spend(0.0, [(columns.copied, 1.0), (columns.cpu, 1.0)])
-        at_most.add(reads, columns.idle, -1 / machine.read_alone_ns)
+        reads = self.spend(0.0, [(at.copied, 1.0), (at.cpu, 1.0)])
+        at_most.add(reads, at.idle, -1 / machine.read_alone_ns)
         for number, lost in enumerate(self.lost.tolist()):
-            beside, in_class = columns.beside[number], self.lost_class == number
+            beside, of_class = at.beside[number], self.lost_class == number
             at_most.add(rows, beside, lost)
             at_most.add(reads, beside, -1.0)
-            rows_beside = self.spend(0.0, [(columns.ndp, -self.ndp * in_class)])
+            rows_beside = self.spend(0.0, [(at.ndp, -self.ndp * of_class)])
             at_most.add(rows_beside, beside, max(machine.read_alone_ns - lost, 0.0))
 
     def upper(self) -> Floats:
         """Limits of the variables; without a rule, a value that the best solution cannot exceed."""
-        columns, machine, items = self.columns, self.machine, self.items
-        upper = np.zeros(columns.count)
-        upper[columns.room] = machine.room
-        upper[columns.retained] = upper[columns.migrated] = self.most_retained
-        upper[columns.held] = items.count
-        upper[columns.copied] = items.count * machine.copies
-        upper[columns.cpu], upper[columns.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
-        upper[columns.beside] = self.sums(np.ones(len(items.visit)))
+        at, machine, items = self.columns, self.machine, self.items
+        upper = np.zeros(at.count)
+        upper[at.room] = machine.room
+        upper[at.retained] = upper[at.migrated] = self.most_retained
+        upper[at.held] = items.count
+        upper[at.copied] = items.count * machine.copies
+        upper[at.cpu], upper[at.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
+        upper[at.beside] = self.sums(np.ones(len(items.visit)))
         # The sum of the times of all ways of every expert is longer than any solution.
-        any_way = machine.call_ns + 2 * machine.wire_ns + machine.copy_ns + machine.read_ns
-        any_way += machine.read_alone_ns + machine.hand_over_ns
-        all_ways = self.shared + self.sums(self.gpu + self.cpu + self.ndp + 4 * self.vector + any_way)
-        upper[columns.time] = total = float(all_ways.sum())
-        upper[columns.unused] = total + float(self.free.sum())
-        upper[columns.idle] = total * max(machine.units, 1)
+        of_any = machine.call_ns + 2 * machine.wire_ns + machine.copy_ns + machine.read_ns
+        of_any += machine.read_alone_ns + machine.hand_over_ns
+        all_ways = self.shared + self.sums(self.gpu + self.cpu + self.ndp + 4 * self.vector + of_any)
+        upper[at.time] = total = float(all_ways.sum())
+        upper[at.unused] = total + float(self.free.sum())
+        upper[at.idle] = total * max(machine.units, 1)
         return upper

@@ -27,9 +27,9 @@ def run_bound_ns(steps: Steps, experts: ExpertUses, machine: MachineUses) -> flo
     if not steps.loads.any():
         return float(steps.loads.shape[1] * steps.shared_ns.sum())
     unit_ns = machine.wire_ns  # scales the solver's numbers to about 1
-    parts = scaled(steps, unit_ns), scaled(experts, unit_ns), scaled(machine, unit_ns)
-    single = len(steps.loads) == 1
-    bound = _step_bound(_StepWriter(*parts)) if single else _steps_bound(_StepsWriter(*parts))
+    of_scaled = scaled(steps, unit_ns), scaled(experts, unit_ns), scaled(machine, unit_ns)
+    one = len(steps.loads) == 1
+    bound = _step_bound(_StepWriter(*of_scaled)) if one else _steps_bound(_StepsWriter(*of_scaled))
     return max(0.0, bound) * unit_ns
 
 
@@ -39,28 +39,28 @@ class _StepWriter(Writer):
     summed = True
 
     def write_memory(self) -> Floats:
-        columns, at_most = self.columns, self.at_most
-        at_most.add(self.so_far, columns.migrated, self.machine.wire_ns)
+        at, at_most = self.columns, self.at_most
+        at_most.add(self.so_far, at.migrated, self.machine.wire_ns)
         if not self.machine.room:
             return np.zeros(self.visits)
         rows = self.spend(float(self.machine.room), [])
-        at_most.add(rows, columns.migrated, 1.0)
-        at_most.add(rows, columns.room, 1.0)
+        at_most.add(rows, at.migrated, 1.0)
+        at_most.add(rows, at.room, 1.0)
         rows = self.spend(0.0, [])
-        at_most.add(rows, columns.retained, 1.0)
-        at_most.add(rows, columns.room, -1.0)
-        at_most.add(rows[:-1], columns.room[1:], 1.0)
-        rows = self.spend(0.0, [(columns.held, 1.0)])
-        at_most.add(rows, columns.retained, -1.0)
-        at_most.add(rows, columns.migrated, -1.0)
-        return self.sums(np.ones(len(columns.held)))
+        at_most.add(rows, at.retained, 1.0)
+        at_most.add(rows, at.room, -1.0)
+        at_most.add(rows[:-1], at.room[1:], 1.0)
+        rows = self.spend(0.0, [(at.held, 1.0)])
+        at_most.add(rows, at.retained, -1.0)
+        at_most.add(rows, at.migrated, -1.0)
+        return self.sums(np.ones(len(at.held)))
 
 
 def _step_bound(writer: _StepWriter) -> float:
     """The bound of one step; its variables are in groups of ways."""
-    variables, counts, upper = writer.columns, writer.items.count.astype(float), writer.upper()
-    item_variables = [variables.held, variables.copied, variables.cpu, variables.ndp]
-    ways = [way for way in item_variables[not writer.machine.room :] if upper[way].all()]
+    at, counts, upper = writer.columns, writer.items.count.astype(float), writer.upper()
+    of_items = [at.held, at.copied, at.cpu, at.ndp]
+    ways = [of for of in of_items[not writer.machine.room :] if upper[of].all()]
     if not ways:
         return 0.0
     rows, columns, uses = writer.at_most.entries()
@@ -68,13 +68,13 @@ def _step_bound(writer: _StepWriter) -> float:
     kinds = len(writer.at_most.right()) // writer.visits
     rows = rows % writer.visits * kinds + rows // writer.visits
     right = writer.at_most.right().reshape(kinds, -1).T.ravel()
-    others = (np.bincount(columns, minlength=variables.count) > 0) & (upper > 0)
-    others[np.concatenate(item_variables)] = False
+    others = (np.bincount(columns, minlength=at.count) > 0) & (upper > 0)
+    others[np.concatenate(of_items)] = False
     listed = np.concatenate([np.stack(ways, axis=1).ravel(), np.flatnonzero(others)])
-    index = np.full(variables.count, -1)
-    index[listed] = np.arange(len(listed))
-    in_programme = index[columns] >= 0
-    rows, columns, uses = rows[in_programme], index[columns[in_programme]], uses[in_programme]
+    place = np.full(at.count, -1)
+    place[listed] = np.arange(len(listed))
+    in_programme = place[columns] >= 0
+    rows, columns, uses = rows[in_programme], place[columns[in_programme]], uses[in_programme]
     largest = np.zeros(len(right))
     np.maximum.at(largest, rows, np.abs(uses))
     largest[largest == 0] = 1.0
@@ -90,8 +90,8 @@ def _step_bound(writer: _StepWriter) -> float:
     )
     prices = np.maximum(Search(programme, kinds + 1).prices(), 0.0) / largest
     reduced = writer.costs[listed] + np.bincount(columns, uses * prices[rows], len(listed))
-    reduced_ways, others_left = np.split(reduced, [len(counts) * len(ways)])
-    bound = product_sum(counts, reduced_ways.reshape(len(counts), -1).min(axis=1))
+    of_ways, others_left = np.split(reduced, [len(counts) * len(ways)])
+    bound = product_sum(counts, of_ways.reshape(len(counts), -1).min(axis=1))
     bound += product_sum(np.minimum(others_left, 0.0), upper[others])
     return bound - product_sum(prices, right)
 
@@ -107,29 +107,29 @@ class _StepsWriter(Writer):
     """The programme of several steps: residents stay from visit to visit, item by item."""
 
     def write_memory(self) -> Floats:
-        columns, items, at_most = self.columns, self.items, self.at_most
-        at_most.add(self.so_far[items.visit], columns.migrated, self.machine.wire_ns)
-        rows = self.spend(float(self.machine.room), [(columns.migrated, 1.0)])
-        at_most.add(rows, columns.room, 1.0)
+        at, items, at_most = self.columns, self.items, self.at_most
+        at_most.add(self.so_far[items.visit], at.migrated, self.machine.wire_ns)
+        rows = self.spend(float(self.machine.room), [(at.migrated, 1.0)])
+        at_most.add(rows, at.room, 1.0)
         first = np.diff(items.group, prepend=-1) != 0
         self.equal = Rows()
         follow = self.equal.new(np.zeros(self.visits))
-        self.equal.add(follow, columns.room, 1.0)
-        self.equal.add(follow[1:], columns.room[:-1], -1.0)
+        self.equal.add(follow, at.room, 1.0)
+        self.equal.add(follow[1:], at.room[:-1], -1.0)
         begin = np.where(first, 0, np.roll(items.visit, 1) + 1)
-        self.equal.add(follow[begin], columns.retained, -1.0)
+        self.equal.add(follow[begin], at.retained, -1.0)
         ends = items.visit + 1 < self.visits
-        self.equal.add(follow[items.visit[ends] + 1], columns.retained[ends], 1.0)
+        self.equal.add(follow[items.visit[ends] + 1], at.retained[ends], 1.0)
         each = self.equal.new(items.count.astype(float))
-        for variables in (columns.held, columns.copied, columns.cpu, columns.ndp):
+        for variables in (at.held, at.copied, at.cpu, at.ndp):
             self.equal.add(each, variables, 1.0)
         each = at_most.new(np.zeros(len(items.visit)))
-        for variables, sign in ((columns.held, 1.0), (columns.retained, -1.0), (columns.migrated, -1.0)):
+        for variables, sign in ((at.held, 1.0), (at.retained, -1.0), (at.migrated, -1.0)):
             at_most.add(each, variables, sign)
         later = np.flatnonzero(~first)
         each = at_most.new(np.zeros(len(later)))
-        at_most.add(each, columns.retained[later], 1.0)
-        for variables in (columns.retained, columns.migrated, columns.copied):
+        at_most.add(each, at.retained[later], 1.0)
+        for variables in (at.retained, at.migrated, at.copied):
             at_most.add(each, variables[later - 1], -1.0)
         return items.count.astype(float)
 

@@ -15,7 +15,7 @@ from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.studies.bench.processes import FreshProcess
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
-from ndpsim.studies.bench.traffic import TrafficBenchmark
+from ndpsim.studies.bench.traffic import Traffic
 from ndpsim.workload.models import Expert
 
 #: The known results of each row. They are from the plain controller (`dram.engines.ScanController`), and
@@ -38,11 +38,11 @@ _MIXED: dict[str, Any] = {"random": True, "writes": True}
 _QWEN3, _QWEN3_30B, _MIXTRAL = "qwen3-235b-a22b", "qwen3-30b-a3b", "mixtral-8x7b"
 
 
-def _traffic(name: str, about: str, ranks: int = 1, **more: Any) -> TrafficBenchmark:
-    return TrafficBenchmark(name, about, _PINNED[name], ranks, **more)
+def _traffic(name: str, about: str, ranks: int = 1, **more: Any) -> Traffic:
+    return Traffic(name, about, _PINNED[name], ranks, **more)
 
 
-def _memory_rows(name: str, presets: tuple[str, str, str]) -> list[TrafficBenchmark]:
+def _memory_rows(name: str, presets: tuple[str, str, str]) -> list[Traffic]:
     """The rows of one of the other memories."""
     return [
         _traffic(f"stream_{name}", f"contiguous reads, {presets[2]}", presets=presets),
@@ -130,7 +130,7 @@ def run_rows(
 
     Args:
         rows: names in `ROWS`, in any order; none: all.
-        repeat: number of runs, 1 to 10,000; the fastest counts.
+        repeat: runs, of which the fastest counts, 1 to 10,000.
         progress: called with the share of rows done, from 0; None: no calls.
 
     Raises:
