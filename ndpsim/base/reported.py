@@ -115,9 +115,7 @@ def with_unit(name: str, value: Any, *results: type) -> str:
         return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in words)
     if isinstance(value, tuple | list):
         few = len(value) <= 8 and all(isinstance(entry, int | float | str) for entry in value)
-        return (
-            ", ".join(with_unit(name, entry, *results) for entry in value) if few else f"{len(value)} of them"
-        )
+        return ", ".join(with_unit(name, e, *results) for e in value) if few else f"{len(value)} of them"
     if isinstance(value, Reported):
         return f"a {type(value).__name__}"
     if isinstance(value, Figure):

@@ -153,9 +153,7 @@ def scale_for(unit: str, largest: float) -> Scale:
     """The scale of a unit for values up to `largest`."""
     scales = UNITS[unit].scales
     return max(
-        (scale for scale in scales if abs(largest) >= scale.divisor),
-        key=lambda scale: scale.divisor,
-        default=scales[0],
+        (each for each in scales if abs(largest) >= each.divisor), key=lambda s: s.divisor, default=scales[0]
     )
 
 

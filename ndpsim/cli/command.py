@@ -91,9 +91,7 @@ def _argument(parameter: Parameter) -> click.Argument:
 
 def options_of(table: Table) -> list[click.Parameter]:
     """The parameters of a table, for click."""
-    return [
-        _argument(parameter) if parameter.positional else _Option(parameter) for parameter in table.values()
-    ]
+    return [_argument(each) if each.positional else _Option(each) for each in table.values()]
 
 
 def _typed_options(context: click.Context, table: Mapping[str, Parameter]) -> Options:
@@ -152,9 +150,7 @@ def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
     """A mistake in a parameter, with the option as its key instead of the name or the Python name."""
     if error.file == SETS:
         return error.at("--set")
-    typed = {
-        name: parameter.typed for parameter in table.values() for name in (parameter.argument, parameter.name)
-    }
+    typed = {name: each.typed for each in table.values() for name in (each.argument, each.name)}
     if error.file is not None or error.key not in typed:
         return error
     return error.at(key=typed[error.key])

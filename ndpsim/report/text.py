@@ -83,9 +83,7 @@ def title_of(result: Timed) -> str:
 def facts_of(result: Timed) -> list[tuple[str, str, str]]:
     """A row for each quantity that a result describes: its label, its value, and an explanation."""
     described = quantities(type(result))
-    inner = {
-        name for quantity in described.values() for name in (*quantity.beside, quantity.whole, quantity.share)
-    }
+    inner = {name for each in described.values() for name in (*each.beside, each.whole, each.share)}
     rows: list[tuple[str, str, str]] = []
     for name, quantity in described.items():
         value = getattr(result, name)

@@ -122,11 +122,7 @@ class Table(dict[str, Parameter]):
 def table(sections: Mapping[str, Iterable[Parameter]]) -> Table:
     """A table of parameters by the sections of the help."""
     return Table(
-        {
-            parameter.name: replace(parameter, section=title)
-            for title, group in sections.items()
-            for parameter in group
-        }
+        {each.name: replace(each, section=title) for title, group in sections.items() for each in group}
     )
 
 

@@ -106,10 +106,8 @@ def _tables(result: Timed) -> list[Part]:
         return []
     jobs, phases = result.jobs if len(result.jobs) > 1 else (), result.phases
     job_columns = Column("expert", range(len(jobs))), Column("tokens", [job.tokens for job in jobs])
-    phase_columns = (
-        Column("phase", [phase.name for phase in phases]),
-        Column("tile", [phase.tile for phase in phases]),
-    )
+    names, tiles = [phase.name for phase in phases], [phase.tile for phase in phases]
+    phase_columns = Column("phase", names), Column("tile", tiles)
     return [
         Folded(
             f"Timeline: {counted(len(jobs), 'expert')} in turn",

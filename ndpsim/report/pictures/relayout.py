@@ -83,11 +83,8 @@ def _dram(result: RelayoutResult) -> Panel:
     """The utilization of the busiest lane's data bus by each kind of data."""
     names, meanings = zip(*(_DATA[kind] for kind in result.dram_busy), strict=True)
     shares = list(result.dram_busy.values())
-    parts = (
-        [COLOURS[meaning] for meaning in meanings],
-        [100 * share for share in shares],
-        list(map(percent, shares)),
-    )
+    colours = [COLOURS[meaning] for meaning in meanings]
+    parts = colours, [100 * share for share in shares], list(map(percent, shares))
     return row_panel(names, {"": parts}, f"busy: {metric_label('dram_busy', Scale('%'), results=_OF)}", 100)
 
 

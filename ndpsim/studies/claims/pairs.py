@@ -41,9 +41,7 @@ def pairs(
     for (key, _), count in turned.items():
         by_key[key] = by_key.get(key, 0) + count
     keys = sorted(by_key, key=lambda key: -by_key[key])[:_KEYS]
-    strong = sorted(
-        (setting for setting in turned if setting[0] in keys), key=lambda setting: -turned[setting]
-    )
+    strong = sorted((setting for setting in turned if setting[0] in keys), key=lambda s: -turned[s])
     both = [(first, second) for first, second in itertools.combinations(strong, 2) if first[0] != second[0]]
     both.sort(key=lambda pair: -sum(turned[setting] for setting in pair))
 

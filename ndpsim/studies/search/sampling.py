@@ -81,11 +81,9 @@ class Sampler:
             kind = kinds.IntDistribution if axis.values.whole else kinds.FloatDistribution
             return kind(axis.values.low, axis.values.high, log=axis.values.log)
         places = range(len(axis.values))
-        return (
-            kinds.IntDistribution(0, len(places) - 1)
-            if axis.ordered
-            else kinds.CategoricalDistribution(places)
-        )
+        if axis.ordered:
+            return kinds.IntDistribution(0, len(places) - 1)
+        return kinds.CategoricalDistribution(places)
 
     def ask(self, count: int) -> list[Trial]:
         """Choose new points, at most this many; fewer or none if few are left."""

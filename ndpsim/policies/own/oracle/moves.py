@@ -185,9 +185,7 @@ class LayerMoves:
         for target in sorted(ends):
             if target[0] == last[0]:
                 continue
-            rest_ns = max(
-                (ns for resource, ns in ends.items() if resource not in (last, target)), default=0.0
-            )
+            rest_ns = max((ns for each, ns in ends.items() if each not in (last, target)), default=0.0)
             there = set(self._experts[target])
             leaving = [e for e in self._experts[last] if e in there and e in plan[last[0]]]
             for both_ns, steps in (

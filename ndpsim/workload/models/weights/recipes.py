@@ -135,11 +135,7 @@ _LLAMA = {
     "q5_1": _llama("q5_1", *_EIGHT),
     "q4_k_m": _llama("q4_k", *_EIGHT, Format(f"{_VALUES} {_DOWN}", "q6_k", _more_bits), _EIGHT_OUTPUT),
     "q4_k_s": _llama(
-        "q4_k",
-        *_EIGHT,
-        Format(_VALUES, "q5_k", _first(4)),
-        Format(_DOWN, "q5_k", _eighth),
-        _EIGHT_OUTPUT,
+        "q4_k", *_EIGHT, Format(_VALUES, "q5_k", _first(4)), Format(_DOWN, "q5_k", _eighth), _EIGHT_OUTPUT
     ),
     "q4_0": _llama("q4_0", *_EIGHT, Format(_DOWN, "q4_1", _eighth)),
     "q4_1": _llama("q4_1", *_EIGHT),
@@ -195,10 +191,7 @@ _LLAMA = {
         Format(f"{_VALUES} {_DOWN} attn_output", "q3_k"),
     ),
     "q2_k_s": _llama(
-        "q2_k",
-        *_EIGHT,
-        Format(_VALUES, "q4_k", models=_shared_keys),
-        Format(_DOWN, "q4_k", _eighth),
+        "q2_k", *_EIGHT, Format(_VALUES, "q4_k", models=_shared_keys), Format(_DOWN, "q4_k", _eighth)
     ),
     "iq2_m": _at_most_two_bits("iq2_s", "iq3_s", "iq3_s", "iq3_s"),
     "iq2_s": _at_most_two_bits("iq2_xs", "iq3_s", "iq3_s", "iq3_s"),
