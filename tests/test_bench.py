@@ -25,11 +25,11 @@ from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.studies.bench.processes import FreshProcess
 from ndpsim.studies.bench.row import Results, best_seconds
 from ndpsim.studies.bench.table import COLUMNS, cells, markdown
-from ndpsim.studies.bench.traffic import TrafficBenchmark, contiguous, random_bursts
+from ndpsim.studies.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.workload.models import Expert
 
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
-TRAFFIC = [row for row in ROWS.values() if isinstance(row, TrafficBenchmark)]
+TRAFFIC = [row for row in ROWS.values() if isinstance(row, Traffic)]
 
 
 @pytest.fixture(autouse=True)
@@ -38,9 +38,9 @@ def without_ramulator(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(traffic.ramulator, "is_available", lambda: False)
 
 
-def small(ranks: int = 2, count: int = 3000, **kind: bool) -> TrafficBenchmark:
+def small(ranks: int = 2, count: int = 3000, **kind: bool) -> Traffic:
     """A short row, fixed to the result of `run_trace` for the same addresses."""
-    unpinned = TrafficBenchmark("stream_r1", "a short row", Results(count, 0, {}), ranks, **kind)
+    unpinned = Traffic("stream_r1", "a short row", Results(count, 0, {}), ranks, **kind)
     requests = unpinned.requests(unpinned.memory().device)
     result = run_trace((requests.address, requests.write), ranks=ranks, rules="reference")
     return replace(unpinned, pinned=Results(count, result.cycles, result.commands))

@@ -82,7 +82,7 @@ class _Timed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class TrafficBenchmark(Benchmark):
+class Traffic(Benchmark):
     """Requests to a channel with FR-FCFS, under Ramulator's rules if they differ from the standard's.
 
     Attributes:
