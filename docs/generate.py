@@ -24,7 +24,7 @@ from ndpsim.base.options import Table
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.base.options.settings import Settings
 from ndpsim.base.reported import Reported
-from ndpsim.cli.command import Command, CommandGroup
+from ndpsim.cli.command import CommandGroup, TableCommand
 from ndpsim.cli.main import cli
 from ndpsim.cli.sweep import OPTIONS as SWEEP_OPTIONS
 from ndpsim.config.defaults import default_reason
@@ -467,7 +467,7 @@ def _command(typed: str, command: click.Command | None) -> str:
     """The part of a command, and of those within it."""
     if isinstance(command, CommandGroup) and command.commands:
         return "".join(_command(f"{typed} {name}", one) for name, one in command.commands.items())
-    if not isinstance(command, Command):  # of `sweep`: its own options are the same for all commands
+    if not isinstance(command, TableCommand):  # of `sweep`: its own options are the same for all commands
         return f"\n## `{typed}`\n\n" + _options(SWEEP_OPTIONS)
     text = _reflowed(inspect.cleandoc(command.help or ""))
     return f"\n## `{typed}`\n\n{text}\n\n{_options(command.table)}"

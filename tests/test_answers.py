@@ -23,7 +23,7 @@ from ndpsim.policies import (
     Placement,
 )
 from ndpsim.policies.answers import checked_assignment, checked_migrations, checked_placement
-from ndpsim.policies.answers.asking import At
+from ndpsim.policies.answers.asking import Call
 from ndpsim.policies.answers.assignment import legal_parts, parts_one_by_one
 from ndpsim.policies.interface import Parts
 from ndpsim.workload.models import load_model
@@ -140,7 +140,7 @@ def test_lists_are_legal_at_once_where_they_are_one_by_one():
         lists = random_lists(Random(seed))
         at_once = legal_parts(lists, view.loads, columns)
         try:
-            one_by_one = parts_one_by_one(lists, view.loads.tolist(), columns, At("mine", "step 3"))
+            one_by_one = parts_one_by_one(lists, view.loads.tolist(), columns, Call("mine", "step 3"))
         except InputError:
             assert at_once is None, lists
         else:

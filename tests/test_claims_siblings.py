@@ -24,7 +24,7 @@ def moe_runs(claim: Claim) -> set[ResolvedRun]:
 
 
 def policies(runs: set[ResolvedRun]) -> set[str]:
-    return {json.loads(run.given)["policy"] for run in runs}
+    return {json.loads(run.settings)["policy"] for run in runs}
 
 
 def compares_systems(claim: Claim) -> bool:
@@ -94,13 +94,13 @@ def test_a_value_by_model_is_that_of_each_run_s_model_and_leaves_others_as_they_
     )
     by_model = {"deepseek-v2": "ranks:deepseek-v3"}
     other = changed(claim, Assumption(key="routing", values=[by_model], reason="made"), by_model)
-    assert [json.loads(of["run"].given)["routing"] for of in runs_of(other)] == [
+    assert [json.loads(of["run"].settings)["routing"] for of in runs_of(other)] == [
         "ranks:deepseek-v3",
         "skewed",
     ]
     assert (loads_of(claim), loads_of(other)) == ("skewed", None)
     unset = ClaimRun(command="moe", given={"model": "mixtral-8x7b", "routing": by_model})
-    assert json.loads(filled(unset, {}).given) == {"model": "mixtral-8x7b"}
+    assert json.loads(filled(unset, {}).settings) == {"model": "mixtral-8x7b"}
     assert value_in_words(by_model | {"glm-4.5-air": "skewed"}) == "ranks:deepseek-v3, skewed"
 
 

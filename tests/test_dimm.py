@@ -204,7 +204,7 @@ def make(work: Work, kind: Any, weights_at: int = 0, recording: bool = True) -> 
     host_tables = lower(work.device(work.dimms * work.ranks + work.others))
     depth, servers, service = work.fifo
     clocks = [command.cycles for command in device.standard.by_number]
-    setup = shared.Setup(
+    setup = shared.DimmSetup(
         Shared(),
         lane_tables,
         host_tables,
@@ -312,7 +312,7 @@ def told(dimm: SharedDimms) -> dict[str, Any]:
         "totals": dimm.agents.claims.totals[:, COUNTED_OF_LANES].tolist(),
         "of the host": dimm.agents.claims.host_issued.tolist(),
         "data buses": agents.buses.value.tolist(),
-        "transfers": (agents.buses.at.tolist(), agents.buses.end.tolist()),
+        "transfers": (agents.buses.next_transfer.tolist(), agents.buses.end.tolist()),
         "rows": agents.weights.done.tolist(),
         "multipliers": agents.weights.sink[:, sink.COMPARED].tolist(),
         "streams": (agents.traffic.taken.tolist(), agents.traffic.totals.tolist()),
@@ -420,7 +420,7 @@ def test_activations_and_results_keep_their_distance_from_the_hosts_data_on_ever
                 start = (int(clock) + latency[kind]) * dram_ticks
                 data.append((start, start + device.timings["nBL"] * dram_ticks, int(rank)))
         for number in range(work.dimms):
-            if dimm.agents.buses.at[bus, number]:
+            if dimm.agents.buses.next_transfer[bus, number]:
                 end = int(dimm.agents.buses.end[bus, number])
                 data.append((end - TRANSFER_TICKS, end, -1 - number))
         data.sort()

@@ -214,7 +214,7 @@ def smaller(command: str, folder: Path) -> dict[str, Any]:
 def test_every_point_of_an_example_can_be(file):
     definition = read_definition(file)
     command = swept_commands()[definition.command]
-    keys = [command.resolve(definition.given(point)).key for point in definition.points()]
+    keys = [command.resolve(definition.settings(point)).key for point in definition.points()]
     assert len(set(keys)) == len(keys) > 5
 
 
@@ -222,7 +222,7 @@ def test_every_point_of_an_example_can_be(file):
 def test_the_last_point_of_an_example_runs_when_it_is_made_small(file, tmp_path):
     definition = read_definition(file)
     command = swept_commands()[definition.command]
-    given = definition.given(definition.points()[-1]) | smaller(definition.command, tmp_path)
+    given = definition.settings(definition.points()[-1]) | smaller(definition.command, tmp_path)
     metrics = command.measure({key: value for key, value in given.items() if value is not None})
     for metric in (command.time_metric, definition.speedup_of):
         assert metric is None or metrics[metric] > 0

@@ -14,7 +14,7 @@ from typing import ClassVar
 import pytest
 
 from builders.sweep_by_hand import gemv
-from ndpsim.report.html.page import Cell, Section, Table, write_page
+from ndpsim.report.html.page import Cell, HtmlTable, Section, write_page
 from ndpsim.report.html.sweeps import write_sweep_report
 
 _PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
@@ -121,7 +121,7 @@ def test_a_click_on_a_head_sorts_by_value_and_another_turns_the_order(page):
 def test_numbers_are_sorted_by_value_and_what_is_empty_comes_last(browser, tmp_path):
     values = [10.25, None, -3.0, 10.5, 1e-7, 1e21, 9.0]
     cells = [(Cell("" if value is None else f"{value:.3g} units", value),) for value in values]
-    write_page(str(tmp_path / "a.html"), "Numbers", "", [Section("Table", Table(("number",), cells))])
+    write_page(str(tmp_path / "a.html"), "Numbers", "", [Section("Table", HtmlTable(("number",), cells))])
     open_page(browser, tmp_path / "a.html")
     rising = ["-3 units", "1e-07 units", "9 units", "10.2 units", "10.5 units", "1e+21 units"]
     click_head(browser, "number")

@@ -17,17 +17,17 @@ from ndpsim.report.html.page import (
     MOST_ROWS,
     Cell,
     Folded,
+    HtmlTable,
     Picture,
     Section,
-    Table,
     inline,
     measured_cell,
     picture,
     write_page,
 )
 from ndpsim.report.html.sweeps import write_sweep_report
-from ndpsim.report.moe_history import History
-from ndpsim.report.sweep_plot import Published
+from ndpsim.report.moe_history import MoeHistory
+from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.definition import Definition
 
@@ -168,7 +168,7 @@ def test_a_report_of_policies_says_what_was_routed(folder):
 
 
 def test_a_report_of_jobs_made_by_hand_has_their_times(moe_by_hand, tmp_path):
-    history = History()
+    history = MoeHistory()
     moe_by_hand.play(history, "first", "second")
     paths = tmp_path / "a.html", tmp_path / "b.html"
     hardware = moe_by_hand.run.hardware
@@ -227,7 +227,9 @@ def test_failed_points_stand_in_the_report_with_their_reason(tmp_path):
 
 
 def test_published_values_stand_beside_ours(tmp_path):
-    value = Published("time_ns", {"tokens": 4, "bits": 16, "dimm.ranks": 2}, 30_000, 34_000, "Paper, Table 1")
+    value = PublishedValue(
+        "time_ns", {"tokens": 4, "bits": 16, "dimm.ranks": 2}, 30_000, 34_000, "Paper, Table 1"
+    )
     page = Page(report(gemv(published=(value,)), tmp_path))
     cells = page.words["td"]
     place = cells.index("Paper, Table 1")
@@ -287,20 +289,20 @@ def written(tmp_path):
 
 
 def test_numbers_in_tables_have_their_value_and_rows_that_are_left_out_are_counted(written):
-    text = written(Table(("a", "b"), [(Cell("1.5 ms", 1.5e6), "x")] * (MOST_ROWS + 5), "elsewhere"))
+    text = written(HtmlTable(("a", "b"), [(Cell("1.5 ms", 1.5e6), "x")] * (MOST_ROWS + 5), "elsewhere"))
     assert text.count("<tr>") == MOST_ROWS + 1
     assert '<td class=n data-value="1500000.0">1.5 ms</td><td>x</td>' in text
     assert f"{MOST_ROWS:,} of {MOST_ROWS + 5:,} rows are shown; all of them: elsewhere" in text
 
 
 def test_a_long_text_is_cut_and_says_how_much_is_missing(written):
-    text = written(Table((), [("a", "x" * 10_000)]), Table(("b",), [("y" * 1000,)]))
+    text = written(HtmlTable((), [("a", "x" * 10_000)]), HtmlTable(("b",), [("y" * 1000,)]))
     assert re.findall("x{300,}[^<]*", text) == ["x" * 3000 + "... (7,000 more characters)"]
     assert re.findall("y{300,}[^<]*", text) == ["y" * 300 + "... (700 more characters)"]
 
 
 def test_parts_with_nothing_to_show_are_left_out_with_their_titles(written):
-    nothing = Table(("a",), []), Table((), []), [], ""
+    nothing = HtmlTable(("a",), []), HtmlTable((), []), [], ""
     page = Page(written(*nothing, Folded("Folded", *nothing)))
     assert page.words["h1"] == ["title"]
     assert {"h2", "summary", "table", "ul", "p"}.isdisjoint(page.tags)
@@ -312,8 +314,8 @@ def test_of_many_notes_the_first_are_shown_and_the_others_counted(written):
 
 
 def test_every_part_is_escaped(written):
-    parts = HOSTILE, [HOSTILE], Folded(HOSTILE, HOSTILE), Table((HOSTILE,), [(HOSTILE,)])
-    text = written(*parts, Table((), [(HOSTILE, HOSTILE)]), Picture("<svg></svg>", HOSTILE))
+    parts = HOSTILE, [HOSTILE], Folded(HOSTILE, HOSTILE), HtmlTable((HOSTILE,), [(HOSTILE,)])
+    text = written(*parts, HtmlTable((), [(HOSTILE, HOSTILE)]), Picture("<svg></svg>", HOSTILE))
     page = checked(text)
     assert "img" not in page.tags
     said = [word for words in page.words.values() for word in words if word == HOSTILE]

@@ -22,7 +22,7 @@ from ndpsim.config import (
     schema_text,
 )
 from ndpsim.config.load import missing_of
-from ndpsim.dimm.link import Pcie
+from ndpsim.dimm.link import PcieLink
 from ndpsim.inference.processors import Processors, load_processors
 from ndpsim.inference.processors.fitted import fitted_values
 from ndpsim.workload.models import load_model
@@ -209,7 +209,7 @@ def test_printed_figures_of_cache_7960x_4090_agree_with_what_the_parts_make() ->
     system, mixtral, phi = hardware.system, load_model("mixtral-8x7b"), load_model("phi-3.5-moe")
     assert system.dimm.count * hardware.dimm_bytes == system.host.memory_tb * 2**40
     assert system.host.channels * hardware.dimm_host_gbps == system.host.memory_bandwidth_gbps
-    pcie = Pcie(
+    pcie = PcieLink(
         *(
             getattr(system.pcie, key)
             for key in ("gbps", "latency_ns", "packet_bytes", "header_bytes", "copy_engines")

@@ -350,7 +350,7 @@ def test_names_of_ddr5_in_ramulator_2_0(write: Write) -> None:
         ("impl: RoBaRaCoCh", "impl: Mine", "28: MemorySystem.AddrMapper.impl: left out: unknown address mapping 'Mine'"),
         ("impl: Generic\n", "impl: BHDRAMController\n", "19: MemorySystem.Controller.impl: left out: the controller"),
         ("plugins:", "plugins:\n      - ControllerPlugin:\n          impl: TraceRecorder\n          path: x", "27: MemorySystem.Controller.plugins[0]: left out: plugin TraceRecorder"),
-        ("nRCD: 20", "nRCD: 20\n      tRCD: 12", "17: MemorySystem.DRAM.timing.tRCD: left out: nRCD says it in clocks"),
+        ("nRCD: 20", "nRCD: 20\n      tRCD: 12", "17: MemorySystem.DRAM.timing.tRCD: left out: nRCD has it in clocks"),
         ("nRCD: 20", "nRCB: 20", "16: MemorySystem.DRAM.timing.nRCB: left out: not known to ndpsim"),
         ("preset: DDR4_3200AA", "rate: 3200", "15: MemorySystem.DRAM.timing.rate: names no preset; DDR4_3200W gives what is not written: nBL, nCCDL"),
     ],

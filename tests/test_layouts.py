@@ -17,11 +17,11 @@ from ndpsim.dimm.layout import (
     WEIGHT,
     ZERO_POINT,
     Address,
+    BurstPlaces,
     ExpertFormat,
     ExpertWeights,
     Geometry,
     Layout,
-    Places,
     WeightFormat,
     localized,
     make_layout,
@@ -201,7 +201,7 @@ def test_where_nothing_lies_nothing_is_found(layout):
     around = range(max(0, layout.base - 2), last)
     for dimm in range(geometry.dimms):
         for lane in range(geometry.lanes):
-            asked = Places(*(np.full(len(around), value) for value in (dimm, lane)), np.array(around))
+            asked = BurstPlaces(*(np.full(len(around), value) for value in (dimm, lane)), np.array(around))
             found = layout.burst_at(asked) >= 0
             assert found.tolist() == [(dimm, lane, place) in taken for place in around]
 

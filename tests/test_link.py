@@ -16,7 +16,7 @@ from builders.packets_alone import simulate_packets
 from mistakes import refused
 from ndpsim.base.jit import by_reference, kernel
 from ndpsim.config import load_hardware
-from ndpsim.dimm.link import Bridge, Pcie, Pipe, link_ticks, make_network, ports_needed
+from ndpsim.dimm.link import Bridge, PcieLink, Pipe, link_ticks, make_network, ports_needed
 from ndpsim.dimm.link.offers import (
     Offers,
     enqueue_offered,
@@ -273,13 +273,13 @@ def test_times_beyond_64_bits_are_an_error():
 def test_copies_of_two_engines_take_turns_packet_by_packet():
     # 1 GB/s, packets of 10 B without header. Two engines: A sends at 0-10, 20-30, 40-50; B at 10-20, 30-40;
     # C is taken up at 40, when B is done, and sends at 50-60. All arrive 5 ns later.
-    done = Pcie(1, 5, 10, 0, copy_engines=2).arrivals(ints(0, 0, 0), ints(30, 20, 10))
+    done = PcieLink(1, 5, 10, 0, copy_engines=2).arrivals(ints(0, 0, 0), ints(30, 20, 10))
     assert done.tolist() == [55_000, 45_000, 65_000]
 
 
 def test_one_engine_is_a_pipe():
     ready, size = ints(0, 700, 10_000_000), ints(1000, 256, 700)
-    one = Pcie(3, 10, 256, 24, copy_engines=1).arrivals(ready, size)
+    one = PcieLink(3, 10, 256, 24, copy_engines=1).arrivals(ready, size)
     assert one.tolist() == Pipe(3, 10, 256, 24).arrivals(ready, size).tolist()
 
 
@@ -308,7 +308,7 @@ def engine_by_engine(link, ready_ps, size_bytes):
 
 @given(
     st.builds(
-        Pcie,
+        PcieLink,
         gbps=st.sampled_from([1, 3, 64]),
         latency_ns=st.sampled_from([0, 500]),
         copy_engines=st.integers(1, 4),

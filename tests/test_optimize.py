@@ -202,7 +202,7 @@ def late_first(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
     """As many tasks at once as there are, and the last one answered first."""
     while waiting := list(itertools.takewhile(lambda task: task is not None, tasks)):
         for task in reversed(waiting):
-            yield task, attempt(command, task.given, task.key)
+            yield task, attempt(command, task.settings, task.key)
 
 
 def test_points_follow_from_seed_and_batch_and_not_from_the_order_in_which_they_finish(monkeypatch):
@@ -410,5 +410,5 @@ def test_the_cheapest_machine_is_a_search_of_points_that_can_be():
     file = Path(__file__).parents[1] / "examples" / "optimize" / "cheapest_trimoe.yaml"
     problem = problem_of(file)
     command = swept_commands()["moe"]
-    command.resolve(problem.definition.given(problem.base))
+    command.resolve(problem.definition.settings(problem.base))
     assert problem.objectives == {"cost_usd": "minimize"}

@@ -32,7 +32,7 @@ from ndpsim import (
 from ndpsim.base.errors import InputError
 from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
-from ndpsim.report.moe_history import History
+from ndpsim.report.moe_history import MoeHistory
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
 from ndpsim.report.pictures import bars, canvas, expert, latencies, layout, moe
 from ndpsim.report.pictures import relayout as relayouts
@@ -230,7 +230,7 @@ def pictures(tmp_path_factory, moe_by_hand):
     for name in ("striped", "sharded:2"):
         made[f"layout {name}"] = layout.layout_figure, place_expert("trimoe", larger, name)
     for names in (("trimoe",), ("trimoe", "enhanced-ktransformers")):
-        history = History()
+        history = MoeHistory()
         moe_by_hand.play(history, *names)
         layer = history.runs[0].shown
         computed = next(job for job in layer.jobs if job.resource.startswith("ndp"))
@@ -685,7 +685,7 @@ def bars_of(axes):
 
 def moe_axes(moe_by_hand, panel, *names, layer=None, change=lambda runs: None):
     """The axes of a panel of policies, after a change of what was recorded of them."""
-    history = History(layer)
+    history = MoeHistory(layer)
     moe_by_hand.play(history, *names)
     change(history.runs)
     return moe.moe_figure(moe_by_hand.result(*names), history, "column", [panel]).axes
@@ -717,7 +717,7 @@ def test_what_moves_between_dimms_is_drawn_on_the_links(moe_by_hand):
 
 
 def test_the_layer_whose_jobs_are_drawn_can_be_chosen(moe_by_hand):
-    history = History((0, 3))
+    history = MoeHistory((0, 3))
     moe_by_hand.play(history, "trimoe")
     assert history.runs[0].shown is moe_by_hand.layers[0]
 
@@ -749,7 +749,7 @@ def test_time_by_layer_is_the_mean_of_the_steps(moe_by_hand):
 
 
 def test_a_prefill_gives_way_to_decode_steps(moe_by_hand):
-    history = History()
+    history = MoeHistory()
     for phase in ("prefill", "decode"):
         for layer in moe_by_hand.layers[:2]:
             history(moe_by_hand.run, dataclasses.replace(layer, phase=phase))

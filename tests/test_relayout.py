@@ -20,7 +20,7 @@ from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dimm.engines import FastDimms, ReadableDimms
 from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
 from ndpsim.dimm.link import Bridge, link_ticks, make_network
-from ndpsim.dimm.link.requests import DimmLanes
+from ndpsim.dimm.link.requests import LanesOfDimms
 from ndpsim.dram import state
 from ndpsim.dram.spec import resolve
 from ndpsim.dram.spec.standard import READ as RD
@@ -78,9 +78,9 @@ def jobs(draw):
         packet_bytes=draw(st.sampled_from([64, 128])),
         header_bytes=draw(st.sampled_from([0, 8])),
         timebase=link_ticks(network, CLOCK_PS, CLOCK_PS * draw(st.sampled_from([1, 2, Fraction(5, 3)]))),
-        dimm_lanes=DimmLanes(dimm_lane // lanes, dimm_lane, 0 * dimm_lane)
+        dimm_lanes=LanesOfDimms(dimm_lane // lanes, dimm_lane, 0 * dimm_lane)
         if by_units
-        else DimmLanes(0 * dimm_lane, 0 * dimm_lane, dimm_lane),
+        else LanesOfDimms(0 * dimm_lane, 0 * dimm_lane, dimm_lane),
     )
     return access, transfers
 

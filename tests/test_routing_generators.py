@@ -219,7 +219,7 @@ def shares_of(spec: str, model: str = "deepseek-v2", seed: int = 1) -> np.ndarra
     layers = tuple(layer for layer in range(shape.layers) if layer not in shape.dense_layers)
     randoms = [source(seed + layer) for layer in layers]
     of = RoutingShape(shape.routed_experts, shape.experts_per_token, layers)
-    return parsed.generator.shares(of, parsed.name, parsed.settings, frozenset(parsed.given), randoms)
+    return parsed.generator.shares(of, parsed.name, parsed.settings, frozenset(parsed.stated), randoms)
 
 
 def test_skewed_has_the_classes_of_the_trimoe_paper():

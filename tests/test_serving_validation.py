@@ -116,7 +116,7 @@ def test_claims_serve_the_recorded_requests_on_the_cards_of_the_page(run):
     }
     recorded = (runs.MEASURED / f"{run}-requests.csv").read_bytes()
     for claim in (*claims_on(run).values(), *claims_on(run, "llmservingsim").values()):
-        given = json.loads(runs_of(claim)[0]["served"].given)
+        given = json.loads(runs_of(claim)[0]["served"].settings)
         assert given.pop("routing", None) == case.routing
         assert Path(given.pop("requests")).read_bytes() == recorded
         assert {"gpu.count": 1, **given} == {key: scalar(value) for key, value in wanted.items()}

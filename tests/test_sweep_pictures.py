@@ -16,7 +16,7 @@ from ndpsim.report.metrics import described, key_label, metric_label, metric_tex
 from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
-from ndpsim.report.sweep_plot import KINDS, Published, SweepPlot, chosen_plot, sweep_title
+from ndpsim.report.sweep_plot import KINDS, PublishedValue, SweepPlot, chosen_plot, sweep_title
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
 from ndpsim.studies.sweeps.definition import Definition
 
@@ -137,7 +137,9 @@ def test_values_that_grow_by_factors_have_a_logarithmic_axis_unless_it_is_not_wa
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_kind_is_drawn_in_every_size(kind, size, tmp_path):
-    result = gemv(published=(Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e4, 2e4, "A"),))
+    result = gemv(
+        published=(PublishedValue("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e4, 2e4, "A"),)
+    )
     save(figure(result, size, kind=kind), str(tmp_path / "a.svg"), size)
     assert (tmp_path / "a.svg").read_bytes().startswith(b"<?xml")
 
@@ -266,8 +268,8 @@ def test_no_name_of_a_long_front_covers_its_stairs_and_no_leader_crosses_a_name(
 def test_a_published_point_of_a_front_lies_in_the_middle_of_its_intervals():
     where = {"tokens": 16, "bits": 16, "dimm.ranks": 2}
     both = (
-        Published("time_ns", where, 5e4, 9e4, "A paper"),
-        Published("energy_nj.total", where, 1e6, 3e6, "A paper"),
+        PublishedValue("time_ns", where, 5e4, 9e4, "A paper"),
+        PublishedValue("energy_nj.total", where, 1e6, 3e6, "A paper"),
     )
     (axes,) = figure(gemv(published=both), kind="pareto", log="none").axes
     (container,) = [one for one in axes.containers if one.get_label() == "A paper"]
@@ -281,10 +283,10 @@ def test_a_title_says_what_was_run_of_which_model_on_which_machine():
 
 
 def test_published_values_are_hollow_with_their_interval_and_their_source():
-    value = Published(
+    value = PublishedValue(
         "time_ns", {"tokens": 16, "bits": 16, "dimm.ranks": 2}, 50_000, 90_000, "A paper, Table 1"
     )
-    other = Published("energy_nj.total", {"tokens": 8}, 1, 1, "Not drawn")
+    other = PublishedValue("energy_nj.total", {"tokens": 8}, 1, 1, "Not drawn")
     (axes,) = figure(gemv(published=(value, other)), log="none").axes
     (container,) = [one for one in axes.containers if one.get_label() != "A paper, Table 1"]
     marker, _, (bar,) = container.lines
@@ -296,7 +298,7 @@ def test_published_values_are_hollow_with_their_interval_and_their_source():
 
 
 def test_values_are_called_by_their_labels_also_where_a_published_one_stands():
-    near = Published("speedup", {"policy": "monde", "batch": 64}, 1.5, 1.5, "a paper")
+    near = PublishedValue("speedup", {"policy": "monde", "batch": 64}, 1.5, 1.5, "a paper")
     result = moe(labels={"monde": "MoNDE", "trimoe": "TriMoE"}, published=(near,))
     (axes,) = figure(result, kind="bars", x="policy", y="speedup").axes
     assert axes.get_ylabel().startswith("speed-up over TriMoE")
@@ -307,17 +309,17 @@ def test_values_are_called_by_their_labels_also_where_a_published_one_stands():
 
 
 def test_a_published_value_of_other_points_is_not_drawn():
-    value = Published("time_ns", {"tokens": 8, "bits": 8}, 1e5, 1e5, "A paper")
+    value = PublishedValue("time_ns", {"tokens": 8, "bits": 8}, 1e5, 1e5, "A paper")
     drawn = figure(gemv(published=(value,)))
     assert "A paper" not in words(drawn.axes[0])
     assert "1 of 1 published values are of other points" in drawn.get_suptitle()
-    between = Published("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e5, 1e5, "A paper")
+    between = PublishedValue("time_ns", {"tokens": 8, "bits": 4, "dimm.ranks": 2}, 1e5, 1e5, "A paper")
     assert "A paper" in words(figure(gemv(published=(between,))).axes[0])
     assert "A paper" not in words(figure(gemv(published=(between,)), kind="bars", x="tokens").axes[0])
 
 
 def test_published_values_stand_in_brackets_in_cells():
-    value = Published("time_ns", {"tokens": 8, "dimm.ranks": 1}, 1e5, 2e5, "A paper")
+    value = PublishedValue("time_ns", {"tokens": 8, "dimm.ranks": 1}, 1e5, 2e5, "A paper")
     result = gemv(published=(value,), varied={"dimm.ranks": (1, 2), "tokens": (1, 8, 64), "bits": (16,)})
     cells, _ = figure(result, kind="heat", log="none").axes
     assert "0.128\n(0.100\N{EN DASH}0.200)" in [text.get_text() for text in cells.texts]
@@ -326,7 +328,7 @@ def test_published_values_stand_in_brackets_in_cells():
 
 @pytest.mark.parametrize(("tokens", "fits"), [(4, True), (16, False)])
 def test_values_stay_in_cells_where_published_ones_have_no_room_beside_them(tokens, fits):
-    value = Published("time_ns", {"tokens": 2, "dimm.ranks": 1}, 11_110, 22_220, "A paper")
+    value = PublishedValue("time_ns", {"tokens": 2, "dimm.ranks": 1}, 11_110, 22_220, "A paper")
     varied = {"dimm.ranks": (1, 2), "tokens": tuple(range(1, tokens + 1)), "bits": (16,)}
     cells, _ = figure(gemv(published=(value,), varied=varied), "column", kind="heat", log="none").axes
     texts = [text.get_text() for text in cells.texts]

@@ -58,7 +58,7 @@ def cells(out: Path) -> list[dict[str, str]]:
 def backwards(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
     """Takes all tasks before it runs one, and the last one first."""
     for task in reversed(list(tasks)):
-        yield task, attempt(command, task.given, task.key)
+        yield task, attempt(command, task.settings, task.key)
 
 
 # The table
@@ -153,7 +153,7 @@ def test_tables_hold_what_is_finished_while_the_rest_is_run(tmp_path, monkeypatc
     def watched(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
         for task in reversed(list(tasks)):
             seen.append([row["n"] for row in cells(tmp_path)] if (tmp_path / "table.csv").exists() else [])
-            yield task, attempt(command, task.given, task.key)
+            yield task, attempt(command, task.settings, task.key)
 
     monkeypatch.setattr(execute_module, "run_locally", watched)
     sweep("fake", {"n": [1, 2, 3]}, out=tmp_path)
@@ -238,7 +238,7 @@ def test_a_file_that_changes_while_its_point_is_run_makes_no_result(tmp_path, fo
     def changed(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
         for task in tasks:
             file.write_text("abcde")
-            yield task, attempt(command, task.given, task.key)
+            yield task, attempt(command, task.settings, task.key)
 
     with monkeypatch.context() as patch:
         patch.setattr(execute_module, "run_locally", changed)

@@ -219,7 +219,7 @@ def counted_runs(monkeypatch):
 
     def counting(command, tasks, jobs):
         for task, answer in original(command, tasks, jobs):
-            ran.append(task.given)
+            ran.append(task.settings)
             yield task, answer
 
     monkeypatch.setattr(claim_runs, "run_locally", counting)
@@ -300,7 +300,7 @@ def test_a_claim_may_serve_requests():
 
 def test_places_are_filled_with_values_of_their_own_type():
     run = ClaimRun(command="moe", given={"batch": "{batch}", "policy": "cache:ways={ways},in_flight=miss"})
-    given = json.loads(filled(run, {"batch": 4, "ways": 2}).given)
+    given = json.loads(filled(run, {"batch": 4, "ways": 2}).settings)
     assert given == {"batch": 4, "policy": "cache:ways=2,in_flight=miss"}
 
 

@@ -31,10 +31,10 @@ def shown(value: object) -> str:
         return f"a {type(value).__name__} that cannot be shown"
 
 
-def whole_number(value: Any, name: str, least: int, most: int | None = None, of: str = "") -> int:
+def whole_number(value: Any, name: str, least: int, most: int | None = None, counted: str = "") -> int:
     """`value` as an int: Python's, NumPy's, or any other with `__index__`; no bool, no float.
 
-    `of`: the things that it counts, for the message: " of clocks".
+    `counted`: the things that it counts, for the message: " of clocks".
 
     Raises:
         InputError: it is no whole number, or not from `least` to `most` (None: no limit).
@@ -46,7 +46,7 @@ def whole_number(value: Any, name: str, least: int, most: int | None = None, of:
     if whole is None or whole < least or (most is not None and whole > most):
         upto = "" if most is None else f" to {most}"
         code: Code = "type" if whole is None else "range"
-        raise InputError(f"{shown(value)} is not a whole number{of} from {least}{upto}", code, key=name)
+        raise InputError(f"{shown(value)} is not a whole number{counted} from {least}{upto}", code, key=name)
     return whole
 
 
@@ -102,15 +102,15 @@ def settings(written: str, key: str) -> dict[str, str]:
     Raises:
         InputError: a part is not of this form, or a key is given twice.
     """
-    given: dict[str, str] = {}
+    values: dict[str, str] = {}
     for part in filter(None, (part.strip() for part in written.split(","))):
         name, equals, value = (piece.strip() for piece in part.partition("="))
         if not equals or not name:
             raise InputError(f"{shown(part)} is not of the form KEY=VALUE", "form", key=key)
-        if name in given:
+        if name in values:
             raise InputError(f"{shown(name)} is given twice", "twice", key=key)
-        given[name] = value
-    return given
+        values[name] = value
+    return values
 
 
 def choice(value: Any, name: str, allowed: Iterable[str], what: str) -> str:
@@ -150,7 +150,7 @@ def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ..
     refused = isinstance(value, (bytes, bytearray, Mapping, AbstractSet, os.PathLike))
     if refused or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
         raise InputError(f"{shown(value)} is not a list", "type", key=name)
-    return tuple(each(one, name) for one in value)
+    return tuple(each(element, name) for element in value)
 
 
 def instance(value: Any, name: str, kind: type[T]) -> T:

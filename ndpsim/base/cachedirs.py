@@ -118,7 +118,7 @@ def roots() -> list[Path]:
     return list(dict.fromkeys(found))
 
 
-class Folder(NamedTuple):
+class CacheFolder(NamedTuple):
     """A folder of a cache.
 
     Attributes:
@@ -148,7 +148,7 @@ class Folder(NamedTuple):
         return made_by if isinstance(made_by, dict) else {}
 
 
-def find_folders(root: Path, kinds: Collection[str] = KINDS) -> list[Folder]:
+def find_folders(root: Path, kinds: Collection[str] = KINDS) -> list[CacheFolder]:
     """The folders of these kinds that ndpsim made in a root for this user, the one written last first."""
     found = []
     for name in _names(root):
@@ -157,8 +157,8 @@ def find_folders(root: Path, kinds: Collection[str] = KINDS) -> list[Folder]:
             status, marker = os.lstat(path), os.lstat(path / _MARKER)
             if named and named[1] in kinds and stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid():
                 files = _files(path)
-                size = marker.st_size + sum(of_file.st_size for _, of_file in files)
-                found.append(Folder(path, named[1], files, size, status.st_mtime))
+                size = marker.st_size + sum(status.st_size for _, status in files)
+                found.append(CacheFolder(path, named[1], files, size, status.st_mtime))
     return sorted(found, key=lambda folder: folder.written, reverse=True)
 
 
@@ -191,12 +191,12 @@ def clear(kinds: Collection[str] = KINDS) -> Cleared:
     left: list[Path] = []
     size = 0
     for folder in [folder for root in roots() for folder in find_folders(root, kinds)]:
-        of_files = sum(status.st_size for path, status in folder.files if _is_removed(path))
+        removable = sum(status.st_size for path, status in folder.files if _is_removed(path))
         for inner, _, _ in os.walk(folder.path, topdown=False):
             with suppress(OSError):
                 os.rmdir(inner)
         is_gone = _is_removed_empty(folder.path)
-        size += folder.size_bytes if is_gone else of_files
+        size += folder.size_bytes if is_gone else removable
         (removed if is_gone else left).append(folder.path)
     return Cleared(removed, size, left)
 
@@ -225,7 +225,9 @@ def _size_on_disk(size: int) -> int:
 
 def _remove_longest_unused(root: Path, kind: str, most_bytes: int) -> None:
     """Remove the least recently used files of a kind, of any version, until this many bytes are left."""
-    files = [file for one in find_folders(root, (kind,)) for file in one.files if file[0].suffix != ".tmp"]
+    files = [
+        file for folder in find_folders(root, (kind,)) for file in folder.files if file[0].suffix != ".tmp"
+    ]
     excess = sum(_size_on_disk(status.st_size) for _, status in files) - most_bytes
     for path, status in sorted(files, key=lambda file: file[1].st_mtime_ns):
         if excess <= 0:

@@ -86,9 +86,9 @@ class InputError(ValueError):
         self.file = None if file is None else str(file)
         self.line = line
         self.key = key
-        place = "" if self.file is None else self.file + (f":{line}" if line else "") + ": "
+        location = "" if self.file is None else self.file + (f":{line}" if line else "") + ": "
         subject = "" if key is None else f"{key}: "
-        super().__init__(" ".join(f"{place}{subject}{problem}".split()))
+        super().__init__(" ".join(f"{location}{subject}{problem}".split()))
 
     def at(self, file: object = None, line: int | None = None, key: str | None = None) -> InputError:
         """The same mistake at another place: `key` stays where none is given, file and line do not."""
@@ -142,6 +142,6 @@ def listed(names: Sequence[str], like: str = "") -> str:
     return ", ".join(near) + (f" and {len(names) - len(near)} more" if len(near) < len(names) else "")
 
 
-def unknown(name: object, known: Iterable[str], what: str, **place: Any) -> InputError:
-    """The error of a `what` that is none of `known`; `place`: the file, line and key of it."""
-    return InputError(one_of(name, known, what), **place, code="unknown-name")
+def unknown(name: object, known: Iterable[str], what: str, **location: Any) -> InputError:
+    """The error of a `what` that is none of `known`; `location`: the file, line and key of it."""
+    return InputError(one_of(name, known, what), **location, code="unknown-name")

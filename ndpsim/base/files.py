@@ -92,12 +92,12 @@ def _obstacle(target: Path) -> str | None:
         return "it is not open"
     if mode is not None and is_in_place(target):
         return None if os.access(target, os.W_OK) else "no permission"
-    place = _place(target)
-    if not place.parent.is_dir():
-        return f"there is no folder {place.parent}"
-    if not os.access(place.parent, os.W_OK) or (mode is not None and not os.access(place, os.W_OK)):
+    file = _place(target)
+    if not file.parent.is_dir():
+        return f"there is no folder {file.parent}"
+    if not os.access(file.parent, os.W_OK) or (mode is not None and not os.access(file, os.W_OK)):
         return "no permission"
-    if len(os.fsencode(place.name)) > os.pathconf(place.parent, "PC_NAME_MAX"):
+    if len(os.fsencode(file.name)) > os.pathconf(file.parent, "PC_NAME_MAX"):
         return "its name is too long"
     return None
 
@@ -146,8 +146,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 ensure_writable(target)
                 os.replace(file.name, _place(target))
     except OSError as error:
-        other = error.filename if isinstance(error.filename, str) else ""
-        subject = f"{other}: " if other and other != str(target) and not is_temporary(other) else ""
+        named = error.filename if isinstance(error.filename, str) else ""
+        subject = f"{named}: " if named and named != str(target) and not is_temporary(named) else ""
         raise InputError(f"cannot write {target}: {subject}{error.strerror or error}", "unwritable") from None
 
 

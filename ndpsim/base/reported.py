@@ -26,7 +26,7 @@ class Quantity:
         label: words for the field, without the unit.
         unit: a key of `UNITS`; "" if the end of the field's name is its unit, or without a unit.
         beside: fields that explain this one; texts show them in its row.
-        whole: a field, such as a peak or a sum, of which texts show this one as a share.
+        whole: a field, such as a peak or a sum; texts show this one as a share of it.
         share: the field with this share, if any.
         parts: labels for keys of a mapping whose names do not explain them.
     """
@@ -63,7 +63,7 @@ def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
     unit, end = unit_ending(first)
     described = (quantities(result).get(first) for result in results)
     known = next(filter(None, described), None) or Quantity(_words(first, unit, end), unit)
-    unit = next((of for of, _ in map(unit_ending, reversed(rest)) if of), known.unit or unit)
+    unit = next((found for found, _ in map(unit_ending, reversed(rest)) if found), known.unit or unit)
     parts = [
         known.parts.get(part) or _words(part, *unit_ending(part))
         for part in rest
@@ -88,7 +88,7 @@ def said(result: Any, *names: str) -> str:
 def table_of(results: Sequence[Any], *names: str) -> tuple[list[str], list[tuple[str, ...]]]:
     """Labels of fields, and a row of their values for each of several results of a class."""
     kind = type(results[0])
-    rows = [tuple(with_unit(name, getattr(one, name), kind) for name in names) for one in results]
+    rows = [tuple(with_unit(name, getattr(result, name), kind) for name in names) for result in results]
     return [label_of(name, kind) for name in names], rows
 
 
@@ -109,13 +109,13 @@ def with_unit(name: str, value: Any, *results: type) -> str:
     """A value as text, in the unit of its field; for the arguments see `quantity_of`."""
     if isinstance(value, Mapping):
         words = (
-            (key, with_unit(f"{name}.{key}", of_key, *results), isinstance(of_key, Mapping))
-            for key, of_key in sorted(value.items(), key=lambda item: item[0] != "total")
+            (key, with_unit(f"{name}.{key}", part, *results), isinstance(part, Mapping))
+            for key, part in sorted(value.items(), key=lambda item: item[0] != "total")
         )
         return ", ".join(f"{key} ({shown})" if nested else f"{key} {shown}" for key, shown, nested in words)
     if isinstance(value, tuple | list):
-        few = len(value) <= 8 and all(isinstance(one, int | float | str) for one in value)
-        return ", ".join(with_unit(name, one, *results) for one in value) if few else f"{len(value)} of them"
+        few = len(value) <= 8 and all(isinstance(entry, int | float | str) for entry in value)
+        return ", ".join(with_unit(name, e, *results) for e in value) if few else f"{len(value)} of them"
     if isinstance(value, Reported):
         return f"a {type(value).__name__}"
     if isinstance(value, Figure):
@@ -146,8 +146,8 @@ def _plain(value: Any) -> Any:
     if is_dataclass(value):
         return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
     if isinstance(value, Mapping):
-        return {key: _plain(of_key) for key, of_key in value.items()}
-    return [_plain(one) for one in value] if isinstance(value, tuple | list) else value
+        return {key: _plain(part) for key, part in value.items()}
+    return [_plain(entry) for entry in value] if isinstance(value, tuple | list) else value
 
 
 def flattened(plain: Mapping[str, Any]) -> dict[str, Any]:
@@ -158,8 +158,8 @@ def flattened(plain: Mapping[str, Any]) -> dict[str, Any]:
 def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Plain data as scalars by dotted key."""
     if isinstance(value, Mapping):
-        for name, of_name in value.items():
-            yield from _flat(f"{key}.{name}" if key else str(name), of_name)
+        for name, part in value.items():
+            yield from _flat(f"{key}.{name}" if key else str(name), part)
     elif isinstance(value, list):
         yield from _flat_list(key, value)
     else:
@@ -168,15 +168,15 @@ def _flat(key: str, value: Any) -> Iterator[tuple[str, Any]]:
 
 def _flat_list(key: str, values: list[Any]) -> Iterator[tuple[str, Any]]:
     """The number of entries, and the extremes of numbers, or of each number in records by their names."""
-    if values and all(isinstance(one, Mapping) for one in values):
+    if values and all(isinstance(entry, Mapping) for entry in values):
         yield f"{key}.count", len(values)
         groups: dict[str, list[Mapping[str, Any]]] = {}
-        for one in values:
-            groups.setdefault(f"{key}.{one['name']}" if "name" in one else key, []).append(one)
+        for entry in values:
+            groups.setdefault(f"{key}.{entry['name']}" if "name" in entry else key, []).append(entry)
         for group, records in groups.items():
             for name in dict.fromkeys(name for record in records for name in record if name != "name"):
                 yield from _extremes(f"{group}.{name}", [record.get(name) for record in records])
-    elif all(_is_number(one) for one in values):
+    elif all(_is_number(entry) for entry in values):
         yield f"{key}.count", len(values)
         yield from _extremes(key, values)
     else:

@@ -69,7 +69,7 @@ class Generator:
 
     def all_settings(self) -> dict[str, Setting]:
         """Its own settings and the common ones, by name."""
-        return {one.name: one for one in (*self.settings, *self.common)}
+        return {setting.name: setting for setting in (*self.settings, *self.common)}
 
     def place(self, *names: str) -> str:
         """The name of a setting in an error: ``routing skewed:hot_share``."""
@@ -97,22 +97,23 @@ class Spec(Generic[G]):
 
     Attributes:
         generator: the generator that a SPEC names.
-        given: the settings that the SPEC has.
+        stated: the settings that the SPEC has.
         name: name of the data to generate from; empty if the generator needs none.
     """
 
     generator: G
-    given: Mapping[str, float | str]
+    stated: Mapping[str, float | str]
     name: str = ""
 
     @property
     def settings(self) -> dict[str, Any]:
         """All settings by name."""
-        return {name: one.default for name, one in self.generator.all_settings().items()} | dict(self.given)
+        known = self.generator.all_settings()
+        return {name: setting.default for name, setting in known.items()} | dict(self.stated)
 
     def __str__(self) -> str:
         keys = ",".join(
-            f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in self.given.items()
+            f"{key}={value if isinstance(value, str) else repr(value)}" for key, value in self.stated.items()
         )
         return ":".join(part for part in (self.generator.name, self.name, keys) if part)
 

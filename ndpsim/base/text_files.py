@@ -18,7 +18,7 @@ _LINE_FACTOR = 12
 _JSON_FACTOR = 40
 
 
-class Format(Protocol):
+class FileFormat(Protocol):
     """A format for `recognised`.
 
     Attributes:
@@ -42,23 +42,23 @@ def first_bytes(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def recognised(path: Path, formats: Mapping[str, Format], of: str) -> str:
-    """The name of the first format that recognises a file; `of` describes the formats in words.
+def recognised(path: Path, formats: Mapping[str, FileFormat], content: str) -> str:
+    """The name of the first format that recognises a file; `content` describes the formats in words.
 
     Raises:
         InputError: the file cannot be read, or none recognises it.
     """
     head = first_bytes(path)
-    for name, one in formats.items():
-        if one.recognises(path, head):
+    for name, form in formats.items():
+        if form.recognises(path, head):
             return name
-    known = "; ".join(f"{name} ({one.meaning})" for name, one in formats.items())
-    problem = f"is of no format of {of} that is recognised; say which: {known}"
+    known = "; ".join(f"{name} ({form.meaning})" for name, form in formats.items())
+    problem = f"is of no format of {content} that is recognised; say which: {known}"
     raise InputError(problem, file=path, key="format", code="form")
 
 
 def json_with(*keys: str) -> Callable[[Path, bytes], bool]:
-    """Whether a file begins with a JSON object that has one of these keys, as `Format.recognises` asks."""
+    """Whether a file begins with a JSON object that has one of these keys, for `recognises`."""
     quoted = [f'"{key}"'.encode() for key in keys]
     return lambda path, head: head.lstrip().startswith(b"{") and any(key in head for key in quoted)
 
@@ -120,3 +120,18 @@ def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         if not isinstance(record, dict):
             raise InputError("is not a JSON object", "form", file=path, line=line)
         yield line, record
+
+
+def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None) -> int:
+    """A whole number from 0 in a JSON object.
+
+    Raises:
+        InputError: it is missing or invalid.
+    """
+    value = record.get(key)
+    if key not in record:
+        raise InputError("is missing", "missing", file=file, line=line, key=key)
+    if type(value) is not int or value < 0:
+        problem = f"{str(value)[:40]} is not a whole number from 0"
+        raise InputError(problem, "type", file=file, line=line, key=key)
+    return value

@@ -97,10 +97,10 @@ class Unit:
 
 
 def _thousands(first: float, *names: str) -> tuple[Scale, ...]:
-    return tuple(Scale(name, first * 1000.0**place) for place, name in enumerate(names))
+    return tuple(Scale(name, first * 1000.0**power) for power, name in enumerate(names))
 
 
-_SIZES = tuple(Scale(name, 1024.0**place) for place, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB")))
+_SIZES = tuple(Scale(name, 1024.0**power) for power, name in enumerate(("B", "KiB", "MiB", "GiB", "TiB")))
 
 #: Every unit of a result, by the unit in which the result has it.
 UNITS = {
@@ -153,7 +153,7 @@ def scale_for(unit: str, largest: float) -> Scale:
     """The scale of a unit for values up to `largest`."""
     scales = UNITS[unit].scales
     return max(
-        (one for one in scales if abs(largest) >= one.divisor), key=lambda one: one.divisor, default=scales[0]
+        (each for each in scales if abs(largest) >= each.divisor), key=lambda s: s.divisor, default=scales[0]
     )
 
 

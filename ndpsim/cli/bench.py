@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ndpsim.base.files import replacing
 from ndpsim.base.options import Kind, Output, Parameter, Whole, table
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, progress_of
 
 _BENCH = table(
@@ -40,7 +40,7 @@ _BENCH = table(
     _BENCH,
     examples=("ndpsim bench --row stream_r1 --json -", "ndpsim bench --repeat 9 --markdown performance.md"),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Measure the speed of the simulator, row by row.
 
     Requests, cycles and commands of every row must equal known values. The plain implementation must agree in
@@ -52,14 +52,14 @@ def command(given: Given) -> None:
     from ndpsim.studies.bench import run_rows
     from ndpsim.studies.bench.table import COLUMNS, cells, machine, markdown
 
-    rows, repeat = given.get("row", ()), _BENCH.value(given, "repeat")
+    rows, repeat = options.get("row", ()), _BENCH.value(options, "repeat")
     with progress_of("measuring") as progress:
         measured = run_rows(rows, repeat, progress)
-    if "markdown" in given:
-        with replacing(given["markdown"]) as file:
-            file.write(markdown(measured, _command(rows, repeat, given["markdown"])).encode())
+    if "markdown" in options:
+        with replacing(options["markdown"]) as file:
+            file.write(markdown(measured, _command(rows, repeat, options["markdown"])).encode())
     answer(
-        given,
+        options,
         lambda: {"rows": [row.to_dict() for row in measured], "machine": machine()},
         lambda: print_table(f"best of {counted(repeat, 'run')}", COLUMNS, map(cells, measured)),
     )

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from ndpsim.base.options import Flag, Parameter, table
-from ndpsim.cli.command import Given, group, options_of, taking
+from ndpsim.cli.command import Options, group, options_of, taking
 from ndpsim.cli.options import JSON, check_outputs, write_json
 
 
@@ -102,17 +102,17 @@ _CLEAR = table(
     _CLEAR,
     examples=("ndpsim cache clear", "ndpsim cache clear --results", "ndpsim cache clear --json cleared.json"),
 )
-def clear(given: Given) -> None:
+def clear(options: Options) -> None:
     """Remove all files of ndpsim, of any version, from the caches, and no other files."""
     from ndpsim.base import cachedirs
     from ndpsim.base.units import format_bytes
 
-    kinds = tuple(kind for kind in cachedirs.KINDS if kind in given) or cachedirs.KINDS
+    kinds = tuple(kind for kind in cachedirs.KINDS if kind in options) or cachedirs.KINDS
     cleared = cachedirs.clear(kinds)
-    if "json" in given:
+    if "json" in options:
         removed, left = ([str(path) for path in paths] for paths in (cleared.removed, cleared.left))
-        write_json({"removed": removed, "size_bytes": cleared.size_bytes, "left": left}, given["json"])
-    if given.get("json") == "-":
+        write_json({"removed": removed, "size_bytes": cleared.size_bytes, "left": left}, options["json"])
+    if options.get("json") == "-":
         return
     for path in cleared.left:
         click.echo(f"{path}: left, it holds what ndpsim did not put there or may not be written")

@@ -10,7 +10,7 @@ import click
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import refuse, table
 from ndpsim.base.options.check import CHECK
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, hardware_of, naming, timing_overrides
 
 if TYPE_CHECKING:
@@ -36,11 +36,11 @@ def _energy(
     standard = device.standard
     if currents is not None and energy is None:
         per_bank = ONE_BANK, BANK_PAIR
-        refreshing = [one for one in standard.commands if one.refreshes or one.manages]
-        of_one = [one for one in refreshing if standard.scope_of(one) in per_bank]
-        of_banks = (commands.numbered([one.name for one in of_one]) >= 0).any()
-        note = NO_ONE_BANK if of_banks else NO_SAME_BANK
-    moving = [one.name for one in standard.commands if one.reads or one.writes]
+        refreshing = [command for command in standard.commands if command.refreshes or command.manages]
+        single_bank = [command for command in refreshing if standard.scope_of(command) in per_bank]
+        per_bank_refresh = (commands.numbered([command.name for command in single_bank]) >= 0).any()
+        note = NO_ONE_BANK if per_bank_refresh else NO_SAME_BANK
+    moving = [command.name for command in standard.commands if command.reads or command.writes]
     return {
         "energy_nj": energy,
         "energy_note": note,
@@ -49,7 +49,7 @@ def _energy(
     }
 
 
-class _Channel(NamedTuple):
+class _CheckedChannel(NamedTuple):
     """The channel that a trace is checked against; `hardware`: its file, None: single options."""
 
     device: Device
@@ -61,17 +61,17 @@ class _Channel(NamedTuple):
     hardware: Hardware | None
 
 
-def _channel_of_hardware(given: Given) -> _Channel:
+def _channel_of_hardware(options: Options) -> _CheckedChannel:
     from ndpsim.audit import CommandBuses
 
     described = "standard", "org", "timing", "rules"
-    refuse(given, "describes the DRAM, as --hw does; give one of them", *described)
-    hardware = hardware_of(given, CHECK)
+    refuse(options, "cannot be used with --hw, which describes the DRAM", *described)
+    hardware = hardware_of(options, CHECK)
     dimm, dram = hardware.system.dimm, hardware.system.dram
-    return _Channel(
-        hardware.bus_device(given.get("ranks", 1)),
-        given.get("refresh", dram.refresh),
-        (given.get("rfm", dram.rfm), given.get("rfm-threshold", dram.rfm_threshold)),
+    return _CheckedChannel(
+        hardware.bus_device(options.get("ranks", 1)),
+        options.get("refresh", dram.refresh),
+        (options.get("rfm", dram.rfm), options.get("rfm-threshold", dram.rfm_threshold)),
         hardware.power_changes,
         dimm.count * hardware.lanes,
         CommandBuses(dimm.command_bus, dimm.ranks, dimm.subchannels),
@@ -79,39 +79,39 @@ def _channel_of_hardware(given: Given) -> _Channel:
     )
 
 
-def _channel_of_options(given: Given) -> _Channel:
+def _channel_of_options(options: Options) -> _CheckedChannel:
     from ndpsim.audit import CommandBuses
     from ndpsim.dram.spec import resolve
 
-    if not given.keys() >= {"standard", "org", "timing"}:
+    if not options.keys() >= {"standard", "org", "timing"}:
         raise InputError("give --standard, --org and --timing, or --hw", key="check", code="missing")
-    overrides = timing_overrides(given.get("set", ()))
+    overrides = timing_overrides(options.get("set", ()))
     with naming(**{name: f"--set {name}" for name in overrides}):
         device = resolve(
-            given["standard"],
-            given["org"],
-            given["timing"],
-            CHECK.value(given, "ranks"),
+            options["standard"],
+            options["org"],
+            options["timing"],
+            CHECK.value(options, "ranks"),
             overrides,
-            CHECK.value(given, "rules"),
+            CHECK.value(options, "rules"),
         )
-    refresh = CHECK.value(given, "refresh")
-    rfm = CHECK.value(given, "rfm"), CHECK.value(given, "rfm-threshold")
-    return _Channel(device, refresh, rfm, {}, _MOST_LANES, CommandBuses(), None)
+    refresh = CHECK.value(options, "refresh")
+    rfm = CHECK.value(options, "rfm"), CHECK.value(options, "rfm-threshold")
+    return _CheckedChannel(device, refresh, rfm, {}, _MOST_LANES, CommandBuses(), None)
 
 
-def _lanes(given: Given, channel: _Channel, commands: CommandTrace) -> int | None:
+def _lanes(options: Options, channel: _CheckedChannel, commands: CommandTrace) -> int | None:
     """Number of lanes in the rank column; None: the column has ranks."""
-    lanes: int | None = given.get("lanes")
+    lanes: int | None = options.get("lanes")
     if lanes is not None and lanes > channel.most_lanes:
         problem = f"{lanes} is not a whole number from 1 to {channel.most_lanes}"
         raise InputError(problem, key="lanes", code="range")
     hardware = channel.hardware
-    if hardware is None or lanes is not None or "ranks" in given or not (commands.rank > 0).any():
+    if hardware is None or lanes is not None or "ranks" in options or not (commands.rank > 0).any():
         return lanes
     # The trace has more ranks than a lane: they are lanes of one DIMM, or of all DIMMs if one has too few.
-    of_dimm = commands.rank.max() < hardware.lanes * channel.device.ranks
-    return hardware.lanes if of_dimm else channel.most_lanes
+    beyond_rank = commands.rank.max() < hardware.lanes * channel.device.ranks
+    return hardware.lanes if beyond_rank else channel.most_lanes
 
 
 @taking(
@@ -122,7 +122,7 @@ def _lanes(given: Given, channel: _Channel, commands: CommandTrace) -> int | Non
         "ndpsim check commands.csv --standard DDR5 --org DDR5_16Gb_x8 --timing DDR5_4800AN --ranks 4",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Check a command trace against the rules of its DRAM standard, or a log of ndpsim moe or serve.
 
     --standard, --org and --timing describe the channel; --set nCL=40 changes a timing. With --hw the channel
@@ -136,34 +136,34 @@ def command(given: Given) -> None:
     """
     from ndpsim.audit import check_schedule, check_serving, is_schedule_log, is_serving_log
 
-    trace, limit = given["trace"], CHECK.value(given, "limit")
+    trace, limit = options["trace"], CHECK.value(options, "limit")
     served = is_serving_log(trace)
     if served or is_schedule_log(trace):
         others = (name for name in CHECK if name not in ("trace", "limit"))
-        refuse(given, "is of a command trace; a log says itself what was run", *others)
+        refuse(options, "needs a command trace; a log states what was run", *others)
         report = check_serving(trace, limit) if served else check_schedule(trace, limit)
-        answer(given, report.to_dict, lambda: _print_outcome(trace, report))
+        answer(options, report.to_dict, lambda: _print_outcome(trace, report))
         ok = report.ok
     else:
-        ok = _check_commands(given, trace, limit)
+        ok = _check_commands(options, trace, limit)
     if not ok:
         raise click.exceptions.Exit(1)
 
 
-def _check_commands(given: Given, trace: str, limit: int) -> bool:
+def _check_commands(options: Options, trace: str, limit: int) -> bool:
     """Check the commands of a trace and print the outcome; returns whether all are legal."""
     from ndpsim.audit import check, check_lanes
     from ndpsim.dram.traces import read_commands
     from ndpsim.report.timings import print_rounded
 
-    if "lanes" in given:
-        refuse(given, "is of one channel; each of --lanes is a channel of one rank", "ranks")
-    channel = (_channel_of_hardware if "hw" in given else _channel_of_options)(given)
+    if "lanes" in options:
+        refuse(options, "cannot be used with --lanes: each lane is a channel of one rank", "ranks")
+    channel = (_channel_of_hardware if "hw" in options else _channel_of_options)(options)
     commands = read_commands(trace, channel.device)
     if not len(commands.clock):
         raise InputError("holds no commands", "form", file=trace)
     _refuse_other_standard(trace, commands, channel.device)
-    lanes, start = _lanes(given, channel, commands), CHECK.value(given, "start-clock")
+    lanes, start = _lanes(options, channel, commands), CHECK.value(options, "start-clock")
     if lanes is None:
         report = check(commands, channel.device, channel.refresh, limit, None, None, start, *channel.rfm)
     else:
@@ -179,14 +179,14 @@ def _check_commands(given: Given, trace: str, limit: int) -> bool:
             rfm_threshold=channel.rfm[1],
         )
     outcome = report.to_dict()
-    if "energy" in given and report.ok:
+    if "energy" in options and report.ok:
         outcome |= _energy(commands, channel.device, lanes, channel.power, start)
 
     def show() -> None:
         _print_commands(trace, report, lanes, outcome)
         print_rounded(channel.device)
 
-    answer(given, lambda: outcome, show)
+    answer(options, lambda: outcome, show)
     return report.ok
 
 
@@ -205,8 +205,8 @@ def _print_outcome(file: str, outcome: CheckOutcome, more: str = "") -> None:
     """Print the findings in a file, and the verdict followed by `more`."""
     from ndpsim.report.printing import print_text
 
-    for one in outcome.found:
-        print_text(one.message, indent="  ")
+    for finding in outcome.found:
+        print_text(finding.message, indent="  ")
     if outcome.count > len(outcome.found):
         print_text(f"and {outcome.count - len(outcome.found):,} more, which --limit leaves out")
     print_text(f"{file}: {outcome.summary}{more}", indent="  ")

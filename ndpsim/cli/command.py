@@ -19,7 +19,7 @@ from ndpsim.cli.options import check_folder, check_outputs
 
 Section = tuple[str, Sequence[tuple[str, str]]]  # a title, and names with what they are
 #: The parameters of a command that the user typed, by name.
-Given = dict[str, Any]
+Options = dict[str, Any]
 
 _WIDEST = 100
 # Each command has its own: click remembers the help option of the first context that asks for it.
@@ -91,12 +91,12 @@ def _argument(parameter: Parameter) -> click.Argument:
 
 def options_of(table: Table) -> list[click.Parameter]:
     """The parameters of a table, for click."""
-    return [_argument(one) if one.positional else _Option(one) for one in table.values()]
+    return [_argument(each) if each.positional else _Option(each) for each in table.values()]
 
 
-def _given(context: click.Context, table: Mapping[str, Parameter]) -> Given:
+def _typed_options(context: click.Context, table: Mapping[str, Parameter]) -> Options:
     default = ParameterSource.DEFAULT
-    sources = {name: context.get_parameter_source(one.argument) for name, one in table.items()}
+    sources = {name: context.get_parameter_source(parameter.argument) for name, parameter in table.items()}
     return {
         name: context.params[table[name].argument]
         for name, source in sources.items()
@@ -104,7 +104,7 @@ def _given(context: click.Context, table: Mapping[str, Parameter]) -> Given:
     }
 
 
-class Command(click.Command):
+class TableCommand(click.Command):
     """A command whose parameters are in tables.
 
     Args:
@@ -115,7 +115,7 @@ class Command(click.Command):
 
     def __init__(
         self,
-        function: Callable[[Given], None],
+        function: Callable[[Options], None],
         tables: Sequence[Table],
         examples: Sequence[str] = (),
         **options: Any,
@@ -128,19 +128,19 @@ class Command(click.Command):
     def run(self, **values: Any) -> None:
         """Call the function. A mistake in a Python argument names the option."""
         try:
-            given = _given(click.get_current_context(), self.table)
-            self.table.check_needs(given, "--")
-            self._check_outputs(given)
-            self.function(given)
+            options = _typed_options(click.get_current_context(), self.table)
+            self.table.check_needs(options, "--")
+            self._check_outputs(options)
+            self.function(options)
         except InputError as error:
             raise as_typed(error, self.table) from None
 
-    def _check_outputs(self, given: Given) -> None:
-        kinds = {name: type(self.table[name].kind) for name in given}
-        check_outputs({self.table[name].typed: given[name] for name in given if kinds[name] is Output})
-        for name in given:
+    def _check_outputs(self, options: Options) -> None:
+        kinds = {name: type(self.table[name].kind) for name in options}
+        check_outputs({self.table[name].typed: options[name] for name in options if kinds[name] is Output})
+        for name in options:
             if kinds[name] is Folder:
-                check_folder(Path(given[name]), self.table[name].typed)
+                check_folder(Path(options[name]), self.table[name].typed)
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         formatter.write(help_text(self, ctx, self.examples, _option_sections(self, ctx)))
@@ -150,7 +150,7 @@ def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
     """A mistake in a parameter, with the option as its key instead of the name or the Python name."""
     if error.file == SETS:
         return error.at("--set")
-    typed = {name: one.typed for one in table.values() for name in (one.argument, one.name)}
+    typed = {name: each.typed for each in table.values() for name in (each.argument, each.name)}
     if error.file is not None or error.key not in typed:
         return error
     return error.at(key=typed[error.key])
@@ -158,9 +158,9 @@ def as_typed(error: InputError, table: Mapping[str, Parameter]) -> InputError:
 
 def taking(
     *tables: Table, examples: Sequence[str], **options: Any
-) -> Callable[[Callable[[Given], None]], Command]:
+) -> Callable[[Callable[[Options], None]], TableCommand]:
     """Make a command from a function; the command's help is the function's docstring."""
-    return lambda function: Command(function, tables, examples, **options)
+    return lambda function: TableCommand(function, tables, examples, **options)
 
 
 class CommandGroup(click.Group):

@@ -9,7 +9,7 @@ import click
 from ndpsim.base.options import Choice, Parameter, table
 from ndpsim.base.options.dram import MEMORY
 from ndpsim.base.options.hardware import SET
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.memory_options import check_addressed, memory_of
 from ndpsim.cli.options import JSON, answer
 
@@ -34,7 +34,7 @@ _SIMULATOR = Parameter(
         "ndpsim compare ramulator trace.gz --ranks 4 --refresh none --json compared.json",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Run a request trace through ndpsim and through Ramulator 2.1, if its Python package is installed.
 
     Prints "identical" or the first command that differs, and the speed of both simulators. The exit status is
@@ -43,11 +43,11 @@ def command(given: Given) -> None:
     from ndpsim.dram.traces import read_requests
     from ndpsim.studies.ramulator import compare
 
-    memory = memory_of(given)
-    requests = read_requests(given["trace"], given.get("format"))
-    check_addressed(requests, given)
+    memory = memory_of(options)
+    requests = read_requests(options["trace"], options.get("format"))
+    check_addressed(requests, options)
     outcome = compare(requests, memory)
-    answer(given, outcome.to_dict, lambda: _print(outcome))
+    answer(options, outcome.to_dict, lambda: _print(outcome))
     if not outcome.identical:
         raise click.exceptions.Exit(1)
 

@@ -73,9 +73,9 @@ def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
         from ndpsim.dram.spec import standards
 
         known = standards()
-        given = known.get(context.params["standard"])
-        if given is not None:
-            return {"standards": [given.name], "orgs": given.organisations, "timings": given.speeds}[kind]
+        page = known.get(context.params["standard"])
+        if page is not None:
+            return {"standards": [page.name], "orgs": page.organisations, "timings": page.speeds}[kind]
     if kind in NAMES:
         return NAMES[kind]()
     if kind.startswith("parts:"):

@@ -8,7 +8,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options import Flag, Kind, Parameter, Whole, refuse, table
 from ndpsim.base.options.dram import DRAM
 from ndpsim.base.options.hardware import SET
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.memory_options import check_addressed, memory_of, own_hardware
 from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, naming, progress_of
 from ndpsim.cli.picture_options import Plot, picture, plot_of
@@ -55,7 +55,7 @@ _OUTPUTS = table(
         "ndpsim dram trace.gz --hw trimoe --sweep-load --plot loads.png",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Simulate a memory and its controller until every request of a trace is served.
 
     TRACE has a format of Ramulator 2 (LD/ST, or R/W vectors), Ramulator 1, DRAMsim3 or DRAMSys, plain or
@@ -64,31 +64,31 @@ def command(given: Given) -> None:
     (bankgroups, banks_per_group, banks, rows, columns, width, density); with --hw, --set a.b=c changes the
     hardware.
     """
-    sweeps = "sweep-load" in given
+    sweeps = "sweep-load" in options
     if sweeps:
-        refuse(given, "a sweep has many runs; leave out --sweep-load", "commands")
-        refuse(given, "a sweep offers every request at its time, and skips none", "exact-check")
+        refuse(options, "needs one run; --sweep-load makes several", "commands")
+        refuse(options, "cannot be used with --sweep-load, which steps through every request", "exact-check")
 
     from ndpsim.dram.traces import check_command_form, read_requests
 
-    plot = plot_of(given, "sweep" if sweeps else "latencies")
+    plot = plot_of(options, "sweep" if sweeps else "latencies")
     with naming(form="--commands-format"):
-        check_command_form(given.get("commands-format", "ndpsim"))
-    memory = memory_of(given)
-    if "commands" in given and "channel" not in given and memory.channels > 1:
+        check_command_form(options.get("commands-format", "ndpsim"))
+    memory = memory_of(options)
+    if "commands" in options and "channel" not in options and memory.channels > 1:
         raise InputError(
             f"choose one of the {memory.channels} channels with --channel", "missing", key="commands"
         )
-    if given.get("channel", 0) >= memory.channels:
-        problem = f"{given['channel']} is not a channel, 0 to {memory.channels - 1}"
+    if options.get("channel", 0) >= memory.channels:
+        problem = f"{options['channel']} is not a channel, 0 to {memory.channels - 1}"
         raise InputError(problem, key="channel", code="range")
-    requests = read_requests(given["trace"], given.get("format"))
-    check_addressed(requests, given)
+    requests = read_requests(options["trace"], options.get("format"))
+    check_addressed(requests, options)
     run = _sweep if sweeps else _run
-    run(given, requests, memory, plot)
+    run(options, requests, memory, plot)
 
 
-def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) -> None:
+def _sweep(options: Options, requests: Requests, memory: Memory, plot: Plot | None) -> None:
     """`--sweep-load`."""
     from dataclasses import asdict
 
@@ -96,7 +96,7 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
     from ndpsim.simulate import sweep_load
 
     with progress_of("sweeping") as progress:
-        points = sweep_load(requests, memory, wrap="wrap" in given, progress=progress)
+        points = sweep_load(requests, memory, wrap="wrap" in options, progress=progress)
     outcome = {
         "sweep": [asdict(point) for point in points],
         "peak_bandwidth_gbps": memory.channels * memory.device.peak_gbps,
@@ -106,37 +106,37 @@ def _sweep(given: Given, requests: Requests, memory: Memory, plot: Plot | None) 
         from ndpsim.report.pictures.latencies import sweep_figure
 
         plot.draw(sweep_figure, points, memory)
-    if "report" in given:
+    if "report" in options:
         from ndpsim.report.html.runs import write_load_report
 
-        write_load_report(given["report"], points, memory, own_hardware(given))
-    answer(given, lambda: outcome, lambda: print_sweep(points))
+        write_load_report(options["report"], points, memory, own_hardware(options))
+    answer(options, lambda: outcome, lambda: print_sweep(points))
 
 
-def _run(given: Given, requests: Requests, memory: Memory, plot: Plot | None) -> None:
+def _run(options: Options, requests: Requests, memory: Memory, plot: Plot | None) -> None:
     """Run the trace once."""
     from ndpsim.dram.traces import write_commands
     from ndpsim.report.text import print_result
     from ndpsim.report.timings import print_rounded
     from ndpsim.simulate import run_requests
 
-    wrap, recorded, exact = "wrap" in given, "commands" in given, "exact-check" in given
+    wrap, recorded, exact = "wrap" in options, "commands" in options, "exact-check" in options
     with progress_of("simulating") as progress:
         result = run_requests(requests, memory, wrap, recorded, exact, progress)
     if recorded:
-        number, form = given.get("channel", 0), given.get("commands-format", "ndpsim")
-        write_commands(given["commands"], result.command_traces[number], form, number, memory.device)
+        number, form = options.get("channel", 0), options.get("commands-format", "ndpsim")
+        write_commands(options["commands"], result.command_traces[number], form, number, memory.device)
     if plot is not None:
         from ndpsim.report.pictures.latencies import latencies_figure
 
         plot.draw(latencies_figure, result)
-    if "report" in given:
+    if "report" in options:
         from ndpsim.report.html.runs import write_run_report
 
-        write_run_report(given["report"], result, own_hardware(given), memory)
+        write_run_report(options["report"], result, own_hardware(options), memory)
 
     def show() -> None:
         print_result(result)
         print_rounded(memory.device)
 
-    answer(given, result.to_dict, show)
+    answer(options, result.to_dict, show)

@@ -8,7 +8,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options import Parameter, Whole, refuse, table
 from ndpsim.base.options.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.base.options.hardware import SET
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, hardware_of, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
 
@@ -51,7 +51,7 @@ _OUTPUTS = table(
         "ndpsim gemv --hw edge --model mixtral-8x7b --layout sharded:6 --json result.json",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Simulate one expert on one or several DIMMs, DRAM command by DRAM command.
 
     The NDP unit on the DIMM's buffer chip multiplies all weights of the expert (gate, up, down) as they are
@@ -64,47 +64,47 @@ def command(given: Given) -> None:
     channels of N DIMMs. In the command trace of a bus (a sub-channel of a channel), the column `rank` is the
     number of the rank, counted over the channel's DIMMs.
     """
-    check_gemv(given, "--")
-    host_reads, beside = given.get("engine") == "host-read", "host-traffic" in given
+    check_gemv(options, "--")
+    host_reads, beside = options.get("engine") == "host-read", "host-traffic" in options
     if host_reads:
-        refuse(given, "needs --engine ndp: the host only reads", "timeline")
+        refuse(options, "needs --engine ndp: the host only reads", "timeline")
     if beside:
-        refuse(given, "is not supported with --host-traffic", "exact-check")
+        refuse(options, "is not supported with --host-traffic", "exact-check")
     name = "host-read" if host_reads else "contention" if beside else "expert"
-    plot = plot_of(given, name)
+    plot = plot_of(options, name)
 
     from ndpsim.studies.sweeps.parameters import expert_of, weight_format
 
-    hardware = hardware_of(given, GEMV, None if host_reads else "gemv")
-    call = {"hw": hardware, "model": expert_of(given), "bits": weight_format(given)}
+    hardware = hardware_of(options, GEMV, None if host_reads else "gemv")
+    call = {"hw": hardware, "model": expert_of(options), "bits": weight_format(options)}
     run = _host_read if host_reads else _beside_host if beside else _alone
-    run(given, call, plot)
+    run(options, call, plot)
 
 
-def _check_lane(given: Given, lanes: int, what: str) -> None:
+def _check_lane(options: Options, lanes: int, what: str) -> None:
     """Raises InputError if the lane's number is too high."""
-    if given.get("lane", 0) >= lanes:
-        raise InputError(f"{given['lane']} is not {what}, 0 to {lanes - 1}", key="lane", code="range")
+    if options.get("lane", 0) >= lanes:
+        raise InputError(f"{options['lane']} is not {what}, 0 to {lanes - 1}", key="lane", code="range")
 
 
-def _check_lane_of(given: Given, dimms: int, hardware: Hardware) -> None:
-    of = "the DIMM" if dimms == 1 else f"{dimms} DIMMs"
-    _check_lane(given, dimms * hardware.lanes, f"a lane of {of}")
+def _check_lane_of(options: Options, dimms: int, hardware: Hardware) -> None:
+    machine = "the DIMM" if dimms == 1 else f"{dimms} DIMMs"
+    _check_lane(options, dimms * hardware.lanes, f"a lane of {machine}")
 
 
-def _write_lanes(given: Given, result: ExpertResult | ContentionResult) -> None:
+def _write_lanes(options: Options, result: ExpertResult | ContentionResult) -> None:
     """Write the commands and the timeline of an expert on lanes."""
-    if "commands" in given:
+    if "commands" in options:
         from ndpsim.report import traces
 
-        traces.write_lanes(given["commands"], result, given.get("lane"))
-    if "timeline" in given:
+        traces.write_lanes(options["commands"], result, options.get("lane"))
+    if "timeline" in options:
         from ndpsim.report.timelines import write_timeline
 
-        write_timeline(given["timeline"], result)
+        write_timeline(options["timeline"], result)
 
 
-def _show(given: Given, result: Any, hardware: Hardware, plot: Plot | None) -> None:
+def _show(options: Options, result: Any, hardware: Hardware, plot: Plot | None) -> None:
     """Draw, report and print the result of an expert."""
     from ndpsim.report.text import print_result
 
@@ -112,58 +112,58 @@ def _show(given: Given, result: Any, hardware: Hardware, plot: Plot | None) -> N
         from ndpsim.report.pictures.expert import FIGURES
 
         plot.draw(FIGURES[type(result)], result)
-    if "report" in given:
+    if "report" in options:
         from ndpsim.report.html.runs import write_run_report
 
-        write_run_report(given["report"], result, hardware)
-    answer(given, result.to_dict, lambda: print_result(result))
+        write_run_report(options["report"], result, hardware)
+    answer(options, result.to_dict, lambda: print_result(result))
 
 
-def _records(given: Given) -> bool:
+def _records(options: Options) -> bool:
     """Whether the commands are needed, for a file or a picture."""
-    return not given.keys().isdisjoint(("commands", "plot", "report"))
+    return not options.keys().isdisjoint(("commands", "plot", "report"))
 
 
-def _alone(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
+def _alone(options: Options, call: dict[str, Any], plot: Plot | None) -> None:
     """Run the expert on DIMMs without host traffic."""
     from ndpsim.dimm.layout import parse_layout
     from ndpsim.simulate import simulate_expert
 
-    _check_lane_of(given, max(1, parse_layout(given.get("layout", "localized"))[1]), call["hw"])
-    options = GEMV.arguments(given, "tokens", "release-ns", "layout", *ALONE)
-    options |= {"record_commands": _records(given), "exact_check": "exact-check" in given}
+    _check_lane_of(options, max(1, parse_layout(options.get("layout", "localized"))[1]), call["hw"])
+    arguments = GEMV.arguments(options, "tokens", "release-ns", "layout", *ALONE)
+    arguments |= {"record_commands": _records(options), "exact_check": "exact-check" in options}
     with progress_of("simulating") as progress:
-        result = simulate_expert(**call, **options, progress=progress)
-    _write_lanes(given, result)
-    _show(given, result, call["hw"], plot)
+        result = simulate_expert(**call, **arguments, progress=progress)
+    _write_lanes(options, result)
+    _show(options, result, call["hw"], plot)
 
 
-def _beside_host(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
+def _beside_host(options: Options, call: dict[str, Any], plot: Plot | None) -> None:
     """`--host-traffic`."""
     from ndpsim.simulate import simulate_contention
 
-    _check_lane_of(given, 1, call["hw"])
-    options = GEMV.arguments(given, "tokens", "release-ns", "layout", *HOST)
-    options["record_commands"] = "commands" in given
+    _check_lane_of(options, 1, call["hw"])
+    arguments = GEMV.arguments(options, "tokens", "release-ns", "layout", *HOST)
+    arguments["record_commands"] = "commands" in options
     with progress_of("simulating") as progress:
-        result = simulate_contention(**call, **options, progress=progress)
-    _write_lanes(given, result)
-    _show(given, result, call["hw"], plot)
+        result = simulate_contention(**call, **arguments, progress=progress)
+    _write_lanes(options, result)
+    _show(options, result, call["hw"], plot)
 
 
-def _host_read(given: Given, call: dict[str, Any], plot: Plot | None) -> None:
+def _host_read(options: Options, call: dict[str, Any], plot: Plot | None) -> None:
     """`--engine host-read`."""
     from ndpsim.dram.traces import write_commands
     from ndpsim.simulate import place_expert, simulate_host_read
     from ndpsim.simulate.host import host_buses
 
-    call["layout"] = given.get("layout", "striped")
-    if "lane" in given:
+    call["layout"] = options.get("layout", "striped")
+    if "lane" in options:
         buses = len(host_buses(place_expert(**call).layout))
-        _check_lane(given, buses, "a bus that takes part")
-    call |= {"record_commands": _records(given), "exact_check": "exact-check" in given}
+        _check_lane(options, buses, "a bus that takes part")
+    call |= {"record_commands": _records(options), "exact_check": "exact-check" in options}
     with progress_of("reading") as progress:
         result = simulate_host_read(**call, progress=progress)
-    if "commands" in given:
-        write_commands(given["commands"], result.command_traces[given.get("lane", 0)])
-    _show(given, result, call["hw"], plot)
+    if "commands" in options:
+        write_commands(options["commands"], result.command_traces[options.get("lane", 0)])
+    _show(options, result, call["hw"], plot)

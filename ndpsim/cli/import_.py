@@ -9,7 +9,7 @@ import click
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import replacing
 from ndpsim.base.options import Flag, Kind, Output, Parameter, table
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 
 _IMPORT = table(
     {
@@ -29,7 +29,7 @@ _IMPORT = table(
     _IMPORT,
     examples=("ndpsim import DDR4_8Gb_x8_3200.ini --out mine.yaml", "ndpsim import config.yaml --name mine"),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Convert a DRAMsim3 INI file or a Ramulator 2 YAML file into a hardware file.
 
     Each value has a source: file and key. For each setting that cannot be converted, a line is printed on
@@ -37,10 +37,10 @@ def command(given: Given) -> None:
     """
     from ndpsim.config.importers import import_hardware
 
-    out = given.get("out")
-    if out is not None and "force" not in given and Path(out).exists():
+    out = options.get("out")
+    if out is not None and "force" not in options and Path(out).exists():
         raise InputError(f"{out} exists; --force replaces it", key="out", code="unwritable")
-    imported = import_hardware(given["file"], given.get("name"))
+    imported = import_hardware(options["file"], options.get("name"))
     for note in imported.notes:
         click.echo(f"ndpsim: note: {note}", err=True)
     if out is None:

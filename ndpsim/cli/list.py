@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ndpsim.base.options import Choice, Parameter, table
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.names import NAMES
 
 _WHAT = Parameter(
@@ -12,7 +12,7 @@ _WHAT = Parameter(
 
 
 @taking(table({"": (_WHAT,)}), examples=("ndpsim list", "ndpsim list models"))
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """List the names of one kind (hw, models, orgs, ...), or of all kinds.
 
     For a policy, the list has the engines that it uses and those that it needs, and its paper. For a part,
@@ -20,7 +20,7 @@ def command(given: Given) -> None:
     """
     from ndpsim.report.printing import print_text
 
-    what = given.get("what")
+    what = options.get("what")
     if what is None:
         for kind, names in NAMES.items():
             print_text(f"{kind}: {' '.join(names())}", indent="  ")

@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from ndpsim.simulate import Memory
 
 
-def check_addressed(requests: Requests, given: Mapping[str, Any]) -> None:
+def check_addressed(requests: Requests, options: Mapping[str, Any]) -> None:
     """Refuse options about addresses for requests that are located by coordinates.
 
     Raises:
         InputError: one of them was given.
     """
     if requests.address is None:
-        refuse(given, "is for addresses; the requests of this trace have coordinates", "wrap", "mapper")
+        refuse(options, "needs addresses; the requests of this trace have coordinates", "wrap", "mapper")
 
 
-def own_hardware(given: Mapping[str, Any]) -> Hardware | None:
+def own_hardware(options: Mapping[str, Any]) -> Hardware | None:
     """The hardware of ``--hw``; None if the other options describe the memory."""
-    return hardware_of(given, DRAM) if "hw" in given else None
+    return hardware_of(options, DRAM) if "hw" in options else None
 
 
-def memory_of(given: Mapping[str, Any]) -> Memory:
+def memory_of(options: Mapping[str, Any]) -> Memory:
     """The memory that the options describe.
 
     Raises:
@@ -38,10 +38,10 @@ def memory_of(given: Mapping[str, Any]) -> Memory:
     """
     from ndpsim.simulate import Memory
 
-    if "hw" in given:
-        refuse(given, "describes a memory, as --hw does; give one of them", *CHANNEL, *CONTROLLER)
-        return Memory.of_hardware(hardware_of(given, DRAM))
-    overrides = timing_overrides(given.get("set", ()))
-    options = ControllerOptions(**CONTROLLER.arguments(given))
+    if "hw" in options:
+        refuse(options, "cannot be used with --hw, which describes the memory", *CHANNEL, *CONTROLLER)
+        return Memory.of_hardware(hardware_of(options, DRAM))
+    overrides = timing_overrides(options.get("set", ()))
+    controller = ControllerOptions(**CONTROLLER.arguments(options))
     with naming(**{name: f"--set {name}" for name in overrides}):
-        return Memory.named(**CHANNEL.arguments(given), overrides=overrides, options=options)
+        return Memory.named(**CHANNEL.arguments(options), overrides=overrides, options=controller)

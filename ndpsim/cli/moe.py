@@ -12,13 +12,13 @@ import click
 from ndpsim.base.options import Output, Parameter, Table, joined, table
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.moe import CHECKS, MOE
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import picture, plot_of
 
 if TYPE_CHECKING:
     from ndpsim.inference.layers.record import LayerRecord, Observer, RunRecord
-    from ndpsim.report.moe_history import History
+    from ndpsim.report.moe_history import MoeHistory
 
 _POLICIES = replace(
     MOE["policy"],
@@ -42,18 +42,18 @@ _OUTPUTS = table(
 
 
 @contextmanager
-def _observed(given: Given, history: History | None) -> Iterator[Observer | None]:
+def _observed(options: Options, history: MoeHistory | None) -> Iterator[Observer | None]:
     """An observer that writes files of each layer, complete when the block ends without an error; or None."""
     with ExitStack() as files:
         observers: list[Observer] = []
-        if "log" in given:
+        if "log" in options:
             from ndpsim.inference.layers.log import writing_log
 
-            observers.append(files.enter_context(writing_log(given["log"])))
-        if "timeline" in given:
+            observers.append(files.enter_context(writing_log(options["log"])))
+        if "timeline" in options:
             from ndpsim.report.timelines import writing_timeline
 
-            observers.append(files.enter_context(writing_timeline(given["timeline"])))
+            observers.append(files.enter_context(writing_timeline(options["timeline"])))
         if history is not None:
             observers.append(history)
 
@@ -64,12 +64,12 @@ def _observed(given: Given, history: History | None) -> Iterator[Observer | None
         yield observe if observers else None
 
 
-def _history(given: Given) -> History | None:
-    if "plot" not in given and "report" not in given:
+def _history(options: Options) -> MoeHistory | None:
+    if "plot" not in options and "report" not in options:
         return None
-    from ndpsim.report.moe_history import History
+    from ndpsim.report.moe_history import MoeHistory
 
-    return History(given.get("check-layer"))
+    return MoeHistory(options.get("check-layer"))
 
 
 @taking(
@@ -80,7 +80,7 @@ def _history(given: Given) -> History | None:
         "ndpsim moe --hw dali-7532-3090 --model mixtral-8x7b --policy dali --policy all --batch 8",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Run the layers of a model. A policy decides which experts GPU, CPU and DIMMs compute.
 
     The times of experts on DIMMs, host reads and relayouts, and their effects on each other, come from the
@@ -91,21 +91,21 @@ def command(given: Given) -> None:
     of an expert, a read or the layer differs by more than --check-limit. --plot and --report draw the jobs of
     this layer.
     """
-    plot, history = plot_of(given, "moe"), _history(given)
+    plot, history = plot_of(options, "moe"), _history(options)
 
     from ndpsim.inference.layers.run import run_moe
     from ndpsim.report.moe import print_moe
 
-    with _observed(given, history) as observer, progress_of("running layers") as progress:
-        result = run_moe(observer=observer, progress=progress, **_RUN.arguments(given))
+    with _observed(options, history) as observer, progress_of("running layers") as progress:
+        result = run_moe(observer=observer, progress=progress, **_RUN.arguments(options))
     if plot is not None and history is not None:
         from ndpsim.report.pictures.moe import moe_figure
 
         plot.draw(moe_figure, result, history)
-    if "report" in given and history is not None:
+    if "report" in options and history is not None:
         from ndpsim.report.html.models import write_moe_report
 
-        write_moe_report(given["report"], result, history, history.runs[0].run.hardware)
-    answer(given, result.to_dict, lambda: print_moe(result))
+        write_moe_report(options["report"], result, history, history.runs[0].run.hardware)
+    answer(options, result.to_dict, lambda: print_moe(result))
     if not all(run.check is None or run.check.ok for run in result.runs):
         raise click.exceptions.Exit(1)

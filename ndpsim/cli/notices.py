@@ -40,10 +40,10 @@ _OF_OPTION = {
 }
 
 
-def kernels_of(command: str, given: Mapping[str, Any]) -> Counter[str]:
-    """The kernels that a command usually runs, each once; `given`: its options."""
-    asked = {option for option, value in given.items() if value is not None and value is not False}
-    added = (kernel for option, kernel in _OF_OPTION.items() if option in asked)
+def kernels_of(command: str, options: Mapping[str, Any]) -> Counter[str]:
+    """The kernels that a command usually runs, each once; `options`: its options."""
+    chosen = {option for option, value in options.items() if value is not None and value is not False}
+    added = (kernel for option, kernel in _OF_OPTION.items() if option in chosen)
     return Counter((*_OF_COMMAND.get(command, ()), *added))
 
 
@@ -57,11 +57,13 @@ def _say(text: str) -> None:
         click.echo(f"ndpsim: {text}", err=True)
 
 
-def announce_kernels(command: str, given: Mapping[str, Any]) -> None:
+def announce_kernels(command: str, options: Mapping[str, Any]) -> None:
     """Announce the kernels that other processes, which print nothing, compile for a command first."""
     from ndpsim.base import jit
 
-    missing = kernels_of(command, {**given, "host_gbps": given.get("host-traffic")}) - jit.cached_kernels()
+    missing = (
+        kernels_of(command, {**options, "host_gbps": options.get("host-traffic")}) - jit.cached_kernels()
+    )
     if missing:
         kernels = "a kernel is" if missing.total() == 1 else f"{missing.total()} kernels are"
         _say(f"{kernels} compiled first, once for this version; some {_seconds(missing)} s ...")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ndpsim.base.options.swept import OPTIMIZE
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import answer
 from ndpsim.cli.picture_options import check_format
 from ndpsim.cli.sweep import OUTPUTS, folder_of, keys_as_typed, pairs, run_with_progress
@@ -29,7 +29,7 @@ _SHOWN = 40  # points that are printed
         "ndpsim optimize study.yaml --runs 200 --jobs 8 --json front.json",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Search a sweep for the points with the best metrics; only a few points run.
 
     FILE.yaml names variables (keys of the hardware and options of a command), objectives, constraints and the
@@ -38,24 +38,24 @@ def command(given: Given) -> None:
     file, --seed and --batch. The command needs pip install 'ndpsim[optimize]'. The exit status is 1 if no
     point is feasible.
     """
-    out = folder_of(given, given["study"], "optimize")
-    check_format(given)
+    out = folder_of(options, options["study"], "optimize")
+    check_format(options)
     from ndpsim.studies.search.run import problem_of, run_search
 
-    with keys_as_typed(given):
+    with keys_as_typed(options):
         problem = problem_of(
-            given["study"],
-            pairs(given, "vary", "tokens=1,2,4"),
-            fixed=pairs(given, "set", "dimm.ranks=2"),
-            **OPTIMIZE.arguments(given, "runs", "sampler", "seed", "batch"),
+            options["study"],
+            pairs(options, "vary", "tokens=1,2,4"),
+            fixed=pairs(options, "set", "dimm.ranks=2"),
+            **OPTIMIZE.arguments(options, "runs", "sampler", "seed", "batch"),
         )
-        result = run_with_progress(partial(run_search, problem), out, problem.definition, given)
-    answer(given, result.to_dict, lambda: _print(result, out))
+        result = run_with_progress(partial(run_search, problem), out, problem.definition, options)
+    answer(options, result.to_dict, lambda: _print(result, out))
     if not result.front:
         click.echo(f"ndpsim: no point is feasible; see {out / 'runs.csv'}", err=True)
         click.get_current_context().exit(1)
-    if "plot" in given:
-        _draw(result, given["plot"], OUTPUTS.value(given, "size"))
+    if "plot" in options:
+        _draw(result, options["plot"], OUTPUTS.value(options, "size"))
 
 
 def _print(result: SearchResult, out: Path) -> None:
@@ -88,7 +88,7 @@ def _draw(result: SearchResult, path: str, size: str) -> None:
         title, kinds = sweep_title(problem.definition), problem.definition.results
         save(approach_figure(title, objectives[0], kinds, feasible, result.approach, size), path, size)
         return
-    definition, asked = result.points.definition, {"x": objectives[0], "y": objectives[1]}
-    plot = chosen_plot(definition, feasible, **{"kind": "pareto", **asked, **definition.plot})
+    definition, axes = result.points.definition, {"x": objectives[0], "y": objectives[1]}
+    plot = chosen_plot(definition, feasible, **{"kind": "pareto", **axes, **definition.plot})
     chosen = replace(plot, more=problem.more_is_better())
     save(points_figure(feasible, definition, chosen, size), path, size)

@@ -63,22 +63,22 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int | str]:
     return overrides
 
 
-def hardware_of(given: Mapping[str, Any], table: Table, command: str | None = None) -> Hardware:
+def hardware_of(options: Mapping[str, Any], table: Table, command: str | None = None) -> Hardware:
     """The hardware of ``--hw`` with the changes of ``--set``; `command`: as in `load_hardware`."""
     from ndpsim.config import load_hardware
 
-    return load_hardware(table.value(given, "hw"), given.get("set", ()), command)
+    return load_hardware(table.value(options, "hw"), options.get("set", ()), command)
 
 
 def answer(
-    given: Mapping[str, Any],
+    options: Mapping[str, Any],
     plain: Callable[[], Mapping[str, Any] | Sequence[Mapping[str, Any]]],
     show: Callable[[], None],
 ) -> None:
     """Write the result to ``--json``, and print it unless ``--json`` is standard output."""
-    if "json" in given:
-        write_json(plain(), given["json"])
-    if given.get("json") != "-":
+    if "json" in options:
+        write_json(plain(), options["json"])
+    if options.get("json") != "-":
         show()
 
 

@@ -41,7 +41,7 @@ SIZE = Parameter(
 
 def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
     """``--plot``, ``--size`` and ``--panels`` of a command; `pictures`: names of `report.panels.PANELS`."""
-    names = ", ".join(dict.fromkeys(name for one in pictures for name in PANELS[one]))
+    names = ", ".join(dict.fromkeys(name for kind in pictures for name in PANELS[kind]))
     panels = Parameter(
         "panels",
         f"With --plot: panels to draw: {names}.",
@@ -51,26 +51,26 @@ def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
     return Parameter("plot", drawn, Output()), SIZE, panels
 
 
-def plot_of(given: Mapping[str, Any], drawn: str) -> Plot | None:
+def plot_of(options: Mapping[str, Any], drawn: str) -> Plot | None:
     """The requested picture, one of `report.panels.PANELS`; None without ``--plot``.
 
     Raises:
         InputError: there is no such format or panel, or no panel is left.
     """
-    if "plot" not in given:
+    if "plot" not in options:
         return None
-    chosen = chosen_panels(given.get("panels"), drawn)
-    check_format(given)
-    return Plot(given["plot"], given.get("size", DEFAULT_SIZE), chosen)
+    chosen = chosen_panels(options.get("panels"), drawn)
+    check_format(options)
+    return Plot(options["plot"], options.get("size", DEFAULT_SIZE), chosen)
 
 
-def check_format(given: Mapping[str, Any]) -> None:
+def check_format(options: Mapping[str, Any]) -> None:
     """Make sure that the format of ``--plot``, if given, can be drawn.
 
     Raises:
         InputError: it does not.
     """
-    if "plot" in given:
+    if "plot" in options:
         from ndpsim.report.pictures import canvas  # imports matplotlib, which is slow
 
-        canvas.check_format(given["plot"])
+        canvas.check_format(options["plot"])

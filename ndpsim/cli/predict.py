@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from ndpsim.base.options import table
 from ndpsim.base.options.predict import PREDICT
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, progress_of
 from ndpsim.cli.picture_options import picture, plot_of
 from ndpsim.inference.prediction.programs import PROGRAMS
@@ -26,21 +26,21 @@ _PICTURE = picture("Draw the components of the time, and the gains from upgrades
         "ndpsim predict --cpu ryzen-9-7950x --memory ddr5-5200x2 --gpu rtx-3090 --model qwen3-30b-a3b",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Predict tokens/s of one sequence on a machine built from parts, and on upgraded machines.
 
     Rates of parts come from data sheets and public measurements; ndpsim show part NAME shows them. The
     numbers in brackets are a range around the prediction, from its errors on measured machines
     (validation/machines.md).
     """
-    plot = plot_of(given, "predict")
+    plot = plot_of(options, "predict")
     from ndpsim.inference.prediction import predict
     from ndpsim.report.prediction import print_prediction
 
     with progress_of("predicting") as progress:
-        result = predict(progress=progress, **PREDICT.arguments(given))
+        result = predict(progress=progress, **PREDICT.arguments(options))
     if plot is not None:
         from ndpsim.report.pictures.moe import prediction_figure
 
         plot.draw(prediction_figure, result)
-    answer(given, result.to_dict, lambda: print_prediction(result))
+    answer(options, result.to_dict, lambda: print_prediction(result))

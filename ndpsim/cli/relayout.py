@@ -9,7 +9,7 @@ from ndpsim.base.errors import InputError, one_of
 from ndpsim.base.options import refuse, table
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.relayout import MOVED, RELAYOUT
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
 
@@ -50,58 +50,58 @@ _OUTPUTS = table(
         "ndpsim relayout --topology all --json topologies.json",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Move experts from one layout to another, over the links between DIMMs.
 
     Each burst is read on a lane of the source DIMM, sent in packets, and written on a lane of the target
     DIMM, DRAM command by DRAM command. With --topology all, DIMMs have the ports that each topology needs. In
     a command trace the column `rank` is the number of the lane, counted over all DIMMs.
     """
-    topology = given.get("topology")
+    topology = options.get("topology")
     if topology == _ALL:
-        refuse(given, "needs a topology of its own, not all", "commands", "timeline")
+        refuse(options, "needs one topology, not all", "commands", "timeline")
 
     from ndpsim.config import load_hardware
     from ndpsim.dimm.link import TOPOLOGIES
     from ndpsim.simulate import simulate_relayout
     from ndpsim.studies.sweeps.parameters import expert_of, weight_format
 
-    plot = plot_of(given, "topologies" if topology == _ALL else "relayout")
+    plot = plot_of(options, "topologies" if topology == _ALL else "relayout")
     names = (*TOPOLOGIES, "groups")
     if topology not in (None, _ALL, *names):
         raise InputError(one_of(topology, (*names, _ALL), "topology"), key="topology", code="unknown-name")
-    hw, sets = RELAYOUT.value(given, "hw"), given.get("set", ())
+    hw, sets = RELAYOUT.value(options, "hw"), options.get("set", ())
     if topology is not None and any(text.partition("=")[0].strip() == "link.topology" for text in sets):
         raise InputError(
-            "--set link.topology says it, too; give one of them", key="topology", code="conflict"
+            "--set link.topology sets the same key; give one of them", key="topology", code="conflict"
         )
-    if "commands" in given:
-        _check_at_once(hw, sets, RELAYOUT.value(given, "experts"))
-    expert, bits = expert_of(given), weight_format(given)
+    if "commands" in options:
+        _check_at_once(hw, sets, RELAYOUT.value(options, "experts"))
+    expert, bits = expert_of(options), weight_format(options)
     results: dict[str, RelayoutResult] = {}
     with progress_of("moving") as progress:
         for name in names if topology == _ALL else (topology,):
             result = simulate_relayout(
                 hw,
                 expert,
-                **RELAYOUT.arguments(given, *MOVED, "other-dimms"),
+                **RELAYOUT.arguments(options, *MOVED, "other-dimms"),
                 bits=bits,
                 sets=(*sets, *_topology_settings(hw, sets, name, topology == _ALL)),
-                host="no-host" not in given and not results,
-                record_commands="commands" in given,
+                host="no-host" not in options and not results,
+                record_commands="commands" in options,
                 progress=progress,
             )
             results[result.topology] = _with_host(result, next(iter(results.values()), result))
     result = next(iter(results.values()))
-    _write_files(given, result)
+    _write_files(options, result)
     if topology == _ALL:
-        _compare(given, results, load_hardware(hw, sets), plot)
+        _compare(options, results, load_hardware(hw, sets), plot)
     else:
         hardware = load_hardware(hw, (*sets, *_topology_settings(hw, sets, topology, False)))
-        _show(given, result, hardware, plot)
+        _show(options, result, hardware, plot)
 
 
-def _show(given: Given, result: RelayoutResult, hardware: Hardware, plot: Plot | None) -> None:
+def _show(options: Options, result: RelayoutResult, hardware: Hardware, plot: Plot | None) -> None:
     """One relayout."""
     from ndpsim.report.text import print_result
 
@@ -109,14 +109,16 @@ def _show(given: Given, result: RelayoutResult, hardware: Hardware, plot: Plot |
         from ndpsim.report.pictures.relayout import relayout_figure
 
         plot.draw(relayout_figure, result)
-    if "report" in given:
+    if "report" in options:
         from ndpsim.report.html.runs import write_run_report
 
-        write_run_report(given["report"], result, hardware)
-    answer(given, result.to_dict, lambda: print_result(result))
+        write_run_report(options["report"], result, hardware)
+    answer(options, result.to_dict, lambda: print_result(result))
 
 
-def _compare(given: Given, results: dict[str, RelayoutResult], hardware: Hardware, plot: Plot | None) -> None:
+def _compare(
+    options: Options, results: dict[str, RelayoutResult], hardware: Hardware, plot: Plot | None
+) -> None:
     """`--topology all`."""
     from ndpsim.report.text import print_topologies
 
@@ -124,12 +126,12 @@ def _compare(given: Given, results: dict[str, RelayoutResult], hardware: Hardwar
         from ndpsim.report.pictures.relayout import topologies_figure
 
         plot.draw(topologies_figure, results)
-    if "report" in given:
+    if "report" in options:
         from ndpsim.report.html.runs import write_topologies_report
 
-        write_topologies_report(given["report"], results, hardware)
-    plain = {name: one.to_dict() for name, one in results.items()}
-    answer(given, lambda: plain, lambda: print_topologies(results))
+        write_topologies_report(options["report"], results, hardware)
+    plain = {name: result.to_dict() for name, result in results.items()}
+    answer(options, lambda: plain, lambda: print_topologies(results))
 
 
 def _check_at_once(hw: str, sets: tuple[str, ...], experts: int) -> None:
@@ -166,16 +168,16 @@ def _topology_settings(hw: str, sets: tuple[str, ...], name: str | None, with_po
     return f"link.topology={name}", f"link.ports={ports}", f"link.group_dimms={group}"
 
 
-def _write_files(given: Given, result: RelayoutResult) -> None:
+def _write_files(options: Options, result: RelayoutResult) -> None:
     """Commands and timeline."""
-    if "commands" in given:
+    if "commands" in options:
         from ndpsim.dram.traces import write_commands
         from ndpsim.report import traces
 
         if not result.command_traces:
             raise InputError("nothing moved, so there are no commands", "conflict", key="commands")
-        write_commands(given["commands"], traces.all_lanes(result.command_traces[0]))
-    if "timeline" in given:
+        write_commands(options["commands"], traces.all_lanes(result.command_traces[0]))
+    if "timeline" in options:
         from ndpsim.report.timelines import write_relayout_timeline
 
-        write_relayout_timeline(given["timeline"], result)
+        write_relayout_timeline(options["timeline"], result)

@@ -8,7 +8,7 @@ import click
 
 from ndpsim.base.options import refuse, table
 from ndpsim.base.options.requests import DESCRIBE, GENERATE, IMPORT, RECORDED
-from ndpsim.cli.command import Given, group, taking
+from ndpsim.cli.command import Options, group, taking
 from ndpsim.cli.options import JSON, answer, naming
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def _save(requests: Requests, out: str) -> None:
         "ndpsim requests generate closed-loop:concurrency=64,lengths=conv.csv --seed 7 -o R.csv",
     ),
 )
-def generate(given: Given) -> None:
+def generate(options: Options) -> None:
     """Generate requests.
 
     SPEC is poisson, gamma or closed-loop, with optional :KEY=VALUE,... The SPECs poisson and gamma have
@@ -57,10 +57,10 @@ def generate(given: Given) -> None:
     """
     from ndpsim.workload.requests import generate_requests
 
-    spec = GENERATE.value(given, "spec")
+    spec = GENERATE.value(options, "spec")
     with naming(requests="SPEC"):
-        requests = generate_requests(spec, **GENERATE.arguments(given, "seed"))
-    _save(requests, given["out"])
+        requests = generate_requests(spec, **GENERATE.arguments(options, "seed"))
+    _save(requests, options["out"])
 
 
 @taking(
@@ -70,7 +70,7 @@ def generate(given: Given) -> None:
         "ndpsim requests import BurstGPT_1.csv --format burstgpt -o R.csv",
     ),
 )
-def import_(given: Given) -> None:
+def import_(options: Options) -> None:
     """Convert a recording of another program into requests.
 
     The formats are azure-2023 and azure-2024 (CSV), burstgpt (CSV, with sessions or without), llmservingsim
@@ -80,11 +80,11 @@ def import_(given: Given) -> None:
     """
     from ndpsim.workload.requests import import_requests
 
-    requests = import_requests(**IMPORT.arguments(given, "file", "format", "first"))
+    requests = import_requests(**IMPORT.arguments(options, "file", "format", "first"))
     failed = (requests.source or {}).get("failed")
     if failed:
         click.echo(f"ndpsim: note: {failed} requests failed, and are left out", err=True)
-    _save(requests, given["out"])
+    _save(requests, options["out"])
 
 
 @taking(
@@ -95,7 +95,7 @@ def import_(given: Given) -> None:
         "ndpsim requests describe gamma:rate=8,burstiness=0.25 --json -",
     ),
 )
-def describe(given: Given) -> None:
+def describe(options: Options) -> None:
     """Print the rate, the burstiness and the lengths of requests of a file, or of generated requests.
 
     If prompts have hashes of their blocks, it also prints the share of blocks that occurred before. This is
@@ -105,20 +105,20 @@ def describe(given: Given) -> None:
     from ndpsim.workload.requests import describe_requests, import_requests, load_requests
     from ndpsim.workload.requests.spec import is_spec
 
-    requests = given["requests"]
+    requests = options["requests"]
     if is_spec(requests):
-        refuse(given, "is of a file; a SPEC says what is generated", *RECORDED)
+        refuse(options, "needs a file; a SPEC states what is generated", *RECORDED)
     else:
-        refuse(given, "is of a SPEC; a file has what it has", "seed")
+        refuse(options, "needs a SPEC; a file is described as it is", "seed")
     with naming(requests="FILE|SPEC"):
-        recorded = DESCRIBE.arguments(given, *RECORDED)
+        recorded = DESCRIBE.arguments(options, *RECORDED)
         found = (
             import_requests(requests, **recorded)
             if recorded
-            else load_requests(requests, **DESCRIBE.arguments(given, "seed"))
+            else load_requests(requests, **DESCRIBE.arguments(options, "seed"))
         )
     statistics = describe_requests(found)
-    answer(given, statistics.to_dict, lambda: print_requests(statistics))
+    answer(options, statistics.to_dict, lambda: print_requests(statistics))
 
 
 for _command in (generate, import_, describe):

@@ -9,7 +9,7 @@ import click
 from ndpsim.base.options import refuse, table
 from ndpsim.base.options.gemv import DEFAULT_MODEL
 from ndpsim.base.options.routing import DESCRIBE, GENERATE, GENERATED, IMPORT
-from ndpsim.cli.command import Given, group, taking
+from ndpsim.cli.command import Options, group, taking
 from ndpsim.cli.options import JSON, answer, naming
 from ndpsim.cli.picture_options import picture, plot_of
 
@@ -37,16 +37,16 @@ def _save(trace: Routing, out: str) -> None:
     click.echo(f"wrote {out} from {trace_title(trace.to_dict())}")
 
 
-def _generated(spec: str, given: Given) -> Routing:
+def _generated(spec: str, options: Options) -> Routing:
     from ndpsim.workload.routing import generate_routing
     from ndpsim.workload.routing.spec import parse_spec
 
     with naming(routing="SPEC"):
         parsed = parse_spec(spec)
-        options = GENERATE.arguments(given, *GENERATED, "offline")
-        if "model" not in given and parsed.generator.shape(parsed.name) is None:
-            options["model"] = DEFAULT_MODEL
-        return generate_routing(parsed, **options)
+        arguments = GENERATE.arguments(options, *GENERATED, "offline")
+        if "model" not in options and parsed.generator.shape(parsed.name) is None:
+            arguments["model"] = DEFAULT_MODEL
+        return generate_routing(parsed, **arguments)
 
 
 @taking(
@@ -56,7 +56,7 @@ def _generated(spec: str, given: Given) -> Routing:
         "ndpsim routing generate popularity:olmoe-1b-7b:data=book --prompt 128 --seed 7 -o F.npz",
     ),
 )
-def generate(given: Given) -> None:
+def generate(options: Options) -> None:
     """Generate a routing trace: k distinct experts for each token.
 
     SPEC is skewed[:KEY=VALUE,...], popularity:NAME[:KEY=VALUE,...] or ranks:NAME[:KEY=VALUE,...]. skewed has
@@ -70,7 +70,7 @@ def generate(given: Given) -> None:
     drift=0.08 is this share between the offline trace and the trace. prefill_cosine is the cosine similarity
     of popularity in prefill and decode.
     """
-    _save(_generated(GENERATE.value(given, "spec"), given), given["out"])
+    _save(_generated(GENERATE.value(options, "spec"), options), options["out"])
 
 
 @taking(
@@ -80,7 +80,7 @@ def generate(given: Given) -> None:
         "ndpsim routing import request0.npz request1.npz --format vllm --steps 64 -o F.npz",
     ),
 )
-def import_(given: Given) -> None:
+def import_(options: Options) -> None:
     """Convert a recording of another program into a routing trace.
 
     The formats are counts (JSON, CSV), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt)
@@ -89,10 +89,10 @@ def import_(given: Given) -> None:
     """
     from ndpsim.workload.routing import import_routing
 
-    trace = import_routing(**IMPORT.arguments(given, *(name for name in IMPORT if name != "out")))
+    trace = import_routing(**IMPORT.arguments(options, *(name for name in IMPORT if name != "out")))
     for note in (trace.source or {}).get("notes", ()):
         click.echo(f"ndpsim: note: {note}", err=True)
-    _save(trace, given["out"])
+    _save(trace, options["out"])
 
 
 @taking(
@@ -105,29 +105,29 @@ def import_(given: Given) -> None:
         "ndpsim routing describe ranks:deepseek-v3:data=decode --model deepseek-v2 --json -",
     ),
 )
-def describe(given: Given) -> None:
+def describe(options: Options) -> None:
     """Print the statistics of a trace that papers report, with sampling errors.
 
     The statistics are the shares of selections by class and rank, active experts by batch, reuse from token
     to token and from step to step, drift, similarity of prefill and decode, and the accuracy of a moving
     average as a predictor of loads. A SPEC stands for a generated trace.
     """
-    plot = plot_of(given, "routing")
+    plot = plot_of(options, "routing")
     from ndpsim.report.workload import print_routing
     from ndpsim.workload.routing import describe_routing, load_routing
     from ndpsim.workload.routing.generate import existing_file, is_spec
 
-    if is_spec(given["routing"]):
-        trace = _generated(given["routing"], given)
+    if is_spec(options["routing"]):
+        trace = _generated(options["routing"], options)
     else:
-        refuse(given, "is of a SPEC; a file has what it has", *GENERATED)
-        trace = load_routing(existing_file(given["routing"]))
+        refuse(options, "needs a SPEC; a file is described as it is", *GENERATED)
+        trace = load_routing(existing_file(options["routing"]))
     statistics = describe_routing(trace)
     if plot is not None:
         from ndpsim.report.pictures.moe import routing_figure
 
         plot.draw(routing_figure, statistics)
-    answer(given, statistics.to_dict, lambda: print_routing(statistics))
+    answer(options, statistics.to_dict, lambda: print_routing(statistics))
 
 
 for _command in (generate, import_, describe):

@@ -12,7 +12,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options import refuse, table
 from ndpsim.base.options.show import PROCESSORS, SHOW
 from ndpsim.base.options.weights import WEIGHTS
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, hardware_of, naming, write_json
 from ndpsim.cli.picture_options import picture, plot_of
 
@@ -22,66 +22,68 @@ if TYPE_CHECKING:
 _OUTPUTS = table({"Results": (*picture("For a layout: draw where the weights are.", "layout"), JSON)})
 
 
-def _write_or_print(given: Given, plain: Callable[[], Mapping[str, Any]], show: Callable[[], None]) -> None:
+def _write_or_print(
+    options: Options, plain: Callable[[], Mapping[str, Any]], show: Callable[[], None]
+) -> None:
     """Write JSON to a file, or print."""
-    if "json" in given:
-        write_json(plain(), given["json"])
+    if "json" in options:
+        write_json(plain(), options["json"])
     else:
         show()
 
 
-def _show_missing(given: Given) -> None:
+def _show_missing(options: Options) -> None:
     """Print the values that a hardware file lacks for a command, or all its values if it lacks none."""
     from dataclasses import asdict
 
     from ndpsim.config.load import missing_of
     from ndpsim.report.printing import print_table
 
-    command = given["for"]
-    missing = missing_of(given["name"], given.get("set", ()), command)
+    command = options["for"]
+    missing = missing_of(options["name"], options.get("set", ()), command)
     if not missing:
-        _show_hw(given)
+        _show_hw(options)
         return
     columns = ("key", "unit", "for instance", "look in", "needed by")
-    rows = [(one.key, one.unit, one.example, one.look_up, one.needed_by) for one in missing]
-    title = f"{given['name']} lacks for {command}"
+    rows = [(value.key, value.unit, value.example, value.look_up, value.needed_by) for value in missing]
+    title = f"{options['name']} lacks for {command}"
     _write_or_print(
-        given,
-        lambda: {"missing": [asdict(one) for one in missing]},
+        options,
+        lambda: {"missing": [asdict(value) for value in missing]},
         lambda: print_table(title, columns, rows, left=None, heading=3),
     )
-    if any(one.needed_by in (command, "every command") for one in missing):
+    if any(value.needed_by in (command, "every command") for value in missing):
         raise click.exceptions.Exit(1)
 
 
-def _show_hw(given: Given) -> None:
+def _show_hw(options: Options) -> None:
     from ndpsim.config import load_hardware
     from ndpsim.dram.energy import find_currents, power_rows
     from ndpsim.report.text import print_rows
 
-    hardware = load_hardware(given["name"], given.get("set", ()))
-    if "json" in given:
+    hardware = load_hardware(options["name"], options.get("set", ()))
+    if "json" in options:
         dropped = {"dropped_overrides": dict(hardware.dropped)} if hardware.dropped else {}
-        write_json(hardware.to_dict() | dropped, given["json"])
+        write_json(hardware.to_dict() | dropped, options["json"])
     else:
         currents = find_currents(hardware.lane_device(), hardware.power_changes)
         rows = hardware.rows() + ([] if currents is None else power_rows(currents))
         print_rows(f"{hardware.system.title or hardware.system.name} ({hardware.file})", rows)
 
 
-def _show_part(given: Given) -> None:
+def _show_part(options: Options) -> None:
     from ndpsim.config import load_part
     from ndpsim.report.bundled import print_part
 
-    part = load_part(given["name"])
-    _write_or_print(given, part.to_dict, lambda: print_part(part))
+    part = load_part(options["name"])
+    _write_or_print(options, part.to_dict, lambda: print_part(part))
 
 
-def _show_model(given: Given) -> None:
+def _show_model(options: Options) -> None:
     from ndpsim.workload.models import load_model
 
-    values = load_model(given["name"]).to_dict()
-    _show_plain(given, values if "json" in given else _readable_attention(values))
+    values = load_model(options["name"]).to_dict()
+    _show_plain(options, values if "json" in options else _readable_attention(values))
 
 
 def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
@@ -89,12 +91,12 @@ def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
     held = values["attention_layers"]
     sizes = values["attention"]["kinds"] if len(held) > 1 else [values["attention"]]
     rows = {}
-    for number, (kind, of_kind) in enumerate(zip(held, sizes, strict=False), 1):
+    for number, (kind, sizes_of_kind) in enumerate(zip(held, sizes, strict=False), 1):
         most = "" if kind["kv_tokens"] is None else f", {kind['kv_tokens']} tokens at most"
         cached = f"{kind['kv_bytes_per_token']} B a token{most}"
         if kind["state_bytes"]:
             cached = f"{kind['state_bytes']} B a sequence"
-        nonzero = ", ".join(f"{name} {size}" for name, size in of_kind.items() if size)
+        nonzero = ", ".join(f"{name} {size}" for name, size in sizes_of_kind.items() if size)
         name = "attention" if len(held) == 1 else f"attention {number}"
         rows[name] = f"{kind['layers']} layers of {kind['kind']}, each caches {cached} ({nonzero})"
     shown: dict[str, Any] = {}
@@ -108,127 +110,123 @@ def _readable_attention(values: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def _rules_with(given: Given, standard: Standard, field: str) -> list[str]:
+def _rules_with(options: Options, standard: Standard, field: str) -> list[str]:
     """The sets of rules that have the preset; that of ``--rules``, if it is given."""
     from ndpsim.base.choices import RULES
 
-    name = given["name"]
+    name = options["name"]
     having = [rules for rules in RULES if name in getattr(standard.under(rules), field)]
-    asked = given.get("rules")
-    if asked is not None and asked not in having:
-        problem = f"{name} is a preset of --rules {having[0]}, not of --rules {asked}"
+    chosen = options.get("rules")
+    if chosen is not None and chosen not in having:
+        problem = f"{name} is a preset of --rules {having[0]}, not of --rules {chosen}"
         raise InputError(problem, "unsupported", key="--rules")
-    return having if asked is None else [asked]
+    return having if chosen is None else [chosen]
 
 
-def _show_org(given: Given) -> None:
+def _show_org(options: Options) -> None:
     from dataclasses import asdict
 
     from ndpsim.dram.spec.timing_rows import standard_of
 
-    name = given["name"]
+    name = options["name"]
     standard = standard_of(name, "organisations", "show org", "organisation")
-    having = _rules_with(given, standard, "organisations")
+    having = _rules_with(options, standard, "organisations")
     usual = {"stacks": 1, "ranks": 0}  # most kinds have no further values
-    values, *other = (asdict(standard.under(one).organisations[name]) for one in having)
+    values, *others = (asdict(standard.under(rules).organisations[name]) for rules in having)
     shown = {key: value for key, value in values.items() if usual.get(key) != value}
-    for key, value in (other[0] if other else values).items():
+    for key, value in (others[0] if others else values).items():
         if value != values[key]:
             shown[f"{key}_of_{having[1]}"] = value
-    _show_plain(given, shown, f"{name}: what a chip has, density_mb in Mbit{_under(having)}")
+    under = "" if len(having) > 1 else f", under --rules {having[0]}"
+    _show_plain(options, shown, f"{name}: what a chip has, density_mb in Mbit{under}")
 
 
-def _under(having: list[str]) -> str:
-    """The rules, if there is but one set of them."""
-    return "" if len(having) > 1 else f", under --rules {having[0]}"
-
-
-def _show_timing(given: Given) -> None:
+def _show_timing(options: Options) -> None:
     from ndpsim.dram.spec.timing_rows import standard_of, timing_rows
     from ndpsim.report.timings import print_timings, timings_dict
 
-    name, org = given["name"], given.get("org")
+    name, org = options["name"], options.get("org")
     standard = standard_of(name, "speeds", "show timing", "timing preset")
-    having = _rules_with(given, standard, "speeds")
+    having = _rules_with(options, standard, "speeds")
     with naming(org="--org"):
         rows = timing_rows(standard, name, org, having)
     _write_or_print(
-        given,
+        options,
         lambda: timings_dict(standard, name, org, having, rows),
         lambda: print_timings(standard, name, org, having, rows),
     )
 
 
-def _show_plain(given: Given, values: dict[str, Any], title: str = "") -> None:
+def _show_plain(options: Options, values: dict[str, Any], title: str = "") -> None:
     from ndpsim.report.text import print_pairs
 
-    _write_or_print(given, lambda: values, lambda: print_pairs(values, title))
+    _write_or_print(options, lambda: values, lambda: print_pairs(values, title))
 
 
-def _show_schema(given: Given) -> None:
+def _show_schema(options: Options) -> None:
     from ndpsim.config import json_schema
 
-    choice(given["name"], "show schema", ["hw"], "schema")
-    write_json(json_schema(), given.get("json", "-"))
+    choice(options["name"], "show schema", ["hw"], "schema")
+    write_json(json_schema(), options.get("json", "-"))
 
 
-def _show_layout(given: Given) -> None:
+def _show_layout(options: Options) -> None:
     from ndpsim.report.layouts import print_layout
     from ndpsim.simulate import place_expert
     from ndpsim.studies.sweeps.parameters import weight_format
 
-    plot = plot_of(given, "layout")
-    hardware = hardware_of(given, SHOW)
+    plot = plot_of(options, "layout")
+    hardware = hardware_of(options, SHOW)
     with naming(layout="show layout"):
-        placed = place_expert(hardware, SHOW.value(given, "model"), given["name"], weight_format(given))
+        placed = place_expert(hardware, SHOW.value(options, "model"), options["name"], weight_format(options))
     if plot is not None:
         from ndpsim.report.pictures.layout import layout_figure
 
         plot.draw(layout_figure, placed)
-    answer(given, placed.to_dict, lambda: print_layout(placed))
+    answer(options, placed.to_dict, lambda: print_layout(placed))
 
 
-def _show_processor(given: Given) -> None:
+def _show_processor(options: Options) -> None:
     from ndpsim.inference.processors import load_processors
-    from ndpsim.report.processors import print_expert_times
+    from ndpsim.report.experts import print_expert_times
     from ndpsim.studies.sweeps.parameters import weight_format
     from ndpsim.workload.models import load_model
 
-    name, form = choice(given["name"], "show processor", PROCESSORS, "processor"), weight_format(given)
-    processors = load_processors(SHOW.value(given, "hw"), given.get("set", ()))
+    name, form = choice(options["name"], "show processor", PROCESSORS, "processor"), weight_format(options)
+    processors = load_processors(SHOW.value(options, "hw"), options.get("set", ()))
     processor = processors.gpu if name == "gpu" else processors.cpu
-    shape = load_model(SHOW.value(given, "model"))
-    times = [processor.expert_time(shape.expert, count, form) for count in SHOW.value(given, "tokens")]
+    shape = load_model(SHOW.value(options, "model"))
+    times = [processor.expert_time(shape.expert, count, form) for count in SHOW.value(options, "tokens")]
     _write_or_print(
-        given,
-        lambda: {"model": shape.name, "expert_times": [one.to_dict() for one in times]},
+        options,
+        lambda: {"model": shape.name, "expert_times": [time.to_dict() for time in times]},
         lambda: print_expert_times(shape.name, processors.hardware.system.name, times),
     )
 
 
-def _show_policy(given: Given) -> None:
+def _show_policy(options: Options) -> None:
     from dataclasses import asdict
 
     from ndpsim.policies.choose import parameters_of, policy_class
     from ndpsim.report.bundled import print_policy
 
-    policy = policy_class(given["name"])
+    policy = policy_class(options["name"])
     parameters = parameters_of(policy)
     about: dict[str, Any] = {"name": policy.name, "title": policy.title, "paper": policy.paper}
     about |= {"engines": list(policy.engines), "needs": list(policy.needs)}
     about |= {"mixed_steps": policy.mixed_steps}
-    about |= {"parameters": [asdict(one) for one in parameters]}
-    _write_or_print(given, lambda: about, lambda: print_policy(policy, parameters))
+    about |= {"parameters": [asdict(parameter) for parameter in parameters]}
+    _write_or_print(options, lambda: about, lambda: print_policy(policy, parameters))
 
 
-def _show_weights(given: Given) -> None:
-    from ndpsim.report.weights import print_weight_file, weight_file_dict
+def _show_weights(options: Options) -> None:
+    from ndpsim.report.experts import print_weight_file, weight_file_dict
     from ndpsim.workload.models import load_model
     from ndpsim.workload.models.weights import weight_file
 
     with naming(weights="show weights"):
-        file = weight_file(given["name"], load_model(SHOW.value(given, "model")))
-    _write_or_print(given, lambda: weight_file_dict(file), lambda: print_weight_file(file))
+        file = weight_file(options["name"], load_model(SHOW.value(options, "model")))
+    _write_or_print(options, lambda: weight_file_dict(file), lambda: print_weight_file(file))
 
 
 _SHOWN = {
@@ -243,7 +241,7 @@ _SHOWN = {
     "policy": _show_policy,
     "weights": _show_weights,
 }
-_OF_WEIGHTS = tuple(one.name for one in WEIGHTS)
+_OF_WEIGHTS = tuple(parameter.name for parameter in WEIGHTS)
 #: Options that only some kinds of object use.
 _USED = {
     "hw": ("set", "for"),
@@ -263,7 +261,7 @@ _USED = {
         "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Show one object: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
 
     `show hw` prints every value of a system with its unit and source, after the changes of --set. With --for,
@@ -275,9 +273,9 @@ def command(given: Given) -> None:
     cpu) prints the time of an expert for several numbers of tokens. `show weights` prints the bits of each
     part of a model in a weight file, and its size.
     """
-    what = given["what"]
-    for name in given.keys() - {"what", "name", "json", *_USED.get(what, ())}:
-        users = [of for of, used in _USED.items() if name in used]
-        refuse(given, f"belongs to show {' and '.join(users)}; a {what} has no use for it", name)
-    with naming(**{of: f"show {what}" for of in (what,) if of not in ("layout", "processor")}):
-        (_show_missing if "for" in given else _SHOWN[what])(given)
+    what = options["what"]
+    for name in options.keys() - {"what", "name", "json", *_USED.get(what, ())}:
+        users = [kind for kind, used in _USED.items() if name in used]
+        refuse(options, f"is for show {' and '.join(users)}; show {what} does not use it", name)
+    with naming(**{kind: f"show {what}" for kind in (what,) if kind not in ("layout", "processor")}):
+        (_show_missing if "for" in options else _SHOWN[what])(options)

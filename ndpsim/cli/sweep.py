@@ -15,7 +15,7 @@ from click.shell_completion import CompletionItem
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Output, Parameter, Table, joined, refuse, table
 from ndpsim.base.options.swept import PLOT, STUDIES, STUDY, SWEEP, SWEPT, StudyOptions
-from ndpsim.cli.command import Command, CommandGroup, Given, group
+from ndpsim.cli.command import CommandGroup, Options, TableCommand, group
 from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
 from ndpsim.cli.options import JSON, answer, check_folder
@@ -84,12 +84,12 @@ class _Sweeps(CommandGroup):
         return list(_COMMANDS.items())
 
 
-def run_with_progress(run: Callable[..., _R], out: Path, definition: Definition, given: Given) -> _R:
+def run_with_progress(run: Callable[..., _R], out: Path, definition: Definition, options: Options) -> _R:
     """Run with the executor of the options, and show progress."""
-    options = StudyOptions(**STUDY.arguments(given) | {"out": out})
+    study = StudyOptions(**STUDY.arguments(options) | {"out": out})
     compiles_here = [partial(announce_kernels, definition.command, definition.fixed)]
     with showing() as watch:
-        return run(options, watch, *(compiles_here if options.cluster is None else ()))
+        return run(study, watch, *(compiles_here if study.cluster is None else ()))
 
 
 def _fixed(parameter: Parameter) -> Parameter:
@@ -107,12 +107,12 @@ def _table_of(name: str) -> Table | None:
     return None if command is None else command.parameters
 
 
-def _of(name: str, swept: Table) -> Command:
+def _of(name: str, swept: Table) -> TableCommand:
     """The click command that sweeps `name`: a command with these options, or a file."""
-    fixed = Table({key: _fixed(one) for key, one in swept.items()})
+    fixed = Table({key: _fixed(parameter) for key, parameter in swept.items()})
     what = f"ndpsim {name}" if fixed else f"what {name} says"
-    return Command(
-        lambda given: _sweep(name, {key: given[key] for key in fixed if key in given}, given),
+    return TableCommand(
+        lambda options: _sweep(name, {key: options[key] for key in fixed if key in options}, options),
         (fixed, OPTIONS),
         _EXAMPLES,
         name=name,
@@ -120,14 +120,14 @@ def _of(name: str, swept: Table) -> Command:
     )
 
 
-def pairs(given: Given, option: str, form: str) -> dict[str, str]:
+def pairs(options: Options, option: str, form: str) -> dict[str, str]:
     """``KEY=TEXT`` of an option as a mapping.
 
     Raises:
         InputError: not of this form, or a key is there twice.
     """
     pairs: dict[str, str] = {}
-    for text in given.get(option, ()):
+    for text in options.get(option, ()):
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key or not value:
             raise InputError(f"'{text[:60]}' is not of the form {form}", key=option, code="form")
@@ -138,60 +138,60 @@ def pairs(given: Given, option: str, form: str) -> dict[str, str]:
 
 
 @contextmanager
-def keys_as_typed(given: Given, fixed: Collection[str] = ()) -> Iterator[None]:
+def keys_as_typed(options: Options, fixed: Collection[str] = ()) -> Iterator[None]:
     """A mistake in a key names the option with the key: ``--vary tokens``."""
     typed = {key: f"--{key}" for key in fixed}
     for option in ("set", "vary"):
-        typed |= {text.partition("=")[0].strip(): f"--{option} " for text in given.get(option, ())}
+        typed |= {text.partition("=")[0].strip(): f"--{option} " for text in options.get(option, ())}
     try:
         yield
     except InputError as error:
-        place = typed.get(error.key or "") if error.file is None else None
-        if place is None:
+        subject = typed.get(error.key or "") if error.file is None else None
+        if subject is None:
             raise
-        raise error.at(key=f"{place}{error.key}" if place.endswith(" ") else place) from None
+        raise error.at(key=f"{subject}{error.key}" if subject.endswith(" ") else subject) from None
 
 
-def folder_of(given: Given, name: str, ending: str) -> Path:
+def folder_of(options: Options, name: str, ending: str) -> Path:
     """The folder of the results: ``--out``, or a folder with the name of the command or file."""
-    out = Path(given.get("out", f"{Path(name).stem}.{ending}"))
+    out = Path(options.get("out", f"{Path(name).stem}.{ending}"))
     check_folder(out, "--out")
     return out
 
 
-def _sweep(name: str, fixed: dict[str, Any], given: Given) -> None:
+def _sweep(name: str, fixed: dict[str, Any], options: Options) -> None:
     """Run a sweep, print the outcome, and write the requested files."""
     from ndpsim.studies.sweeps.run import defined, run_sweep
 
-    out = folder_of(given, name, "sweep")
-    sets = pairs(given, "set", "dimm.ranks=2")
+    out = folder_of(options, name, "sweep")
+    sets = pairs(options, "set", "dimm.ranks=2")
     for key in fixed.keys() & sets.keys():
-        raise InputError(f"'{key}' is given by --{key}, too", key="set", code="twice")
-    with keys_as_typed(given, fixed):
+        raise InputError(f"'{key}' is given by --{key}, too; give one of them", key="set", code="twice")
+    with keys_as_typed(options, fixed):
         definition = defined(
             name,
-            pairs(given, "vary", "tokens=1,2,4"),
+            pairs(options, "vary", "tokens=1,2,4"),
             {**fixed, **sets},
-            "zip" in given,
-            pairs(given, "baseline", "policy=klotski"),
+            "zip" in options,
+            pairs(options, "baseline", "policy=klotski"),
         )
-        draws = _check_plot(given, definition)
-        result = run_with_progress(partial(run_sweep, definition), out, definition, given)
-    answer(given, result.to_dict, lambda: _print(result, out))
+        draws = _check_plot(options, definition)
+        result = run_with_progress(partial(run_sweep, definition), out, definition, options)
+    answer(options, result.to_dict, lambda: _print(result, out))
     if result.failed:
         _say_failures(result, out)
     if draws:
-        _draw(given, result)
-    if "report" in given:
+        _draw(options, result)
+    if "report" in options:
         from ndpsim.report.html.sweeps import write_sweep_report
 
-        plot = _chosen(given, result) if draws else None
-        write_sweep_report(given["report"], result.definition, result.rows, plot)
+        plot = _chosen(options, result) if draws else None
+        write_sweep_report(options["report"], result.definition, result.rows, plot)
     if result.failed:
         click.get_current_context().exit(1)
 
 
-def _check_plot(given: Given, definition: Definition) -> bool:
+def _check_plot(options: Options, definition: Definition) -> bool:
     """Whether a picture is requested, as a file or in a report.
 
     Raises:
@@ -199,32 +199,32 @@ def _check_plot(given: Given, definition: Definition) -> bool:
     """
     from ndpsim.report.sweep_plot import chosen_plot
 
-    if given.keys().isdisjoint(("plot", "report")):
-        refuse(given, "needs --plot or --report", *PLOT)
-    if given.keys().isdisjoint(("plot", *PLOT)):
+    if options.keys().isdisjoint(("plot", "report")):
+        refuse(options, "needs --plot or --report", *PLOT)
+    if options.keys().isdisjoint(("plot", *PLOT)):
         return False
-    check_format(given)
-    plot = chosen_plot(definition, None, **PLOT.arguments(given))
+    check_format(options)
+    plot = chosen_plot(definition, None, **PLOT.arguments(options))
     metrics = {"y": plot.y} | ({"x": plot.x} if plot.kind == "pareto" else {})
     for axis, metric in metrics.items():
         definition.swept.check_metric(metric, axis, ("speedup",) if definition.baseline else ())
     return True
 
 
-def _chosen(given: Given, result: SweepResult) -> SweepPlot:
+def _chosen(options: Options, result: SweepResult) -> SweepPlot:
     from ndpsim.report.sweep_plot import chosen_plot
 
-    return chosen_plot(result.definition, result.rows, **PLOT.arguments(given))
+    return chosen_plot(result.definition, result.rows, **PLOT.arguments(options))
 
 
-def _draw(given: Given, result: SweepResult) -> None:
-    if "plot" in given:
+def _draw(options: Options, result: SweepResult) -> None:
+    if "plot" in options:
         from ndpsim.report.pictures.canvas import save
         from ndpsim.report.pictures.sweep import points_figure
 
-        size = OUTPUTS.value(given, "size")
-        figure = points_figure(result.rows, result.definition, _chosen(given, result), size)
-        save(figure, given["plot"], size)
+        size = OUTPUTS.value(options, "size")
+        figure = points_figure(result.rows, result.definition, _chosen(options, result), size)
+        save(figure, options["plot"], size)
 
 
 def _print(result: SweepResult, out: Path) -> None:

@@ -8,7 +8,7 @@ import click
 
 from ndpsim.base.options import Flag, Folder, Kind, Parameter, table
 from ndpsim.base.options.swept import STUDY
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, naming, progress_of
 
 _VALIDATE = table(
@@ -43,7 +43,7 @@ _VALIDATE = table(
         "ndpsim validate --report validation --sensitivity",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Run the simulations for published claims, and compare published figures with simulated ones.
 
     The figure of an exact claim must be equal. The figure of a simulated claim must be within the tolerance
@@ -58,22 +58,24 @@ def command(given: Given) -> None:
     from ndpsim.studies.sweeps.executors.local import chosen_jobs
 
     with naming(claim="PAPER|CLAIM"):
-        claims = chosen_claims(given.get("names", ()))
-    processes = chosen_jobs(given.get("jobs"))
+        claims = chosen_claims(options.get("names", ()))
+    processes = chosen_jobs(options.get("jobs"))
     with progress_of("running claims") as progress:
         outcomes = evaluate(claims, processes, progress)
     changes, pairs = None, []
-    if "sensitivity" in given:
+    if "sensitivity" in options:
         with progress_of("changing assumptions") as progress:
             changes = at_other_values(claims, processes, progress)
         with progress_of("changing two assumptions") as progress:
             pairs = at_two_values(claims, outcomes, changes, processes, progress)
-    if "report" in given:
+    if "report" in options:
         from ndpsim.studies.claims.report import write_report
 
-        write_report(Path(given["report"]), outcomes, changes, pairs)
+        write_report(Path(options["report"]), outcomes, changes, pairs)
     answer(
-        given, lambda: plain_data(outcomes, changes, pairs), lambda: print_outcomes(outcomes, changes, pairs)
+        options,
+        lambda: plain_data(outcomes, changes, pairs),
+        lambda: print_outcomes(outcomes, changes, pairs),
     )
-    if any(one.is_news for one in outcomes):
+    if any(outcome.is_news for outcome in outcomes):
         click.get_current_context().exit(1)

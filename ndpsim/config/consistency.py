@@ -72,7 +72,7 @@ def _check_mapping(system: System, draft: Draft) -> None:
     if mapper == "custom" and mapping is None:
         raise draft.error("custom needs a mapping; give dram.mapping", "dram.mapper", "missing")
     if mapper != "custom" and mapping is not None:
-        problem = f"is for mapper: custom, not {mapper} (dram.mapping=null removes it)"
+        problem = f"needs mapper: custom, not {mapper} (dram.mapping=null removes it)"
         raise draft.error(problem, "dram.mapping", "conflict")
 
 

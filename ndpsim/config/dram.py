@@ -152,7 +152,7 @@ class Dram(DramNames):
         options.ControllerOptions.wck,
     )
     rfm: Literal[choices.RFM] = key(  # type: ignore[valid-type]
-        "refresh management by RFM commands, of which banks", options.ControllerOptions.rfm
+        "refresh management: the banks of its RFM commands", options.ControllerOptions.rfm
     )
     rfm_threshold: int | None = key(
         "activations of a bank after which RFM is due (RAAIMT)",

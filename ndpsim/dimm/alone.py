@@ -25,14 +25,14 @@ class Alone(NamedTuple):
 
 @inlined
 def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
-    """See `arbiter`; the lane has the number of its bus."""
+    """A step of a bus (`arbiter`); its lane has the same number."""
     policy, relayout, state, wake = setup.policy, agents.relayout, lanes.states[bus], wakeups.wake[bus]
     source = source_of(relayout, agents.weights, bus)
     request = next_request(relayout, policy, bus, state.queued[READS], state.queued[WRITES], clock)
     if request >= 0:
         # No burst is read or written twice: it is queued without a look at the addresses of others.
-        place = enqueue_request(relayout, agents.weights, bus, request, clock)
-        wake[0] = min(wake[0], queue_request(lanes.shape, state, source, place, clock))
+        slot = enqueue_request(relayout, agents.weights, bus, request, clock)
+        wake[0] = min(wake[0], queue_request(lanes.shape, state, source, slot, clock))
     if clock >= state.value[NEXT_REFRESH]:
         wake[0] = clock
         if not refresh(lanes.shape, policy, state, clock):

@@ -42,9 +42,9 @@ def next_carry(setup, agents, wakeups):
     first = FAR
     for bus in range(wakeups.carries_at.shape[0]):
         ready_at = next_transfer(agents.buses, agents.transfers, bus)[1]
-        at = FAR if ready_at == FAR else (ready_at + setup.dram_ticks - 1) // setup.dram_ticks
-        wakeups.carries_at[bus] = at
-        first = min(first, at)
+        clock = FAR if ready_at == FAR else (ready_at + setup.dram_ticks - 1) // setup.dram_ticks
+        wakeups.carries_at[bus] = clock
+        first = min(first, clock)
     return first
 
 
@@ -129,9 +129,9 @@ def run(setup, agents, lanes, hosts, wakeups, goals, until_clock):
     begin_run(setup, agents, lanes, hosts, wakeups, clock)
     buses = wakeups.due.shape[0]
     coupled = has_jobs_or_streams(agents)
-    at = clock
+    next_clock = clock
     while not is_reached(goals, agents):
-        clock = max(clock, min(at, engine_due(agents.relayout)))
+        clock = max(clock, min(next_clock, engine_due(agents.relayout)))
         if clock >= until_clock:
             clock, outcome = until_clock, LATE
             break
@@ -144,7 +144,7 @@ def run(setup, agents, lanes, hosts, wakeups, goals, until_clock):
             break
         if coupled:
             carry_all(setup, agents, hosts, wakeups, clock)
-        at = FAR
+        next_clock = FAR
         for number in range(buses):
             bus = assume_nonnegative(number)
             due = due_at(agents, wakeups, bus)
@@ -153,9 +153,9 @@ def run(setup, agents, lanes, hosts, wakeups, goals, until_clock):
                     claims.clock[0] = clock
                     return STUCK
                 due = due_at(agents, wakeups, bus)
-            at = min(at, due)
+            next_clock = min(next_clock, due)
         if coupled:
-            at = min(at, next_carry(setup, agents, wakeups))
+            next_clock = min(next_clock, next_carry(setup, agents, wakeups))
         clock = end
     claims.clock[0] = clock
     return outcome

@@ -22,20 +22,20 @@ RECORDS = 4
 def dispatched(point: Callable[..., Any]) -> Any:
     """The function of the chosen arbitration, or this one if its module has none."""
     call = inlined(point)
-    for place, module in enumerate(arbitrations().values()):
+    for number, module in enumerate(arbitrations().values()):
         if own := getattr(module, point.__name__, None):
-            call = _chosen(place, own, call)
+            call = _chosen(number, own, call)
     return call
 
 
-def _chosen(place: int, own: Any, other: Any) -> Any:
+def _chosen(number: int, own: Any, otherwise: Any) -> Any:
     """The function of the arbitration in a place where that is chosen, else another."""
 
     @inlined
     def call(arbitration, *others):
-        if arbitration.chosen == place:
-            return own(arbitration.parameters[place], *others)
-        return other(arbitration, *others)
+        if arbitration.chosen == number:
+            return own(arbitration.parameters[number], *others)
+        return otherwise(arbitration, *others)
 
     return call
 

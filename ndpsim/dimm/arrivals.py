@@ -104,8 +104,8 @@ def take_lane_requests(setup, agents, lanes, wakeups, bus, buses, clock):
         may = may and may_take_weights(relayout, setup, weights, lane, state.value, clock)
         if request >= 0 and not (may and weights_are_next(relayout, lane)):
             # No burst is read or written twice: it is queued without a look at the addresses of others.
-            place = enqueue_request(relayout, weights, lane, request, clock)
-            ready_at = queue_request(lanes.shape, state, source, place, clock)
+            slot = enqueue_request(relayout, weights, lane, request, clock)
+            ready_at = queue_request(lanes.shape, state, source, slot, clock)
         elif may:
             pinned &= bank_bit(next_bank(lanes.shape, state, source))
             ready_at = take(lanes.shape, state, lanes.latencies[0, 0], source, clock)
@@ -169,18 +169,18 @@ def begin_steps(setup, weights, lanes, wakeups, bus, buses, clock):
 def refresh_lanes(policy, host, lanes, before, bus, buses):
     """Refreshes that the host's controller has just requested on a rank are pending for its lane, too."""
     size = host.pending_bank.shape[0]
-    for place in range(before, host.pending_size):
-        first = host.pending_bank[place & size - 1]
+    for index in range(before, host.pending_size):
+        first = host.pending_bank[index & size - 1]
         lane = first // BANKS_PER_RANK * buses + bus
         if lane < lanes.states.shape[0]:
             state = lanes.states[lane]
-            if bars_queues(host, place & size - 1) and not is_barred(state):
+            if bars_queues(host, index & size - 1) and not is_barred(state):
                 state.value[REFRESH_FROM] = host.value[REFRESH_FROM]
             push_refresh(
                 policy.own_bank,
                 lanes.shape,
                 state,
-                host.pending_class[place & size - 1],
+                host.pending_class[index & size - 1],
                 first % BANKS_PER_RANK,
             )
 
@@ -193,10 +193,10 @@ def refresh_due(lanes, hosts, has_host, bus, buses, ranks):
     """
     if has_host:
         return hosts.values[bus, NEXT_REFRESH]
-    at = FAR
+    clock = FAR
     for rank in range(ranks):
-        at = min(at, lanes.values[rank * buses + bus, NEXT_REFRESH])
-    return at
+        clock = min(clock, lanes.values[rank * buses + bus, NEXT_REFRESH])
+    return clock
 
 
 @outlined

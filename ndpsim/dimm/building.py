@@ -17,12 +17,12 @@ from ndpsim.dimm.state import (
     STREAM_PLACES,
     TOTAL_PLACES,
     WRITE,
-    Buses,
     Claims,
+    DimmSetup,
+    HostBuses,
     Ints,
-    Setup,
     Traffic,
-    Transfers,
+    UnitTransfers,
     Weights,
 )
 from ndpsim.dram.fast.fields import BANKS_PER_RANK
@@ -31,18 +31,18 @@ from ndpsim.dram.spec import Tables, standard
 from ndpsim.dram.state import FAR, Policy, Source, State, make_state, number_nodes
 
 
-def request_slots(setup: Setup) -> int:
+def request_slots(setup: DimmSetup) -> int:
     """Requests of a relayout engine that a lane can have taken and not served: queued, or active."""
     return setup.policy.read_slots + setup.policy.write_slots + BANKS_PER_RANK * setup.lane_tables.ranks
 
 
 def make_channels(tables: Tables, policy: Policy, count: int) -> State:
     """This many channels at rest before clock 1; every array has one more dimension, the first."""
-    one = make_state(tables, policy)
-    return State(*(np.tile(array, (count, *(1,) * array.ndim)) for array in one))
+    channel = make_state(tables, policy)
+    return State(*(np.tile(array, (count, *(1,) * array.ndim)) for array in channel))
 
 
-def make_claims(setup: Setup, lanes: int, buses: int) -> Claims:
+def make_claims(setup: DimmSetup, lanes: int, buses: int) -> Claims:
     """Empty records of the arbiter."""
     lane_nodes, host_nodes = number_nodes(setup.lane_tables).total, number_nodes(setup.host_tables).total
     host_ranks, dimms = setup.host_tables.ranks, lanes // buses // setup.dimm_ranks
@@ -75,7 +75,7 @@ def _zeros(*shape: int) -> Ints:
 
 
 def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArray[Any]:
-    """The array if it has so many columns, else a copy with a value in those added."""
+    """The array if it has this many columns, else a copy with a value in the new ones."""
     if columns <= array.shape[1]:
         return array
     widened = np.zeros((len(array), columns), dtype=array.dtype)
@@ -85,7 +85,7 @@ def _widened(array: NDArray[Any], columns: int, value: Ints | int = 0) -> NDArra
     return widened
 
 
-def make_weights(setup: Setup, lanes: int, buses: int) -> Weights:
+def make_weights(setup: DimmSetup, lanes: int, buses: int) -> Weights:
     """No weights yet."""
     depth, dimms, slots = setup.fifo_bursts, lanes // buses // setup.dimm_ranks, request_slots(setup)
     narrow = np.zeros((lanes, slots), dtype=np.int32)
@@ -133,10 +133,10 @@ class JobReads(NamedTuple):
 def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
     """The weights with another job, which its DIMM reads after all earlier jobs; changes `weights`, too."""
     lanes = weights.place.shape[0] // weights.steps.shape[0]
-    counts = [len(one.place) for one in job.sources]
+    counts = [len(source.place) for source in job.sources]
     # Lanes are ordered by rank and, in it, by bus: those of a DIMM are neighbours.
     own = range(dimm * lanes, (dimm + 1) * lanes)
-    at, steps = int(weights.steps[dimm]), len(job.servers) * job.tiles
+    step, steps = int(weights.steps[dimm]), len(job.servers) * job.tiles
     width = int((weights.length[own.start : own.stop] + counts).max())
     changed: dict[str, NDArray[Any]] = {
         name: _widened(getattr(weights, name), width)
@@ -144,10 +144,10 @@ def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
     }
     changed["address"] = np.arange(changed["place"].shape[1], dtype=np.int64)
     for name in ("begin", "begins_job", "read_from", "release", "service", "servers"):
-        changed[name] = _widened(getattr(weights, name), at + steps)
+        changed[name] = _widened(getattr(weights, name), step + steps)
     for name in ("done", "left"):
         changed[name] = _widened(getattr(weights, name), job.group_count)
-    changed["ends"] = _widened(weights.ends, 1 + at + steps, weights.ends[:, -1:])
+    changed["ends"] = _widened(weights.ends, 1 + step + steps, weights.ends[:, -1:])
     changed["free"] = _widened(weights.free, max(job.servers))
     for lane, source, groups, regions in zip(own, job.sources, job.groups, job.regions, strict=True):
         first = int(weights.length[lane])
@@ -156,14 +156,14 @@ def add_job(weights: Weights, dimm: int, job: JobReads) -> Weights:
         changed["first_group"][lane, part] = groups.first_group
         changed["last_group"][lane, part] = groups.last_group
         begin = first + np.cumsum(regions) - regions
-        changed["begin"][lane, at : at + steps] = np.tile(begin, job.tiles)
-        reads = weights.ends[lane, at] + np.cumsum(np.tile(regions, job.tiles))
-        changed["ends"][lane, at + 1 : at + 1 + steps] = reads
-        changed["ends"][lane, at + 1 + steps :] = reads[-1]
-    changed["begins_job"][dimm, at] = 1
-    changed["read_from"][dimm, at : at + steps] = job.read_from
-    changed["release"][dimm, at : at + steps] = FAR
-    changed["servers"][dimm, at : at + steps] = np.tile(job.servers, job.tiles)
+        changed["begin"][lane, step : step + steps] = np.tile(begin, job.tiles)
+        reads = weights.ends[lane, step] + np.cumsum(np.tile(regions, job.tiles))
+        changed["ends"][lane, step + 1 : step + 1 + steps] = reads
+        changed["ends"][lane, step + 1 + steps :] = reads[-1]
+    changed["begins_job"][dimm, step] = 1
+    changed["read_from"][dimm, step : step + steps] = job.read_from
+    changed["release"][dimm, step : step + steps] = FAR
+    changed["servers"][dimm, step : step + steps] = np.tile(job.servers, job.tiles)
     weights.length[own.start : own.stop] += counts
     weights.steps[dimm] += steps
     return weights._replace(**changed)
@@ -208,7 +208,7 @@ def add_stream(traffic: Traffic, stream: Stream) -> Traffic:
     """The traffic with a further stream; changes `traffic`, too."""
     number, buses = len(traffic.first), len(stream.sources)
     before = traffic.first[-1] + traffic.length[-1] if number else np.zeros(buses, dtype=np.int64)
-    length = np.array([len(one.place) for one in stream.sources], dtype=np.int64)
+    length = np.array([len(source.place) for source in stream.sources], dtype=np.int64)
     width = int((before + length).max())
     changed: dict[str, NDArray[Any]] = {
         name: _widened(getattr(traffic, name), width)
@@ -246,26 +246,26 @@ def bus_bubbles(tables: Tables, read_latency: int, write_latency: int) -> Ints:
         read_latency, write_latency: clocks from a command to the first beat of its data: nCL, nCWL.
     """
     later = write_latency - read_latency
-    reads, writes, of_ranks = standard.READ, standard.WRITE, tables.sibling_gap[1]
-    other_rank = of_ranks[reads, reads] - tables.burst
+    reads, writes, between_ranks = standard.READ, standard.WRITE, tables.sibling_gap[1]
+    other_rank = between_ranks[reads, reads] - tables.burst
     turn = np.zeros((2, 2), dtype=np.int64)
     turn[READ, WRITE] = tables.gap[:2, reads, writes].max() + later - tables.burst
-    turn[WRITE, READ] = of_ranks[writes, reads] - later - tables.burst
+    turn[WRITE, READ] = between_ranks[writes, reads] - later - tables.burst
     bubbles = np.stack((turn, np.maximum(turn, other_rank)), axis=-1)
-    to_write = of_ranks[reads, writes] + later - tables.burst
+    to_write = between_ranks[reads, writes] + later - tables.burst
     bubbles[READ, WRITE, 1] = max(bubbles[READ, WRITE, 1], to_write)
     never_negative: Ints = np.maximum(bubbles, 0)
     return never_negative
 
 
-def make_buses(setup: Setup, buses: int, dimms: int) -> Buses:
+def make_buses(setup: DimmSetup, buses: int, dimms: int) -> HostBuses:
     """Buses without transfers so far."""
     value = _zeros(buses, BUS_PLACES)
     value[:, DIRECTION] = -1
     bubble = bus_bubbles(setup.host_tables, setup.read_latency, setup.write_latency)
-    return Buses(value=value, bubble=bubble, at=_zeros(buses, dimms), end=_zeros(buses, dimms))
+    return HostBuses(value=value, bubble=bubble, next_transfer=_zeros(buses, dimms), end=_zeros(buses, dimms))
 
 
-def make_transfers(dimms: int, most: int) -> Transfers:
+def make_transfers(dimms: int, most: int) -> UnitTransfers:
     """Room for this number of transfers of each DIMM at a time."""
-    return Transfers(_zeros(dimms, most), _zeros(dimms, 5))
+    return UnitTransfers(_zeros(dimms, most), _zeros(dimms, 5))

@@ -74,9 +74,9 @@ def due(traffic, stream, bus):
     if clocks == 0:
         return max(start, traffic.taken_at[stream, bus])
     length, first = traffic.length[stream, bus], traffic.first[stream, bus]
-    of_stream = number // length * total + traffic.number[bus, first + number % length]
+    nth = number // length * total + traffic.number[bus, first + number % length]
     # The factor stays below `per`, so that no number of requests overflows.
-    return start + of_stream // per * clocks + of_stream % per * clocks // per + traffic.lag[stream, bus]
+    return start + nth // per * clocks + nth % per * clocks // per + traffic.lag[stream, bus]
 
 
 @inlined
@@ -89,9 +89,9 @@ def admit(traffic, bus, value, clock):
         return
     first, last_taken, traffic.due[bus] = -1, FAR, FAR
     for stream in range(traffic.first.shape[0]):
-        at = due(traffic, stream, bus)
-        traffic.due[bus] = min(traffic.due[bus], at)
-        if at <= clock and traffic.taken_at[stream, bus] < last_taken:
+        due_at = due(traffic, stream, bus)
+        traffic.due[bus] = min(traffic.due[bus], due_at)
+        if due_at <= clock and traffic.taken_at[stream, bus] < last_taken:
             first, last_taken = stream, traffic.taken_at[stream, bus]
     if first >= 0:
         number = traffic.taken[first, bus] % traffic.length[first, bus]
@@ -130,8 +130,8 @@ def record_served(traffic, stream, bus, value, before, end):
 @inlined
 def host_source(traffic, bus):
     """The source of the host's requests on a bus."""
-    place = traffic.place[bus]
-    return Source(place, traffic.column[bus], traffic.address[bus], place[:0], traffic.admitted[bus], 0)
+    places = traffic.place[bus]
+    return Source(places, traffic.column[bus], traffic.address[bus], places[:0], traffic.admitted[bus], 0)
 
 
 @inlined
@@ -275,8 +275,8 @@ def is_dimm_done(goal, agents, dimm):
     if goal == WEIGHTS_READ:
         return agents.weights.value[dimm, BURSTS_LEFT] == 0
     buses, transfers = agents.buses, agents.transfers
-    for bus in range(buses.at.shape[0]):
-        if buses.at[bus, dimm] < transfers.value[dimm, TRANSFERS]:
+    for bus in range(buses.next_transfer.shape[0]):
+        if buses.next_transfer[bus, dimm] < transfers.value[dimm, TRANSFERS]:
             return False
     return goal == TRANSFERS_DONE
 
@@ -324,9 +324,9 @@ def slot_after(setup, claims, master, dimm, bus, buses, turn):
     """
     rank, first = -1, FAR
     for number in range(dimm * setup.dimm_ranks, (dimm + 1) * setup.dimm_ranks):
-        of_rank = slot_of(setup, claims, number, bus)
-        if turn < of_rank < first and claims.totals[number * buses + bus, FIRST] == master:
-            rank, first = number, of_rank
+        slot = slot_of(setup, claims, number, bus)
+        if turn < slot < first and claims.totals[number * buses + bus, FIRST] == master:
+            rank, first = number, slot
     return rank, first
 
 

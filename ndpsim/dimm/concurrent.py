@@ -95,9 +95,9 @@ def grants_change(setup, claims, wakeups, has_host, bus, buses, clock):
 
 
 @inlined
-def earlier_of(clock, other, now):
+def earlier_of(clock, second, now):
     """The earlier of two clocks; the second counts only if it is in the future."""
-    return min(clock, other) if other > now else clock
+    return min(clock, second) if second > now else clock
 
 
 @inlined
@@ -139,11 +139,11 @@ def first_slot(setup, claims, mask, bus):
         return rank
     next_active, first = mask & (mask - 1), slot_of(setup, claims, rank, bus)
     while next_active != 0:
-        other = assume_nonnegative(lowest(next_active))
+        candidate = assume_nonnegative(lowest(next_active))
         next_active &= next_active - 1
-        turn = slot_of(setup, claims, other, bus)
+        turn = slot_of(setup, claims, candidate, bus)
         if turn < first:
-            rank, first = other, turn
+            rank, first = candidate, turn
     return rank
 
 
@@ -252,18 +252,18 @@ def next_bus_step(setup, agents, lanes, hosts, wakeups, happened, bus, clock):
     claims, traffic = agents.claims, agents.traffic
     buses, has_host = wakeups.due.shape[0], traffic.takes_part[bus]
     ranks = lane_ranks(setup, claims)
-    at = min(refresh_due(lanes, hosts, has_host, bus, buses, ranks), wakeups.next_from[bus])
+    next_clock = min(refresh_due(lanes, hosts, has_host, bus, buses, ranks), wakeups.next_from[bus])
     for rank in range(ranks):
-        at = min(at, wakeups.wake[bus, rank])
+        next_clock = min(next_clock, wakeups.wake[bus, rank])
     if has_host:
-        at = min(at, wakeups.wake[bus, HOSTS])
+        next_clock = min(next_clock, wakeups.wake[bus, HOSTS])
         if traffic.next[bus] < 0:
-            at = min(at, traffic.due[bus])
+            next_clock = min(next_clock, traffic.due[bus])
     if wakeups.blocked[bus] | wakeups.host_blocked[bus] != 0:
         if happened:
             return clock + 1
-        at = min(at, grants_change(setup, claims, wakeups, has_host, bus, buses, clock))
-    return max(at, clock + 1)
+        next_clock = min(next_clock, grants_change(setup, claims, wakeups, has_host, bus, buses, clock))
+    return max(next_clock, clock + 1)
 
 
 @inlined

@@ -27,10 +27,10 @@ from ndpsim.dimm.building import (
 )
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dimm.link.engine_state import Engine
-from ndpsim.dimm.link.requests import Requests
-from ndpsim.dimm.readable_channels import Controllers
+from ndpsim.dimm.link.requests import BurstRequests
+from ndpsim.dimm.readable_channels import ReadableControllers
 from ndpsim.dimm.relayout import make_relayout
-from ndpsim.dimm.state import HOST, NDP, Agents, Setup
+from ndpsim.dimm.state import HOST, NDP, Agents, DimmSetup
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.state import (
@@ -72,7 +72,7 @@ class SharedDimms:
 
     def __init__(
         self,
-        setup: Setup,
+        setup: DimmSetup,
         lanes: int,
         buses: int,
         transfers: int,
@@ -124,7 +124,7 @@ class SharedDimms:
         return number
 
     def add_relayout(
-        self, engine: Engine, requests: Requests, lane: NDArray[np.int32], many_reads: int, start: int
+        self, engine: Engine, requests: BurstRequests, lane: NDArray[np.int32], many_reads: int, start: int
     ) -> None:
         """Add a relayout engine that begins after the clock `start`; an earlier one must be done.
 
@@ -154,7 +154,7 @@ class SharedDimms:
     def put_transfers(self, dimm: int, direction: int, ticks: int, ready: Sequence[int]) -> None:
         """Replace the transfers of a DIMM: each takes `ticks`, and starts at `ready` at the earliest."""
         transfers, count = self.agents.transfers, len(ready)
-        self.agents.buses.at[:, dimm] = 0
+        self.agents.buses.next_transfer[:, dimm] = 0
         transfers.ready[dimm, :count] = ready
         transfers.value[dimm] = count, ticks, direction, 1, 0
 
@@ -168,10 +168,12 @@ class SharedDimms:
                 raise no_way_on("refreshes pile up")
             if outcome != RECORD_FULL:
                 return outcome != LATE
-            ensure_fits(4 * sum(one.entry.nbytes for one in self.recorded), "a longer record of commands")
+            ensure_fits(
+                4 * sum(record.entry.nbytes for record in self.recorded), "a longer record of commands"
+            )
             self.recorded = [
-                Commands(np.concatenate((one.entry, np.zeros_like(one.entry)), axis=1), one.length)
-                for one in self.recorded
+                Commands(np.concatenate((record.entry, np.zeros_like(record.entry)), axis=1), record.length)
+                for record in self.recorded
             ]
             self._sides = []
 
@@ -188,13 +190,13 @@ class SharedDimms:
         self.run([], clock)
 
     def _request_slots(self) -> int | None:
-        """See `dimm.relayout.make_relayout`."""
+        """Slots of a lane's source for requests of the relayout engine; None: it has nothing else."""
         return request_slots(self.setup)
 
     def _make_controllers(self, lanes: int, buses: int) -> None:
         raise NotImplementedError
 
-    def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
+    def _open_row(self, side: int, number: int, opened: OpenRow, clock: int) -> None:
         raise NotImplementedError
 
     def _run(self, goals: Ints, until_clock: int) -> int:
@@ -238,9 +240,9 @@ class ReadableDimms(SharedDimms):
         self._lanes = make_channels(self.setup.lane_tables, self.setup.policy, lanes)
         self._hosts = make_channels(self.setup.host_tables, self.setup.policy, buses)
 
-    def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
+    def _open_row(self, side: int, number: int, opened: OpenRow, clock: int) -> None:
         tables = (self.setup.lane_tables, self.setup.host_tables)[side]
-        rank, bankgroup, bank, row = place
+        rank, bankgroup, bank, row = opened
         node = number_nodes(tables).first_bank + bank
         node += (rank * tables.bankgroups + bankgroup) * tables.banks_per_group
         channels = (self._lanes, self._hosts)[side]
@@ -252,7 +254,7 @@ class ReadableDimms(SharedDimms):
         tables = (self.setup.lane_tables, self.setup.host_tables)
         channels, latencies = (self._lanes, self._hosts), (self._of_lanes, self._latencies)
         each = zip(tables, channels, latencies, self.recorded, strict=True)
-        sides = [Controllers(*side) for side in each]
+        sides = [ReadableControllers(*side) for side in each]
         return int(run(self.setup, self.agents, *sides, goals, until_clock))
 
     def values(self, side: int) -> Ints:
@@ -262,8 +264,8 @@ class ReadableDimms(SharedDimms):
         return (self._lanes, self._hosts)[side].issued
 
     def open_clocks(self, end: int) -> Ints:
-        of_lane = zip(self._lanes.rows, self._lanes.value[:, OPEN_CLOCKS], strict=True)
-        return np.array([open_clocks_of(rows, int(counted), end) for rows, counted in of_lane])
+        lanes = zip(self._lanes.rows, self._lanes.value[:, OPEN_CLOCKS], strict=True)
+        return np.array([open_clocks_of(rows, int(counted), end) for rows, counted in lanes])
 
 
 class FastDimms(SharedDimms):
@@ -274,18 +276,18 @@ class FastDimms(SharedDimms):
         # record gives one controller the same type of array as several.
         alone = isinstance(self.setup.sharing, Alone)
         tables = (self.setup.lane_tables, self.setup.lane_tables if alone else self.setup.host_tables)
-        self._shapes = tuple(fast.make_shape(one) for one in tables)
+        self._shapes = tuple(fast.make_shape(table) for table in tables)
         counts = zip(tables, (lanes, 0 if alone else buses), strict=True)
-        records = [fast.make_states(one, self.setup.policy, count + 1) for one, count in counts]
-        self._values = tuple(one["value"] for one in records)
-        self._states = tuple(one[:-1] for one in records)
+        records = [fast.make_states(table, self.setup.policy, count + 1) for table, count in counts]
+        self._values = tuple(record["value"] for record in records)
+        self._states = tuple(record[:-1] for record in records)
         self._wakeups = stepping.make_wakeups(buses)
 
     def _request_slots(self) -> int | None:
         return None if isinstance(self.setup.sharing, Alone) else request_slots(self.setup)
 
-    def _open_row(self, side: int, number: int, place: OpenRow, clock: int) -> None:
-        rank, bankgroup, bank, row = place
+    def _open_row(self, side: int, number: int, opened: OpenRow, clock: int) -> None:
+        rank, bankgroup, bank, row = opened
         fast.open_row(self._states[side][number], rank, bankgroup, bank, row, clock)
 
     def _run(self, goals: Ints, until_clock: int) -> int:
@@ -293,7 +295,7 @@ class FastDimms(SharedDimms):
         if not self._sides:
             latencies = self._of_lanes, self._latencies
             each = self._shapes, self._states, self._values, latencies, self.recorded
-            self._sides = [stepping.Controllers(*side) for side in zip(*each, strict=True)]
+            self._sides = [stepping.FastControllers(*side) for side in zip(*each, strict=True)]
         return int(run(self.setup, self.agents, *self._sides, self._wakeups, goals, until_clock))
 
     def values(self, side: int) -> Ints:
@@ -309,7 +311,7 @@ class FastDimms(SharedDimms):
         return clocks
 
 
-def make_dimms(setup: Setup, *others: Any, **named: Any) -> SharedDimms:
+def make_dimms(setup: DimmSetup, *others: Any, **named: Any) -> SharedDimms:
     """The fastest arbiter that can run such a channel; arguments as for `SharedDimms`."""
     with_weights = not isinstance(setup.sharing, Alone)
     fits = fast.fits(setup.lane_tables, setup.policy, with_weights) and fast.fits(

@@ -48,7 +48,7 @@ from ndpsim.dimm.staging import (
     next_transfer,
 )
 from ndpsim.dimm.state import FIRST, HOST, NDP, READ, WRITE
-from ndpsim.dram.choosing import Blocking, forget_all, is_barred
+from ndpsim.dram.choosing import RankClaims, forget_all, is_barred
 from ndpsim.dram.issuing import reads, reads_or_writes, requeue_reads
 from ndpsim.dram.maintenance import close_due, next_refresh
 from ndpsim.dram.spec import standard
@@ -146,7 +146,7 @@ def step_lane(setup, agents, lanes, hosts, rank, bus, clock):
     lane = rank * buses + bus
     channel, host, credit = channel_at(lanes, lane), channel_at(hosts, bus), claims.credit[lane]
     policy, trace = setup.policy, commands_at(lanes.commands, lane)
-    blocking = Blocking(claims.lane_wanted[lane], claims.lane_direction[lane])
+    blocking = RankClaims(claims.lane_wanted[lane], claims.lane_direction[lane])
     source, sink = source_of(agents.relayout, weights, lane), data_sink(claims, credit)
     whole = Channel(policy, setup.lane_tables, channel, lanes.latencies[0, 0], source, sink, trace)
     queue, command, _, group, bank, row, burst, _ = step(whole, blocking, credit[0], 0, clock)
@@ -202,7 +202,7 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
     """The host's controller issues its next command, if it has one."""
     claims, buses = agents.claims, hosts.channels.size.shape[0]
     host, value = channel_at(hosts, bus), hosts.channels.value[bus]
-    blocking = Blocking(claims.host_wanted[bus], claims.host_direction[bus])
+    blocking = RankClaims(claims.host_wanted[bus], claims.host_direction[bus])
     sink, trace = data_sink(claims, claims.no_credit), commands_at(hosts.commands, bus)
     before = count_served(value)
     other_credit = other_credit_of(agents, host, lanes, bus, buses)
@@ -219,16 +219,16 @@ def step_host(setup, agents, lanes, hosts, bus, clock):
     lane = rank * buses + bus
     if lane >= lanes.channels.size.shape[0]:
         return  # a rank without NDP unit
-    other = channel_at(lanes, lane)
+    lane_channel = channel_at(lanes, lane)
     group, bank = lane_group(setup, rank, group), lane_bank(setup, rank, bank)
     opens, closes = command == ACTIVATE, command == PRECHARGE and queue != PRIORITY
     record_command(claims.totals[lane], claims.opened_by[lane], HOST, direction, opens, closes, bank)
     claims.host_issued[lane, command] += 1
-    observe(setup.lane_tables, other, queue == ACTIVE, command, 1, group, bank, row, clock)
+    observe(setup.lane_tables, lane_channel, queue == ACTIVE, command, 1, group, bank, row, clock)
     if queue == PRIORITY:
         release_closed(setup.host_tables, host.rows, 1 + rank)
     if queue == PRIORITY and claims.credit[lane, 0] > clock:
-        requeue_reads(other.entry, other.size, other.bound, other.rows)
+        requeue_reads(lane_channel.entry, lane_channel.size, lane_channel.bound, lane_channel.rows)
 
 
 @inlined
@@ -296,8 +296,8 @@ def carry_transfers(setup, agents, host, bus, clock):
         carry_transfer(setup, buses, transfers, bus, dimm, ready)
         for command in (standard.READ, standard.READ_AP, standard.WRITE, standard.WRITE_AP):
             direction = READ if reads(command) else WRITE
-            at = next_command_at(setup, buses, bus, direction)
-            host.ready[0, command] = max(host.ready[0, command], at)
+            earliest = next_command_at(setup, buses, bus, direction)
+            host.ready[0, command] = max(host.ready[0, command], earliest)
         dimm, ready = next_transfer(buses, transfers, bus)
 
 

@@ -47,7 +47,7 @@ from ndpsim.dram.timing import banks_per_rank, first_bank, note_timing_in_rank
 
 
 @by_reference
-class Controllers(NamedTuple):
+class ReadableControllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     tables: Tables
@@ -117,11 +117,11 @@ def take_requests(setup, agents, lanes, hosts, bus, buses, clock):
     stream = traffic.next[bus]
     if stream >= 0:
         source = host_source(traffic, bus)
-        place, taken, before = source.place[value[PLACE]], value[TAKEN], count_served(value)
+        location, taken, before = source.place[value[PLACE]], value[TAKEN], count_served(value)
         latencies = hosts.latencies[bus, stream]
         accept(hosts.tables, setup.policy, source, channel_at(hosts, bus), latencies, clock)
         if value[TAKEN] > taken:
-            rank, is_read = place >> RANK_SHIFT & 255, place & 1 == 0
+            rank, is_read = location >> RANK_SHIFT & 255, location & 1 == 0
             record_host_request(setup, agents, bus, value, before, rank, is_read, clock)
     for lane in range(bus, lanes.channels.size.shape[0], buses):
         if weights.next_from[lane] <= clock:
@@ -140,10 +140,10 @@ def take_lane_request(setup, agents, lanes, channel, lane, clock):
     may = would_accept(policy, source, entry, size, value, clock)
     may = may and may_take_weights(relayout, setup, weights, lane, value, clock)
     if request >= 0 and not (may and weights_are_next(relayout, lane)):
-        place = value[PLACE]
+        kept = value[PLACE]
         value[PLACE] = enqueue_request(relayout, weights, lane, request, clock)
         accept(lanes.tables, policy, admit_all(relayout, source), channel, latencies, clock)
-        value[PLACE] = place
+        value[PLACE] = kept
         value[TAKEN] -= 1
     elif may:
         accept(lanes.tables, policy, source, channel, latencies, clock)
@@ -229,20 +229,20 @@ def release_closed(tables, rows, rank):
 
 
 @inlined
-def record_pins(tables, rows, of_active, command, rank, bank):
+def record_pins(tables, rows, from_active, command, rank, bank):
     """Note which banks the other controller holds between activation and column command."""
     if command == ACTIVATE:
         rows[bank, HELD_BY_OTHER] = 1
     elif reads_or_writes(command):
-        if of_active:
+        if from_active:
             rows[bank, HELD_BY_OTHER] = 0
     elif tables.commands[command, CLOSES] and tables.commands[command, SCOPE] != ONE_BANK:
         release_closed(tables, rows, rank)
 
 
 @outlined
-def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
-    """The other controller has issued a command at `clock`; `of_active`: for one of its active requests.
+def observe(tables, channel, from_active, command, rank, group, bank, row, clock):
+    """The other controller has issued a command at `clock`; `from_active`: for one of its active requests.
 
     The nodes are those of the observing controller. Distances apply within the rank: both controllers use its
     command and data pins, but not the same buses beyond it.
@@ -251,7 +251,7 @@ def observe(tables, channel, of_active, command, rank, group, bank, row, clock):
     note_timing_in_rank(tables, channel.ready, channel.recent, command, rank, group, bank, clock)
     one_command_a_clock(channel.ready, rank, clock)
     note_rows(tables, channel, command, rank, bank, row, clock)
-    record_pins(tables, rows, of_active, command, rank, bank)
+    record_pins(tables, rows, from_active, command, rank, bank)
     if tables.commands[command, IS_REFRESH]:
         if rows[bank, AWAITS_REFRESH] == 0:
             value[REFRESH_UNTIL] = clock + tables.commands[command, BUSY]

@@ -27,7 +27,7 @@ from ndpsim.dimm.link.offers import (
     record_issued,
     record_taken,
 )
-from ndpsim.dimm.link.requests import Requests
+from ndpsim.dimm.link.requests import BurstRequests
 from ndpsim.dimm.staging import lane_credit, lane_source
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dram.state import FAR, SERVED, TAKEN, Source
@@ -76,7 +76,7 @@ def make_slots(lanes: int, slots: int) -> Slots:
 
 def make_relayout(
     engine: Engine,
-    requests: Requests,
+    requests: BurstRequests,
     lane: Narrow,
     many_reads: int,
     lanes: int,
@@ -279,21 +279,21 @@ def fill_slot(slots, relayout, weights, lane, request):
 
 
 @inlined
-def is_slot(slots, place):
+def is_slot(slots, index):
     """Whether a place in a lane's source is a request of the engine."""
     if slots is None:
         return True
-    return place < slots.free.shape[1]
+    return index < slots.free.shape[1]
 
 
 @inlined
-def empty_slot(slots, lane, place):
+def empty_slot(slots, lane, slot):
     """Free a place in a lane's source; returns its request."""
     if slots is None:
-        return place
-    slots.free[lane, slots.free_count[lane]] = place
+        return slot
+    slots.free[lane, slots.free_count[lane]] = slot
     slots.free_count[lane] += 1
-    return slots.request[lane, place]
+    return slots.request[lane, slot]
 
 
 @inlined

@@ -42,15 +42,15 @@ from ndpsim.dram.state import FAR, PLACE, SERVED, Source
 @inlined
 def lane_source(weights, lane):
     """The reads of a lane, as a source."""
-    place = weights.place[lane]
-    return Source(place, weights.column[lane], weights.address, place[:0], weights.admitted[lane], 0)
+    places = weights.place[lane]
+    return Source(places, weights.column[lane], weights.address, places[:0], weights.admitted[lane], 0)
 
 
 @inlined
 def lane_credit(setup, weights, lane, ahead):
     """The clock from which a read of a lane has a place in its FIFO, `ahead` reads after the next.
 
-    FAR while staged bursts occupy so many places that the clock is not known.
+    FAR while the staged bursts occupy too many places for the clock to be known.
     """
     taken = weights.staged[lane, STAGED] + ahead
     if taken >= setup.fifo_bursts:
@@ -72,8 +72,8 @@ def is_disturbing(setup, weights, dimm, lane, values, buses, step):
     if setup.command_clocks[0] == 0 or not weights.begins_job[dimm, step]:
         return False
     for rank in range(dimm * setup.dimm_ranks, (dimm + 1) * setup.dimm_ranks):
-        other = rank * buses + lane % buses
-        if values[other, SERVED] < weights.ends[other, step]:
+        sibling = rank * buses + lane % buses
+        if values[sibling, SERVED] < weights.ends[sibling, step]:
             return True
     return False
 
@@ -116,17 +116,17 @@ def stage(weights, lane, burst, arrival):
 @inlined
 def record_groups(weights, transfers, dimm, lane, burst):
     """A burst was given to the multipliers: complete groups are summed, and results are transferred."""
-    left, value, of_dimm = weights.left[dimm], weights.value[dimm], transfers.value[dimm]
+    left, value, counters = weights.left[dimm], weights.value[dimm], transfers.value[dimm]
     for group in range(weights.first_group[lane, burst], weights.last_group[lane, burst] + 1):
         left[group] -= 1
     value[BURSTS_LEFT] -= 1
     while value[NEXT_GROUP] < value[END_GROUP] and left[value[NEXT_GROUP]] == 0:
         value[GROUPS_SUMMED] = max(value[GROUPS_SUMMED], weights.done[dimm, value[NEXT_GROUP]])
         value[NEXT_GROUP] += 1
-        of_result = value[NEXT_GROUP] - value[FIRST_GROUP]
-        if of_result % of_dimm[TRANSFER_GROUPS] == 0 or value[NEXT_GROUP] == value[END_GROUP]:
-            transfers.ready[dimm, of_dimm[TRANSFERS]] = value[GROUPS_SUMMED] + of_dimm[TRANSFER_LATENCY]
-            of_dimm[TRANSFERS] += 1
+        groups = value[NEXT_GROUP] - value[FIRST_GROUP]
+        if groups % counters[TRANSFER_GROUPS] == 0 or value[NEXT_GROUP] == value[END_GROUP]:
+            transfers.ready[dimm, counters[TRANSFERS]] = value[GROUPS_SUMMED] + counters[TRANSFER_LATENCY]
+            counters[TRANSFERS] += 1
 
 
 @inlined
@@ -185,8 +185,8 @@ def free_from(buses, bus, direction, rank, dram_ticks):
     value = buses.value[bus]
     if value[DIRECTION] < 0:
         return 0
-    other = 1 if value[RANK] != rank else 0
-    return value[FREE] + buses.bubble[value[DIRECTION], direction, other] * dram_ticks
+    changes = 1 if value[RANK] != rank else 0
+    return value[FREE] + buses.bubble[value[DIRECTION], direction, changes] * dram_ticks
 
 
 @inlined
@@ -215,10 +215,10 @@ def carry_data(setup, buses, bus, direction, rank, clock):
 def next_transfer(buses, transfers, bus):
     """The transfer that has the bus next, the first that is ready: (its DIMM, the tick, FAR: none waits)."""
     first, ready = 0, FAR
-    for dimm in range(buses.at.shape[1]):
-        at = buses.at[bus, dimm]
-        if at < transfers.value[dimm, TRANSFERS] and transfers.ready[dimm, at] < ready:
-            first, ready = dimm, transfers.ready[dimm, at]
+    for dimm in range(buses.next_transfer.shape[1]):
+        number = buses.next_transfer[bus, dimm]
+        if number < transfers.value[dimm, TRANSFERS] and transfers.ready[dimm, number] < ready:
+            first, ready = dimm, transfers.ready[dimm, number]
     return first, ready
 
 
@@ -230,7 +230,7 @@ def carry_transfer(setup, buses, transfers, bus, dimm, ready):
     end = max(ready, free) + transfers.value[dimm, TRANSFER_TICKS]
     carry(buses, bus, direction, buffer_rank, end)
     buses.end[bus, dimm] = end
-    buses.at[bus, dimm] += 1
+    buses.next_transfer[bus, dimm] += 1
 
 
 @inlined

@@ -27,7 +27,7 @@ READ, WRITE = range(2)
 
 
 @by_reference
-class Setup(NamedTuple):
+class DimmSetup(NamedTuple):
     """Parameters that do not change while a channel runs."""
 
     sharing: Any  # `dimm.sharing.Shared`, or `Alone`
@@ -124,7 +124,7 @@ class Traffic(NamedTuple):
     totals: Ints  # [stream, bus, place]
 
 
-# Places in `Buses.value`.
+# Places in `HostBuses.value`.
 (
     FREE,  # the tick at which the last transfer ends
     DIRECTION,  # of the last transfer
@@ -137,21 +137,21 @@ BUS_PLACES = 6
 
 
 @by_reference
-class Buses(NamedTuple):
+class HostBuses(NamedTuple):
     """The data buses to the host."""
 
     value: Ints  # [bus, place]
     bubble: Ints  # [direction, next direction, 1 where the rank changes]: clocks between transfers
-    at: Ints  # [bus, DIMM]: the next of its `Transfers`
+    next_transfer: Ints  # [bus, DIMM]: the next of its `UnitTransfers`
     end: Ints  # [bus, DIMM]: the tick at which the last of them ended
 
 
-# Places in `Transfers.value`.
+# Places in `UnitTransfers.value`.
 TRANSFERS, TRANSFER_TICKS, TRANSFER_DIRECTION, TRANSFER_GROUPS, TRANSFER_LATENCY = range(5)
 
 
 @by_reference
-class Transfers(NamedTuple):
+class UnitTransfers(NamedTuple):
     """Activations or results between host and buffer chips; each transfer uses every bus once."""
 
     ready: Ints  # [DIMM, transfer]: the tick from which it may have the bus
@@ -198,8 +198,8 @@ class Agents(NamedTuple):
     """The requests of NDP units and host on a channel, and the records of the arbiter."""
 
     weights: Weights
-    transfers: Transfers
+    transfers: UnitTransfers
     traffic: Traffic
-    buses: Buses
+    buses: HostBuses
     claims: Claims
     relayout: Any = None  # `dimm.relayout.Relayout`, None: nothing is moved

@@ -53,7 +53,7 @@ UNKNOWN = -2
 
 
 @by_reference
-class Controllers(NamedTuple):
+class FastControllers(NamedTuple):
     """The controllers of the lanes, or of the host's buses, and their command traces."""
 
     shape: Shape
@@ -93,11 +93,11 @@ def make_wakeups(buses: int) -> Wakeups:
 
 
 @inlined
-def observe(shape, state, command, bank, row, of_active, clock):
+def observe(shape, state, command, bank, row, from_active, clock):
     """Update a controller for a command of the other. Returns whether other commands may now issue."""
     if command == RD or command == WR:
-        observe_column(state, command, bank, of_active, clock)
-        return of_active
+        observe_column(state, command, bank, from_active, clock)
+        return from_active
     if command == ACT:
         observe_activate(shape, state, bank, row, clock)
     elif command == PRE:
@@ -191,15 +191,15 @@ def other_credit_of(agents, lanes, state, bus, count):
 def lane_observes(agents, lanes, wakeups, rank, bus, origin, command, bank, row, clock):
     """Update the lane of a rank for a command of the host."""
     lane = assume_nonnegative(rank * wakeups.due.shape[0] + bus)
-    claims, other = agents.claims, lanes.states[lane]
+    claims, state = agents.claims, lanes.states[lane]
     direction, opens, closes = direction_of(command), command == ACT, command == PRE and origin == FROM_QUEUE
     record_command(claims.totals[lane], claims.opened_by[lane], HOST, direction, opens, closes, bank)
     claims.host_issued[lane, COMMAND_OF_CLASS[command]] += 1
-    if observe(lanes.shape, other, command, bank, row, origin == FROM_ACTIVE, clock):
+    if observe(lanes.shape, state, command, bank, row, origin == FROM_ACTIVE, clock):
         wakeups.column[bus, rank, 0] = UNKNOWN
         wakeups.wake[bus, rank] = min(wakeups.wake[bus, rank], clock + 1)
     if origin == FROM_MAINTENANCE and claims.credit[lane, 0] > clock:
-        requeue_reads(lanes.shape, other, lane_source(agents.weights, lane), clock)
+        requeue_reads(lanes.shape, state, lane_source(agents.weights, lane), clock)
 
 
 @outlined

@@ -95,10 +95,10 @@ def prospect(entry, ready, rows, size, credit, queue, slot):
         command = PRECHARGE
         if queue != ACTIVE and holds_bank(rows, size, bank):
             return command, FAR
-    at = bank_ready_at(ready, command, entry[queue, RANK, slot], entry[queue, GROUP, slot], bank)
+    earliest = bank_ready_at(ready, command, entry[queue, RANK, slot], entry[queue, GROUP, slot], bank)
     if command == READ:
-        at = max(at, credit)
-    return command, at
+        earliest = max(earliest, credit)
+    return command, earliest
 
 
 @inlined
@@ -142,9 +142,9 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 
 @overridable
-def held_until(scheduler, state, queue, slot, command, at):
-    """The first clock at which a request may issue its next command, which distances allow from `at` on."""
-    return at
+def held_until(scheduler, state, queue, slot, command, earliest):
+    """The first clock at which a request may issue its next command; distances allow `earliest`."""
+    return earliest
 
 
 @overridable
@@ -154,15 +154,15 @@ def takes(scheduler, tables, state, slot, command):
 
 
 @overridable
-def comes_before(scheduler, state, queue, slot, other, overview):
+def comes_before(scheduler, state, queue, slot, rival, overview):
     """Whether a request comes before another ready one: the older request comes first."""
-    return state.entry[queue, ARRIVED, slot] < state.entry[queue, ARRIVED, other]
+    return state.entry[queue, ARRIVED, slot] < state.entry[queue, ARRIVED, rival]
 
 
 # ---- Shared ranks
 
 
-class Blocking(NamedTuple):
+class RankClaims(NamedTuple):
     """Claims of other masters on a controller's ranks; None if it does not share them."""
 
     wanted: NDArray[np.int64]  # [node]: the last clock at which a master that comes first waited for a bank
@@ -224,11 +224,11 @@ def choose_from(policy, state, credit, queue, blocking, stalled_ranks, clock):
             continue
         if queue != ACTIVE and rows[entry[queue, BANK, slot], AWAITS_REFRESH] > 0:
             continue  # until the refresh has issued, see `end_refresh`
-        command, at = prospect(entry, ready, rows, size, credit, queue, slot)
-        at = held_until(scheduler, state, queue, slot, command, at)
-        entry[queue, NOT_BEFORE, slot] = at
-        if at > clock:
-            first = min(first, at)
+        command, earliest = prospect(entry, ready, rows, size, credit, queue, slot)
+        earliest = held_until(scheduler, state, queue, slot, command, earliest)
+        entry[queue, NOT_BEFORE, slot] = earliest
+        if earliest > clock:
+            first = min(first, earliest)
         elif command == ACTIVATE and stalled_ranks >> entry[queue, RANK, slot] & 1:
             first = clock
         elif may_issue(scheduler, state, queue, slot, command, overview):
@@ -257,8 +257,8 @@ def turn_to_open(tables, entry, rows, slot):
     rank, bank = entry[PRIORITY, RANK, slot], entry[PRIORITY, BANK, slot]
     first, _, half = banks_of(tables, BANK_PAIR, rank, bank)
     chosen = first + half if rows[first, OPEN_ROW] < 0 and rows[first + half, OPEN_ROW] >= 0 else first
-    of_channel = chosen - first_bank(tables, 1)
-    entry[PRIORITY, GROUP, slot] = 1 + tables.ranks + of_channel // tables.banks_per_group
+    in_channel = chosen - first_bank(tables, 1)
+    entry[PRIORITY, GROUP, slot] = 1 + tables.ranks + in_channel // tables.banks_per_group
     entry[PRIORITY, BANK, slot] = chosen
 
 
@@ -290,9 +290,9 @@ def end_refresh(tables, entry, size, bound, rows, slot):
             entry[PRIORITY, BANK, slot],
         )
         first, end, stride = banks_of(tables, scope, rank, bank)
-        for other in range(first, end, stride):
-            rows[other, AWAITS_REFRESH] -= 1
-            forget_bank(entry, size, bound, other)
+        for addressed in range(first, end, stride):
+            rows[addressed, AWAITS_REFRESH] -= 1
+            forget_bank(entry, size, bound, addressed)
     remove(entry, size, PRIORITY, slot)
 
 
@@ -323,26 +323,26 @@ def maintenance_prospect(tables, state, credit, other_credit, slot, clock):
     command, closes_first = final, tables.commands[final, CLOSES_FIRST]
     if closes_first >= 0 and not all_closed(rows, first, end, stride):
         command = closes_first
-    at = ready_at(tables, state.ready, command, rank, entry[PRIORITY, GROUP, slot], bank)
+    earliest = ready_at(tables, state.ready, command, rank, entry[PRIORITY, GROUP, slot], bank)
     if tables.commands[command, CLOSES]:
         has_room, other_has_room = credit <= clock, other_credit <= clock
         if tables.commands[command, SCOPE] == ONE_BANK:
             first, end = bank, bank + 1
         if must_wait(entry, rows, state.size, first, end, stride, has_room, other_has_room):
             return command, FAR
-    return command, at
+    return command, earliest
 
 
 @inlined
-def delays_refresh(tables, command, at, clock):
-    """Whether an activation now would delay a refresh of banks of its rank, which is ready at `at`: a stream
-    of activations could delay it for ever.
+def delays_refresh(tables, command, due, clock):
+    """Whether an activation now would delay a refresh of banks of its rank, which is ready at `due`: a
+    stream of activations could delay it for ever.
     """
     second, gap = tables.commands[ACTIVATE, COMPLETED_BY], tables.gap
     spacing = max(gap[0, ACTIVATE, command], gap[1, ACTIVATE, command])
     if second >= 0:
         spacing = max(spacing, max(gap[0, second, command], gap[1, second, command]))
-    return at < clock + spacing
+    return due < clock + spacing
 
 
 @inlined
@@ -364,18 +364,18 @@ def choose_priority(tables, policy, state, credit, other_credit, blocking, clock
     other ranks wait.
     """
     entry, size, rows = state.entry, state.size, state.rows
-    wake, stalled_ranks, of_first = FAR, 0, entry[PRIORITY, RANK, 0]
+    wake, stalled_ranks, first_rank = FAR, 0, entry[PRIORITY, RANK, 0]
     for slot in range(size[PRIORITY]):
         bars, rank = bars_queues(entry, rows, slot), entry[PRIORITY, RANK, slot]
-        if not (is_bus_taken(blocking, rank) or (blocking is not None and rank != of_first)):
-            command, at = maintenance_prospect(tables, state, credit, other_credit, slot, clock)
+        if not (is_bus_taken(blocking, rank) or (blocking is not None and rank != first_rank)):
+            command, earliest = maintenance_prospect(tables, state, credit, other_credit, slot, clock)
             refreshes = tables.commands[command, IS_REFRESH]
             in_order = not (refreshes and is_behind(entry, slot))
-            if in_order and at <= clock and takes(policy.scheduler, tables, state, slot, command):
+            if in_order and earliest <= clock and takes(policy.scheduler, tables, state, slot, command):
                 return slot, command, FAR, bars, 0
-            if at > clock:
-                wake = min(wake, at)
-            if refreshes and in_order and delays_refresh(tables, command, at, clock):
+            if earliest > clock:
+                wake = min(wake, earliest)
+            if refreshes and in_order and delays_refresh(tables, command, earliest, clock):
                 stalled_ranks |= 1 << rank
         if bars:
             return -1, -1, wake, True, 0
@@ -398,7 +398,7 @@ def choose(channel, credit, other_credit, blocking, clock):
 
     Args:
         credit: the clock from which the sink has room for a read; other_credit: see `must_wait`.
-        blocking: see `Blocking`.
+        blocking: see `RankClaims`.
 
     Returns:
         `wake`: if slot is -1 and nothing blocks, the clock at which a request may become ready.
@@ -412,10 +412,10 @@ def choose(channel, credit, other_credit, blocking, clock):
     if policy.drops_precharges:
         drop_precharges(state.entry, size, state.rows)
     if size[PRIORITY] > 0:
-        slot, command, at, bars, stalled_ranks = choose_priority(
+        slot, command, earliest, bars, stalled_ranks = choose_priority(
             tables, policy, state, credit, other_credit, blocking, clock
         )
-        wake = min(wake, at)
+        wake = min(wake, earliest)
         if slot >= 0 or bars:
             return PRIORITY, slot, command, wake
     set_write_mode(policy, size, state.value)

@@ -73,9 +73,9 @@ def request_owed(tables, policy, state, command, is_due, clock):
             rows[rank, IDLE_SINCE] = FAR
         else:
             rows[rank, IDLE_SINCE] = min(rows[rank, IDLE_SINCE], clock)
-        at = waits_until(tables, policy, state, command, rank, clock)
-        if at > clock:
-            look = min(look, at)
+        earliest = waits_until(tables, policy, state, command, rank, clock)
+        if earliest > clock:
+            look = min(look, earliest)
             continue
         if not is_barred(state.entry, rows, state.size):
             state.value[REFRESH_FROM] = clock

@@ -66,7 +66,7 @@ class Controller(Protocol):
         """
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
-        """See `dram.controller.run`."""
+        """Run from step to step; arguments and result are those of `dram.controller.run`."""
 
 
 def open_clocks_of(rows: Ints, counted: int, end: int) -> int:
@@ -99,11 +99,9 @@ class ScanController:
         self.skipped = 0
 
     def open_clocks(self, end: int) -> int:
-        """See `Controller.open_clocks`."""
         return open_clocks_of(self._state.rows, int(self.value[OPEN_CLOCKS]), end)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
-        """See `dram.controller.run`."""
         run: Any = controller.run
         channel = Channel(self._policy, self.tables, self._state, self.latencies, source, sink, commands)
         return int(run(channel, until_served, until_taken))
@@ -148,20 +146,18 @@ class FastController:
         return int(self._state["fast_forwarded"])
 
     def open_clocks(self, end: int) -> int:
-        """See `Controller.open_clocks`."""
         counted = int(self.value[OPEN_CLOCKS]) + fast.open_banks(self._state) * end
         return counted - fast.clocks_until_closed(self._state, self.tables.ranks, end)
 
     def run(self, source: Source, sink: Sink, commands: Commands, until_served: int, until_taken: int) -> int:
-        """See `dram.controller.run`."""
         run: Any = fast_controller.run
         if self._in_steps:
             skips: Any = EveryStep(_NO_TABLE)
         else:
             skips = FastForward(self._table_for(source, sink, commands))
-        of_one = Channel(self._policy, self._shape, self._states, self.latencies, source, sink, commands)
+        channel = Channel(self._policy, self._shape, self._states, self.latencies, source, sink, commands)
         recorded = int(commands.length[0])
-        outcome = int(run(of_one, skips, until_served, until_taken))
+        outcome = int(run(channel, skips, until_served, until_taken))
         if self._numbers is not None:
             new = commands.entry[recorded : commands.length[0], 1]
             new[:] = self._numbers[fast.CLASS_OF_COMMAND[new]]
@@ -180,12 +176,12 @@ class FastController:
         return self._transition_tables[key]
 
 
-def compare_channels(one: Controller, other: Controller) -> list[str]:
+def compare_channels(first: Controller, second: Controller) -> list[str]:
     """The difference between two controllers after the same work, in words; empty if there is none."""
     same = {
-        "its counters": np.array_equal(one.value, other.value),
-        "its commands": np.array_equal(one.issued, other.issued),
-        "its latencies": np.array_equal(one.latencies, other.latencies),
+        "its counters": np.array_equal(first.value, second.value),
+        "its commands": np.array_equal(first.issued, second.issued),
+        "its latencies": np.array_equal(first.latencies, second.latencies),
     }
     return [name for name, equal in same.items() if not equal]
 

@@ -70,8 +70,8 @@ def count_row(entry, rows, value, queue, slot):
     if entry[queue, COUNTED, slot]:
         return
     row = rows[entry[queue, BANK, slot], OPEN_ROW]
-    place = ROW_MISSES if row < 0 else ROW_HITS if row == entry[queue, ROW, slot] else ROW_CONFLICTS
-    value[place] += 1
+    counter = ROW_MISSES if row < 0 else ROW_HITS if row == entry[queue, ROW, slot] else ROW_CONFLICTS
+    value[counter] += 1
     entry[queue, COUNTED, slot] = 1
 
 
@@ -109,8 +109,8 @@ def note_rows(tables, state, command, rank, bank, row, clock):
         close_bank(rows, value, bank, closes_at(tables, state.ready, command, bank, clock))
     elif tables.commands[command, CLOSES]:
         first, end, stride = banks_of(tables, tables.commands[command, SCOPE], rank, bank)
-        for other in range(first, end, stride):
-            close_bank(rows, value, other, clock)
+        for addressed in range(first, end, stride):
+            close_bank(rows, value, addressed, clock)
 
 
 @inlined

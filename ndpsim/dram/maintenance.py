@@ -85,21 +85,21 @@ def end_round(tables, entry, size, value, clock):
 
 
 @inlined
-def turn_after(value, turn, other):
-    """The next turn after `other` of the same rank and round as `turn`; -1: there is none."""
+def turn_after(value, turn, last):
+    """The next turn after `last` of the same rank and round as `turn`; -1: there is none."""
     end = TURNS + value[REFRESH_TURNS] * TURN_FIELDS
-    while value[other + TURN_PAUSE] == 0 and other + TURN_FIELDS < end:
-        other += TURN_FIELDS
-        if value[other + TURN_RANK] == value[turn + TURN_RANK]:
-            return other
+    while value[last + TURN_PAUSE] == 0 and last + TURN_FIELDS < end:
+        last += TURN_FIELDS
+        if value[last + TURN_RANK] == value[turn + TURN_RANK]:
+            return last
     return -1
 
 
 @inlined
-def swap_banks(value, turn, other):
+def swap_banks(value, turn, second):
     """Exchange the banks of two turns; every bank still has one in each round."""
     bank = value[turn + TURN_BANK]
-    value[turn + TURN_BANK], value[other + TURN_BANK] = value[other + TURN_BANK], bank
+    value[turn + TURN_BANK], value[second + TURN_BANK] = value[second + TURN_BANK], bank
 
 
 @inlined
@@ -123,15 +123,15 @@ def choose_bank(tables, state, turn):
     """
     value = state.value
     scope, only = tables.commands[value[turn + TURN_COMMAND], SCOPE], value[turn + TURN_RANK]
-    best, fewest, other = turn, FAR, turn
-    while other >= 0 and fewest > 0:
+    best, fewest, candidate = turn, FAR, turn
+    while candidate >= 0 and fewest > 0:
         waiting = 0
         for rank in range(tables.ranks):
             if only < 0 or rank == only:
-                waiting += requests_for(tables, state, scope, rank + 1, value[other + TURN_BANK])
+                waiting += requests_for(tables, state, scope, rank + 1, value[candidate + TURN_BANK])
         if waiting < fewest:
-            best, fewest = other, waiting
-        other = turn_after(value, turn, other)
+            best, fewest = candidate, waiting
+        candidate = turn_after(value, turn, candidate)
     swap_banks(value, turn, best)
 
 
@@ -142,8 +142,8 @@ def push_refresh(tables, own_bank, state, command, rank, group, bank):
     push_priority(state.entry, state.size, command, rank, group, bank)
     if own_bank and scope != WHOLE_RANK:
         first, end, stride = banks_of(tables, scope, rank, bank)
-        for other in range(first, end, stride):
-            state.rows[other, AWAITS_REFRESH] += 1
+        for addressed in range(first, end, stride):
+            state.rows[addressed, AWAITS_REFRESH] += 1
 
 
 @inlined
@@ -172,8 +172,8 @@ def refresh(tables, policy, state, clock):
             if number >= 0:
                 bank = first_bank(tables, rank) + number
             if tables.commands[command, SCOPE] == ONE_BANK or tables.commands[command, SCOPE] == BANK_PAIR:
-                of_rank = number // tables.banks_per_group
-                group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + of_rank
+                in_rank = number // tables.banks_per_group
+                group = 1 + tables.ranks + (rank - 1) * tables.bankgroups + in_rank
             push_refresh(tables, policy.own_bank, state, command, rank, group, bank)
     value[REFRESHES] += 1
     pause_refreshes(value, turn)

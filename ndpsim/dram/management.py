@@ -70,21 +70,21 @@ def request(tables, state, rank, group, bank, clock):
     if (rfm[RFM_OWN_BANK] == 0 or scope == WHOLE_RANK) and not is_barred(entry, rows, size):
         state.value[REFRESH_FROM] = clock + 1
     in_group = scope == ONE_BANK or scope == BANK_PAIR
-    place = 0 if scope == WHOLE_RANK else first if scope == SAME_BANKS else bank
-    push_refresh(tables, rfm[RFM_OWN_BANK], state, command, rank, group if in_group else 0, place)
+    addressed = 0 if scope == WHOLE_RANK else first if scope == SAME_BANKS else bank
+    push_refresh(tables, rfm[RFM_OWN_BANK], state, command, rank, group if in_group else 0, addressed)
     if rfm[RFM_CLEARS]:
-        of_all = rfm[RFM_CLEARS] == ALL_RANKS and scope == WHOLE_RANK
-        for other in range(1, tables.ranks + 1):
-            if other == rank or of_all:
-                lower_counters(tables, state, scope, other, place, FAR)
+        all_ranks = rfm[RFM_CLEARS] == ALL_RANKS and scope == WHOLE_RANK
+        for cleared in range(1, tables.ranks + 1):
+            if cleared == rank or all_ranks:
+                lower_counters(tables, state, scope, cleared, addressed, FAR)
 
 
 @outlined
 def lower_counters(tables, state, scope, rank, bank, amount):
     """Take an amount off the counters of the banks that a command of this scope addresses."""
     first, end, stride = banks_of(tables, scope, rank, bank)
-    for other in range(first, end, stride):
-        state.rows[other, RAA] = max(0, state.rows[other, RAA] - amount)
+    for addressed in range(first, end, stride):
+        state.rows[addressed, RAA] = max(0, state.rows[addressed, RAA] - amount)
 
 
 @inlined

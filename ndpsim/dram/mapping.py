@@ -90,11 +90,11 @@ def parse_mapping(order: Sequence[str], xor: Dictionary[str, Sequence[str]]) -> 
     parts = tuple((name, int(bits) if bits else None) for name, bits in map(split, order))
     xors = []
     for target, sources in xor.items():
-        field, at = split(target)
+        field, bit = split(target)
         for source in sources:
             name, bits = split(source)
             low, _, high = bits.partition("-")
-            xors.append(Xor(field, name, int(at or 0), int(low), int(high or low) - int(low) + 1))
+            xors.append(Xor(field, name, int(bit or 0), int(low), int(high or low) - int(low) + 1))
     return Mapping(parts, tuple(xors))
 
 

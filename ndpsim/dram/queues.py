@@ -49,8 +49,8 @@ def remove(entry, size, queue, slot):
     """Take a request out of a queue; only the priority queue keeps its order."""
     last = size[queue] - 1
     if queue == PRIORITY:
-        for place in range(slot, last):
-            copy_entry(entry, queue, place, queue, place + 1)
+        for index in range(slot, last):
+            copy_entry(entry, queue, index, queue, index + 1)
     elif slot != last:
         copy_entry(entry, queue, slot, queue, last)
     size[queue] = last
@@ -120,17 +120,17 @@ def would_accept(policy, source, entry, size, value, clock):
 @inlined
 def enqueue(tables, source, entry, size, bound, request, clock):
     """Put a request into its queue. Its arrival is the clock before this step."""
-    place = source.place[request]
-    queue = WRITES if place & 1 else READS
-    rank = 1 + (place >> RANK_SHIFT & 255)
-    group = place >> GROUP_SHIFT & 255
+    location = source.place[request]
+    queue = WRITES if location & 1 else READS
+    rank = 1 + (location >> RANK_SHIFT & 255)
+    group = location >> GROUP_SHIFT & 255
     slot = size[queue]
     entry[queue, RANK, slot] = rank
     entry[queue, GROUP, slot] = 1 + tables.ranks + (rank - 1) * tables.bankgroups + group
     entry[queue, BANK, slot] = (
-        first_bank(tables, rank) + group * tables.banks_per_group + (place >> BANK_SHIFT & 255)
+        first_bank(tables, rank) + group * tables.banks_per_group + (location >> BANK_SHIFT & 255)
     )
-    entry[queue, ROW, slot] = place >> ROW_SHIFT
+    entry[queue, ROW, slot] = location >> ROW_SHIFT
     entry[queue, COLUMN, slot] = source.column[request]
     entry[queue, ARRIVED, slot] = clock - 1
     entry[queue, INDEX, slot] = request

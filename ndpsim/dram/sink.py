@@ -54,9 +54,9 @@ def merge_groups(groups: Groups) -> tuple[Groups, Ints]:
     begins = np.searchsorted(groups.last_group, np.arange(len(groups.group_end)))
     differs = (np.diff(begins, prepend=-1) != 0) | (np.diff(groups.group_end, prepend=-1) != 0)
     number = np.cumsum(differs) - 1
-    of_bursts = np.append(number, differs.sum())  # a burst without a group comes after the last group
-    first = of_bursts[groups.first_group]
-    last = np.where(groups.first_group > groups.last_group, first - 1, of_bursts[groups.last_group])
+    group_of_burst = np.append(number, differs.sum())  # a burst without a group comes after the last group
+    first = group_of_burst[groups.first_group]
+    last = np.where(groups.first_group > groups.last_group, first - 1, group_of_burst[groups.last_group])
     return Groups(first.astype(np.int32), last.astype(np.int32), groups.group_end[differs]), number
 
 

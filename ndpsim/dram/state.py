@@ -286,9 +286,9 @@ def pack_place(rank: AnyInts, bankgroup: AnyInts, bank: AnyInts, row: AnyInts, w
     return word
 
 
-def repeating_period(place: Ints) -> int:
+def repeating_period(places: Ints) -> int:
     """The smallest power of two, up to 64, after which most places of the first requests repeat; or 0."""
-    first = place[:_PERIOD_SAMPLE]
+    first = places[:_PERIOD_SAMPLE]
     for period in (1, 2, 4, 8, 16, 32, 64):
         same = np.count_nonzero(first[period:] == first[:-period])
         if 2 * same > len(first):
@@ -322,8 +322,8 @@ def refreshed(tables: Tables) -> Refreshed:
         if fields[IS_REFRESH] and fields[INTERVAL] > 0:
             commands.setdefault(fields[SCOPE], (number, fields[INTERVAL]))
             orders.setdefault(fields[SCOPE], RANK_ORDERS[fields[RANK_ORDER]])
-            of_round = Round(fields[ROUND], fields[ROUND_PAUSE], PAUSES_FROM[fields[PAUSE_FROM]])
-            rounds.setdefault(fields[SCOPE], of_round)
+            its_round = Round(fields[ROUND], fields[ROUND_PAUSE], PAUSES_FROM[fields[PAUSE_FROM]])
+            rounds.setdefault(fields[SCOPE], its_round)
     return Refreshed(tables.ranks, tables.bankgroups, tables.banks_per_group, commands, orders, rounds)
 
 

@@ -49,12 +49,12 @@ def ready_at(tables, ready, command, rank, group, bank):
     scope = tables.commands[command, SCOPE]
     if scope == ONE_BANK:
         return bank_ready_at(ready, command, rank, group, bank)
-    at = max(ready[0, command], ready[rank, command])
+    earliest = max(ready[0, command], ready[rank, command])
     if scope != WHOLE_RANK:
         first, end, stride = banks_of(tables, scope, rank, bank)
-        for other in range(first, end, stride):
-            at = max(at, ready[other, command])
-    return at
+        for node in range(first, end, stride):
+            earliest = max(earliest, ready[node, command])
+    return earliest
 
 
 @inlined
@@ -75,10 +75,10 @@ def carry_to_siblings(tables, ready, level, first, end, own, command, clock):
 @inlined
 def carry_to_stacks(tables, ready, rank, group, command, clock):
     """Carry the distances of `command` to the bank groups of its stack, and of the others of its rank."""
-    first, of_stack = 1 + tables.ranks + (rank - 1) * tables.bankgroups, tables.groups_per_stack
-    for other in range(first, first + tables.bankgroups):
-        same = (other - first) // of_stack == (group - first) // of_stack
-        carry_to_node(ready, tables.gap if same else tables.sibling_gap, other, STACK, command, clock)
+    first, per_stack = 1 + tables.ranks + (rank - 1) * tables.bankgroups, tables.groups_per_stack
+    for node in range(first, first + tables.bankgroups):
+        same = (node - first) // per_stack == (group - first) // per_stack
+        carry_to_node(ready, tables.gap if same else tables.sibling_gap, node, STACK, command, clock)
 
 
 @inlined
@@ -93,8 +93,8 @@ def note_windows(tables, ready, recent, command, rank, group, bank, clock):
             oldest = oldest % tables.windows[window, LENGTH] + 1
             recent[window, node, 0] = oldest
             for after in range(MOST_COMMANDS):
-                at = recent[window, node, oldest] + tables.windows[window, CLOCKS + after]
-                ready[node, after] = max(ready[node, after], at)
+                until = recent[window, node, oldest] + tables.windows[window, CLOCKS + after]
+                ready[node, after] = max(ready[node, after], until)
 
 
 @inlined
@@ -114,8 +114,8 @@ def note_in_rank(tables, ready, command, rank, group, bank, clock):
             carry_to_stacks(tables, ready, rank, group, command, clock)
     elif bank > 0:
         first, end, stride = banks_of(tables, scope, rank, bank)
-        for other in range(first, end, stride):
-            carry_to_node(ready, gap, other, 3, command, clock)
+        for node in range(first, end, stride):
+            carry_to_node(ready, gap, node, 3, command, clock)
 
 
 @inlined

@@ -115,11 +115,11 @@ def parameters_of(policy: type[Policy]) -> tuple[PolicyParameter, ...]:
 def _texts(parameters: type[PolicyParameters]) -> dict[str, str]:
     """The text below each field of a class and its bases, read from their source, which takes its time."""
     found: dict[str, str] = {}
-    for one in reversed(parameters.__mro__):
-        if not issubclass(one, PolicyParameters):
+    for base in reversed(parameters.__mro__):
+        if not issubclass(base, PolicyParameters):
             continue
         try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(one)))
+            tree = ast.parse(textwrap.dedent(inspect.getsource(base)))
         except (OSError, SyntaxError):  # typed in, or its file has changed since
             continue
         for field, text in itertools.pairwise(cast(ast.ClassDef, tree.body[0]).body):
@@ -129,15 +129,15 @@ def _texts(parameters: type[PolicyParameters]) -> dict[str, str]:
     return found
 
 
-def policy_class(asked: str) -> type[Policy]:
+def policy_class(name: str) -> type[Policy]:
     """The class of a policy, by its name or as ``path/to/file.py:ClassName``.
 
     Raises:
         InputError: there is none.
     """
-    policy, rest = _found(as_text(asked, _KEY).strip())
+    policy, rest = _found(as_text(name, _KEY).strip())
     if rest:
-        raise InputError(f"'{rest[:_LONGEST]}' after the policy's name has no place here", "form", key=_KEY)
+        raise InputError(f"'{rest[:_LONGEST]}' is not allowed after the policy's name here", "form", key=_KEY)
     return policy
 
 
@@ -171,34 +171,34 @@ def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[
     Raises:
         InputError: as `choose_policy`, or there are none.
     """
-    given = several(asked, "policies", lambda one, _: None if one == ALL else choose_policy(one))
-    if not given:
+    chosen = several(asked, "policies", lambda pick, _: None if pick == ALL else choose_policy(pick))
+    if not chosen:
         raise InputError("is empty: there is nothing to run", "missing", key="policies")
-    named = {one.name for one in given if one is not None}
+    named = {pick.name for pick in chosen if pick is not None}
     others = [policy for name, policy in policies().items() if name not in named and not policy.rehearses]
     answer: list[tuple[ChosenPolicy, bool]] = []
-    for one in given:
-        if one is not None:
-            answer.append((one, True))
+    for pick in chosen:
+        if pick is not None:
+            answer.append((pick, True))
         else:
             answer += [(choose_policy(policy), False) for policy in others]
             others = []
     return answer
 
 
-def _found(asked: str) -> tuple[type[Policy], str]:
+def _found(text: str) -> tuple[type[Policy], str]:
     """The class of a request, and the rest of the request after the colon."""
-    name, _, rest = asked.partition(":")
+    name, _, rest = text.partition(":")
     name = name.strip()
     if name in policies():
         return policies()[name], rest
-    of_file = _FILE.fullmatch(asked)
-    if of_file is None:
+    named = _FILE.fullmatch(text)
+    if named is None:
         problem = one_of(name, policies(), "policy")
         own = "a policy of your own is path/to/file.py:ClassName"
         raise InputError(f"{problem}; {own}", "unknown-name", key=_KEY)
-    file = Path(of_file["file"])
-    wanted, _, rest = (of_file["rest"] or "").partition(":")
+    file = Path(named["file"])
+    wanted, _, rest = (named["rest"] or "").partition(":")
     module = _module(file)
     return _class_of(module, wanted.strip(), file), rest
 
@@ -283,14 +283,16 @@ def _checked(found: Any, file: Path | None) -> type[Policy]:
 # Parameters
 
 
-def _validated(policy: type[Policy], given: Mapping[str, str]) -> PolicyParameters:
+def _validated(policy: type[Policy], texts: Mapping[str, str]) -> PolicyParameters:
     fields = policy.Parameters.model_fields
-    for key in given:
+    for key in texts:
         if key not in fields:
             problem = one_of(key, fields, "parameter") if fields else f"has no parameters, and no '{key}'"
             raise InputError(problem, "unknown-key", key=f"{_KEY} {policy.name}")
-    optional = {key for key in given if _kinds(fields[key])[1]}
-    values = {key: None if key in optional and of.lower() == "none" else of for key, of in given.items()}
+    optional = {key for key in texts if _kinds(fields[key])[1]}
+    values = {
+        key: None if key in optional and text.lower() == "none" else text for key, text in texts.items()
+    }
     try:
         return policy.Parameters.model_validate(values)
     except ValidationError as error:

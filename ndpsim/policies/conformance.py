@@ -67,10 +67,10 @@ class _Moment:
     ids: Shorts
     scores: Scores | None
 
-    def question(self, asked: str) -> str:
+    def question(self, call: str) -> str:
         """A call of the policy in this layer, in words."""
-        at = "prefill" if self.phase == "prefill" else f"step {self.step}"
-        return f"{at}, layer {self.layer}: {asked}"
+        when = "prefill" if self.phase == "prefill" else f"step {self.step}"
+        return f"{when}, layer {self.layer}: {call}"
 
 
 def check_policy(
@@ -107,24 +107,24 @@ def check_policy(
     checks = [_LEGAL, _SAME]
     started = chosen.start(machine, estimates)
     if not started.sees_the_future and started.stated_predictor is None:
-        half, of_layer = len(moments) // 2, 1 + len(started.moments)
+        half, calls = len(moments) // 2, 1 + len(started.moments)
         scrambled = _Replay(chosen, machine, estimates, offline).run(_scrambled(moments, half, seed))
         # `background` at the half does not get the layer after it either.
-        same = first[: 1 + of_layer * (half + 1)]
+        same = first[: 1 + calls * (half + 1)]
         _compare(chosen, same, scrambled, "given when only what comes later differs")
         checks.append(_BLIND)
     _Replay(chosen, replace(machine, gpu_experts=0), estimates, offline).run(moments)
     checks.append(_NO_ROOM)
-    kinds = [one.kind for _, answer in first if isinstance(answer, list) for one in answer]
+    kinds = [move.kind for _, answer in first if isinstance(answer, list) for move in answer]
     counts = {kind: kinds.count(kind) for kind in sorted(set(kinds))}
     parameters = chosen.parameters.model_dump()
     return PolicyCheck(chosen.name, parameters, len(moments), counts, tuple(checks))
 
 
 def _compare(
-    chosen: ChosenPolicy, first: Sequence[tuple[str, Any]], other: Sequence[tuple[str, Any]], when: str
+    chosen: ChosenPolicy, first: Sequence[tuple[str, Any]], second: Sequence[tuple[str, Any]], when: str
 ) -> None:
-    for (question, answer), (_, otherwise) in zip(first, other, strict=False):
+    for (question, answer), (_, otherwise) in zip(first, second, strict=False):
         if answer != otherwise:
             problem, key = f"the answer is another one, {when}", f"policy {chosen.name}: {question}"
             raise InputError(problem, "policy", key=key)
@@ -156,8 +156,8 @@ def _scrambled(moments: list[_Moment], last: int, seed: int) -> list[_Moment]:
     random = np.random.default_rng(seed)
     changed = []
     for moment in moments[last + 1 :]:
-        other = random.permutation(len(moment.loads)).astype(np.int16)  # the new number of each expert
-        ids = other[moment.ids]
+        renumbered = random.permutation(len(moment.loads)).astype(np.int16)  # the new number of each expert
+        ids = renumbered[moment.ids]
         changed.append(replace(moment, ids=ids, loads=loads_of(ids, len(moment.loads))))
     return moments[: last + 1] + changed
 
@@ -191,11 +191,11 @@ class _Replay:
 
     def run(self, moments: Sequence[_Moment]) -> list[tuple[str, Any]]:
         """Every call of the policy with its answer, in order."""
-        for place, moment in enumerate(moments):
-            self._arrive(place)
+        for index, moment in enumerate(moments):
+            self._arrive(index)
             self._assign(moment)
             for when in self.policy.moments:
-                self._background(place, moment, moments[(place + 1) % len(moments)], when)
+                self._background(index, moment, moments[(index + 1) % len(moments)], when)
         with Answering(self.name, "prediction"):
             predicted = self.policy.prediction()
         if predicted is not None and not isinstance(predicted, Mapping):
@@ -206,7 +206,7 @@ class _Replay:
     def _placement(self) -> Placement:
         return Placement(_frozen(self.dimm), _frozen(self.shards), _frozen(self.resident), self.replicas)
 
-    def _place_of(self, migration: Migration) -> tuple[int, int]:
+    def _cell(self, migration: Migration) -> tuple[int, int]:
         return self.machine.layers.index(migration.layer), migration.expert
 
     def _assign(self, moment: _Moment) -> None:
@@ -231,7 +231,7 @@ class _Replay:
         lists = [parts.listed() for parts in checked[:3]]
         self.answers.append((moment.question("assign"), (*lists, *checked[3:], dict(answer.details))))
 
-    def _background(self, place: int, moment: _Moment, following: _Moment, when: str) -> None:
+    def _background(self, index: int, moment: _Moment, following: _Moment, when: str) -> None:
         free = self.machine.gpu_experts - int(self.resident.sum()) - int(self.arriving.sum())
         predictor = self.policy.stated_predictor if when == self.policy.moments[0] else None
         predicted, above = tuple[int, ...](), tuple[float, ...]()
@@ -260,21 +260,21 @@ class _Replay:
         with Answering(self.name, "background", view):
             answer = self.policy.background(view)
         migrations = checked_migrations(self.name, view, answer, self.machine)
-        for number, one in enumerate(migrations):
-            at = self._place_of(one)
-            if one.kind in ("evict", "keep"):
-                self.resident[at] = one.kind == "keep"
+        for number, move in enumerate(migrations):
+            cell = self._cell(move)
+            if move.kind in ("evict", "keep"):
+                self.resident[cell] = move.kind == "keep"
             else:
-                self.moving[at], self.arriving[at] = True, one.kind in COPIES
-                self.under_way.append((place + 1 + number % 2, one))
+                self.moving[cell], self.arriving[cell] = True, move.kind in COPIES
+                self.under_way.append((index + 1 + number % 2, move))
         self.answers.append((moment.question(f"background at its {when}"), migrations))
 
-    def _arrive(self, place: int) -> None:
-        """Ends the migrations that are done before the layer at `place`."""
-        for at, one in [(self._place_of(one), one) for due, one in self.under_way if due <= place]:
-            if self.arriving[at]:
-                self.resident[at] = True
+    def _arrive(self, index: int) -> None:
+        """Ends the migrations that are done before the layer at `index`."""
+        for cell, move in [(self._cell(move), move) for due, move in self.under_way if due <= index]:
+            if self.arriving[cell]:
+                self.resident[cell] = True
             else:
-                self.dimm[at] = one.to
-            self.moving[at] = self.arriving[at] = False
-        self.under_way = [(due, one) for due, one in self.under_way if due > place]
+                self.dimm[cell] = move.to
+            self.moving[cell] = self.arriving[cell] = False
+        self.under_way = [(due, move) for due, move in self.under_way if due > index]

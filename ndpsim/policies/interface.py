@@ -45,7 +45,7 @@ class Part:
 
 def parts_of(listed: Sequence[int | Part]) -> list[tuple[int, float]]:
     """Experts and their shares."""
-    return [(one.expert, one.share) if isinstance(one, Part) else (int(one), 1.0) for one in listed]
+    return [(part.expert, part.share) if isinstance(part, Part) else (int(part), 1.0) for part in listed]
 
 
 def experts_and_parts(shares: Sequence[tuple[int, float]]) -> list[int | Part]:
@@ -82,8 +82,8 @@ class Parts(Sequence["int | Part"]):
     def __iter__(self) -> Iterator[int | Part]:
         return iter(experts_and_parts(self.listed()))
 
-    def __getitem__(self, place: Any) -> Any:
-        return experts_and_parts(self.listed())[place]
+    def __getitem__(self, index: Any) -> Any:
+        return experts_and_parts(self.listed())[index]
 
     def __eq__(self, other: object) -> bool:
         return [*self] == [*other] if isinstance(other, list | tuple | Parts) else NotImplemented
@@ -206,9 +206,9 @@ class Policy(ABC, Generic[Parameters_co]):
         if "title" not in cls.__dict__ and cls.__doc__:
             cls.title = cls.__doc__.partition("\n")[0].rstrip(".")
         for base in cls.__dict__.get("__orig_bases__", ()):
-            for given in typing.get_args(base):
-                if isinstance(given, type) and "Parameters" not in cls.__dict__:
-                    cls.Parameters = given
+            for argument in typing.get_args(base):
+                if isinstance(argument, type) and "Parameters" not in cls.__dict__:
+                    cls.Parameters = argument
 
     def __init__(self, machine: Machine, estimates: Estimates, parameters: Parameters_co) -> None:
         self.machine = machine

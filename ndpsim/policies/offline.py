@@ -37,12 +37,12 @@ def following(view: OfflineView) -> Floats:
     ids = trace.ids if trace.ids.size else trace.prefill_ids
     assert ids is not None
     shares = np.zeros((len(rows) - 1, experts, experts))
-    for place, (row, later) in enumerate(itertools.pairwise(rows)):
+    for index, (row, later) in enumerate(itertools.pairwise(rows)):
         first = ids[..., row, :, :].reshape(-1, ids.shape[-1], 1).astype(np.int64)
         then = ids[..., later, :, :].reshape(-1, 1, ids.shape[-1])
         pairs = np.bincount((first * experts + then).ravel(), minlength=experts * experts)
         counts = pairs.reshape(experts, experts)
-        shares[place] = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        shares[index] = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     return shares
 
 
@@ -89,4 +89,4 @@ def halves(view: OfflineView, most_layers: int) -> tuple[Floats, list[tuple[int,
     loads = loads_of(trace.ids[:, rows], trace.experts)
     first, others = loads[: trace.steps // 2], loads[trace.steps // 2 :].reshape(-1, trace.experts)
     chosen = range(0, len(others), max(1, len(others) // most_layers))
-    return first.mean(axis=0), [(place % len(rows), others[place]) for place in chosen]
+    return first.mean(axis=0), [(index % len(rows), others[index]) for index in chosen]

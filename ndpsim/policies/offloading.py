@@ -92,7 +92,7 @@ class Offloading(Policy[Parameters_co]):
     def moves(self, kind: str, places: Iterable[Place]) -> list[Migration]:
         """Migrations of one kind; copies have the time of a copy."""
         took = self.copy_ns if kind in COPIES else 0.0
-        return [Migration(kind, self.machine.layers[row], one, estimated_ns=took) for row, one in places]
+        return [Migration(kind, self.machine.layers[row], e, estimated_ns=took) for row, e in places]
 
     @staticmethod
     def least_first(flags: Flags, worth: Floats | Ints, most: int) -> list[Place]:
@@ -105,8 +105,8 @@ class Offloading(Policy[Parameters_co]):
     def _slowest_rest_ns(self, view: LayerView, experts: Ints) -> Floats:
         """Time of the slowest NDP unit with localized experts, without the first 0, 1, ... of them."""
         units = np.zeros((self.machine.dimms, len(experts) + 1))
-        of_each = self.estimates.ndp_ns[view.loads[experts]]
-        units[view.placement.dimm[experts], np.arange(len(experts))] = of_each
+        times_ns = self.estimates.ndp_ns[view.loads[experts]]
+        units[view.placement.dimm[experts], np.arange(len(experts))] = times_ns
         return np.asarray(np.cumsum(units[:, ::-1], axis=1)[:, ::-1].max(axis=0))
 
     def replacing(
@@ -127,14 +127,14 @@ class Offloading(Policy[Parameters_co]):
             worth: [layer, expert]; None: victims are always evicted.
         """
         answer, leaving = list[Migration](), iter(victims)
-        for place in wanted:
+        for expert in wanted:
             if free < 1:
                 victim = next(leaving, None)
-                if victim is None or (worth is not None and worth[victim] >= worth[place]):
+                if victim is None or (worth is not None and worth[victim] >= worth[expert]):
                     break
                 answer += self.moves("evict", [victim])
                 free += 1
-            answer += self.moves(kind, [place])
+            answer += self.moves(kind, [expert])
             free -= 1
         return answer
 
@@ -145,4 +145,4 @@ class Offloading(Policy[Parameters_co]):
         stay: rows of the next layer, and of the current one.
         """
         there = view.placement.resident & ~view.moving
-        return [place for place in prefetched if place[0] not in stay and there[place]]
+        return [expert for expert in prefetched if expert[0] not in stay and there[expert]]

@@ -62,7 +62,7 @@ class Script:
     def comparable(self) -> bool:
         """Whether the run reads the full weights of every expert, with contention."""
         lossy = any(
-            answer.assignment.bits or any(one.bits is not None for one in (*answer.gate, *answer.end))
+            answer.assignment.bits or any(move.bits is not None for move in (*answer.gate, *answer.end))
             for answer in self.answers.values()
         )
         return self.contention and not lossy
@@ -70,8 +70,8 @@ class Script:
 
 def common_parameters(parameters: PolicyParameters) -> PolicyParameters:
     """The values of those parameters that every policy has."""
-    given = {name: getattr(parameters, name) for name in PolicyParameters.model_fields}
-    return PolicyParameters.model_validate(given)
+    values = {name: getattr(parameters, name) for name in PolicyParameters.model_fields}
+    return PolicyParameters.model_validate(values)
 
 
 class Scripted(Policy[Parameters_co]):
@@ -110,8 +110,8 @@ class Scripted(Policy[Parameters_co]):
     def background(self, view: views.BackgroundView) -> Sequence[Migration]:
         """The recorded migrations that are legal."""
         answer = self._answer(view)
-        asked = answer.gate if view.moment == "gate" else answer.end
-        return legal_migrations(self.name, view, asked, self.machine)
+        recorded = answer.gate if view.moment == "gate" else answer.end
+        return legal_migrations(self.name, view, recorded, self.machine)
 
 
 def whole_expert_ns(
@@ -137,8 +137,8 @@ def whole_expert_ns(
         if machine.has_cpu:
             times["cpu"][expert] = max(float(estimates.cpu_ns[tokens]), read_ns)
         if location[expert] != views.STRIPED:
-            of_tokens = estimates.ndp_ns if shards[expert] == 1 else estimates.sharded_ns(shards[expert])
-            times["ndp"][expert] = float(of_tokens[tokens])
+            times_ns = estimates.ndp_ns if shards[expert] == 1 else estimates.sharded_ns(shards[expert])
+            times["ndp"][expert] = float(times_ns[tokens])
     return times
 
 
@@ -176,9 +176,9 @@ def legal_assignment(
 
 def _add(parts: list[tuple[int, float]], expert: int, share: float) -> None:
     """Add a share of an expert to its existing share."""
-    for place, (one, there) in enumerate(parts):
-        if one == expert:
+    for index, (present, there) in enumerate(parts):
+        if present == expert:
             total = there + share
-            parts[place] = expert, 1.0 if abs(total - 1) <= _ROUNDING else total
+            parts[index] = expert, 1.0 if abs(total - 1) <= _ROUNDING else total
             return
     parts.append((expert, share))

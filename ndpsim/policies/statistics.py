@@ -13,7 +13,7 @@ from ndpsim.policies.views import Floats, Ints, Shorts
 def descending(worth: NDArray[Any], among: Ints | None = None) -> Ints:
     """The numbers of experts, those with the largest worth first; of equal ones the first.
 
-    among: only these experts, of which equal ones stay in order; None: all.
+    among: only these experts; equal ones stay in order; None: all.
     """
     if among is None:
         return (-worth).argsort(kind="stable")

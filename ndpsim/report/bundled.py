@@ -36,10 +36,10 @@ def print_parts() -> None:
     for kind in PART_KINDS:
         parts = [load_part(name) for name in part_names(kind)]
         rows = [{row.key: row for row in part.rows()} for part in parts]
-        units = {key: row.unit for of_part in rows for key, row in of_part.items()}
+        units = {key: row.unit for values in rows for key, row in values.items()}
         cells = [
-            (part.name, part.title, *(_written(of_part.get(key)) for key in _SHOWN[kind]))
-            for part, of_part in zip(parts, rows, strict=True)
+            (part.name, part.title, *(_written(values.get(key)) for key in _SHOWN[kind]))
+            for part, values in zip(parts, rows, strict=True)
         ]
         print_table(
             _TITLES[kind],
@@ -85,7 +85,7 @@ def print_policy(policy: type[Policy], parameters: Iterable[PolicyParameter]) ->
     print_text(f"computes on {', '.join(policy.engines)}; needs {needs or 'no more than a GPU'}", indent="  ")
     if policy.mixed_steps:
         print_text(f"in mixed steps of serving: {policy.mixed_steps}", indent="  ")
-    rows = [(one.name, value_words(one.default), one.type, one.description) for one in parameters]
+    rows = [(p.name, value_words(p.default), p.type, p.description) for p in parameters]
     if rows:
         print_table("", ("parameter", "default", "is", "meaning"), rows, left=4)
     else:

@@ -15,15 +15,15 @@ from ndpsim.simulate.placed import DimmPart, LanePart
 
 def layout_title(placed: PlacedExpert) -> str:
     """A title that says which weights are placed where."""
-    layout, of = placed.layout, placed.described
-    name = of["model"] or f"{of['hidden']} x {of['intermediate']}"
-    bits = {str(of_matrix): None for of_matrix in layout.weights.format.matrices}
+    layout, described = placed.layout, placed.described
+    name = described["model"] or f"{described['hidden']} x {described['intermediate']}"
+    bits = {str(values_of): None for values_of in layout.weights.format.matrices}
     written = (
         next(iter(bits))
         if len(bits) == 1
         else ", ".join(
-            f"{matrix} {of_matrix}"
-            for matrix, of_matrix in zip(MATRICES, layout.weights.format.matrices, strict=True)
+            f"{matrix} {values_of}"
+            for matrix, values_of in zip(MATRICES, layout.weights.format.matrices, strict=True)
         )
     )
     return (
@@ -37,10 +37,10 @@ def print_layout(placed: PlacedExpert) -> None:
     columns = ("dimm", "channel", *(f"matrix_bytes.{name}" for name in MATRICES), "matrix_bytes")
     labels = [*(label_of(name, DimmPart) for name in columns), label_of("matrix_bytes", LanePart)]
     rows = []
-    for one in placed.dimms:
-        lanes = [sum(lane.matrix_bytes.values()) for lane in one.lanes]
+    for dimm in placed.dimms:
+        lanes = [sum(lane.matrix_bytes.values()) for lane in dimm.lanes]
         share = f"{format_bytes(min(lanes))} to {format_bytes(max(lanes))}"
-        rows.append((str(one.dimm), str(one.channel), *_sizes(one.matrix_bytes.values()), share))
+        rows.append((str(dimm.dimm), str(dimm.channel), *_sizes(dimm.matrix_bytes.values()), share))
     rows.append(("all", "", *_sizes(layout.lane_bits().sum(axis=(0, 1)) / 8), ""))
     on_lanes = f"{counted(layout.geometry.lanes, 'lane')} on each DIMM"
     print_table(f"{layout_title(placed)} in {counted(layout.bursts, 'burst')}, {on_lanes}", labels, rows)

@@ -88,7 +88,7 @@ def moe_notes(result: MoeResult) -> list[str]:
     for name, run in zip(names, result.runs, strict=True):
         for note in _notes(run):
             notes.setdefault(note, []).append(name)
-    return [note if of == names else f"{', '.join(of)}: {note}" for note, of in notes.items()]
+    return [note if runs == names else f"{', '.join(runs)}: {note}" for note, runs in notes.items()]
 
 
 def _label(name: str) -> str:
@@ -139,7 +139,7 @@ def _rows(result: MoeResult) -> Iterator[_Row]:
     for kind in dict.fromkeys(kind for run in runs for kind in run.migrations):
         name, sums = f"migrations.{kind}", [run.migrations.get(kind) for run in runs]
         yield _row(name, runs, map(_moved, sums))
-        if any(of and of["hidden_ns"] + of["exposed_ns"] for of in sums):
+        if any(times and times["hidden_ns"] + times["exposed_ns"] for times in sums):
             exposed = f"{_label(name)}, exposed (% of their time)"
             yield _row(f"{name}.exposed_ns", runs, map(_exposed, sums), exposed)
     yield _row("prediction.accuracy", runs)

@@ -40,7 +40,7 @@ class RunHistory:
         return {name: ns / np.maximum(self.times, 1) for name, ns in self.ns.items()}
 
 
-class History:
+class MoeHistory:
     """An observer that collects data for pictures.
 
     Args:
@@ -56,14 +56,14 @@ class History:
             self.runs.append(RunHistory(run, layer.phase))
         elif self.runs[-1].phase != layer.phase:  # The prefill comes first; the first step replaces it.
             self.runs[-1] = RunHistory(run, layer.phase)
-        of_run = self.runs[-1]
-        row = of_run.layers.index(layer.layer)
-        of_run.times[row] += 1
+        history = self.runs[-1]
+        row = history.layers.index(layer.layer)
+        history.times[row] += 1
         for name, ns in {"layer": layer.end_ns - layer.start_ns, **_busy(layer)}.items():
-            of_run.ns[name][row] += ns
-        middle = of_run.layers[len(of_run.layers) // 2]
+            history.ns[name][row] += ns
+        middle = history.layers[len(history.layers) // 2]
         if (layer.step, layer.layer) == (self._layer or (layer.step, middle)):
-            of_run.shown = layer
+            history.shown = layer
 
 
 def _busy(layer: LayerRecord) -> dict[str, float]:
@@ -78,10 +78,10 @@ def _busy(layer: LayerRecord) -> dict[str, float]:
     to_gpu = [(move.start_ns, move.end_ns) for move in layer.moving if move.target == "gpu"]
     intervals.setdefault("pcie-down", []).extend(to_gpu)
     found = dict.fromkeys(GROUPS, 0.0)
-    for resource, of_it in intervals.items():
+    for resource, spans in intervals.items():
         group = resource.partition(" ")[0]
         if group in found:
-            found[group] = max(found[group], _covered(of_it))
+            found[group] = max(found[group], _covered(spans))
     return found
 
 

@@ -50,12 +50,12 @@ def print_prediction(result: Prediction) -> None:
         time = label_of("time_ns", PhasePrediction)
         print_table("", (label_of("parts_ns", PhasePrediction), time, f"share of the {time}"), rows, left=1)
     _print_memory(result)
-    possible = [one for one in result.upgrades if not one.problem]
+    possible = [upgrade for upgrade in result.upgrades if not upgrade.problem]
     if possible:
         print_table("What one better part would give:", *table_of(possible, *_OF_UPGRADES), left=2)
-    for one in result.upgrades:
-        if one.problem:
-            print_text(f"{one.name}: not possible: {one.problem}")
+    for upgrade in result.upgrades:
+        if upgrade.problem:
+            print_text(f"{upgrade.name}: not possible: {upgrade.problem}")
     _print_band(result)
 
 

@@ -90,10 +90,10 @@ def _row_lines(cells: Sequence[str], widths: Sequence[int], left: int) -> Iterat
     parts = [wrapped(cell, width) for cell, width in zip(cells, widths, strict=True)]
     for number in range(max(map(len, parts))):
         line = []
-        for place, (part, width) in enumerate(zip(parts, widths, strict=True)):
+        for column, (part, width) in enumerate(zip(parts, widths, strict=True)):
             text = part[number] if number < len(part) else ""
             blanks = " " * (width - cell_len(text))
-            line.append(text + blanks if place < left else blanks + text)
+            line.append(text + blanks if column < left else blanks + text)
         yield _GAP.join(line).rstrip()
 
 

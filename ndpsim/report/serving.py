@@ -53,7 +53,7 @@ def rates_table(results: Sequence[ServingResult]) -> tuple[list[str], list[list[
         *("offered_per_s", "ttft_ns.p50", "ttft_ns.p99", "tpot_ns.p50", "tpot_ns.p99", "tokens_per_s"),
         *([] if results[0].goodput_per_s is None else ["goodput_per_s"]),
     ]
-    plain = [one.to_dict(flat=True) for one in results]
+    plain = [run.to_dict(flat=True) for run in results]
     rows = [
         [_NONE if row.get(name) is None else with_unit(name, row[name], ServingResult) for name in names]
         for row in plain
@@ -64,9 +64,9 @@ def rates_table(results: Sequence[ServingResult]) -> tuple[list[str], list[list[
 def rates_notes(results: Sequence[ServingResult]) -> list[str]:
     """Notes on several runs, in sentences."""
     notes = [_served_note(results[0])]
-    growing = [one.offered_per_s for one in results if one.growing and one.offered_per_s is not None]
+    growing = [run.offered_per_s for run in results if run.growing and run.offered_per_s is not None]
     if growing:
-        served = max(one.requests_per_s for one in results)
+        served = max(run.requests_per_s for run in results)
         notes.append(
             f"the queue grows from {significant(min(growing))} requests/s on; at most "
             f"{significant(served)} are served"
@@ -94,12 +94,12 @@ def tries_table(found: FoundRate) -> tuple[tuple[str, ...], list[tuple[str, ...]
     columns = ("requests/s", "within", "time to first token, p90", "time per output token, p90")
     rows: list[tuple[str, ...]] = [
         (
-            significant(one.rate_per_s),
-            percent(one.within_share),
-            with_unit("ttft_ns", one.ttft_ns["p90"]),
-            with_unit("tpot_ns", one.tpot_ns["p90"]) if one.tpot_ns else _NONE,
+            significant(tried.rate_per_s),
+            percent(tried.within_share),
+            with_unit("ttft_ns", tried.ttft_ns["p90"]),
+            with_unit("tpot_ns", tried.tpot_ns["p90"]) if tried.tpot_ns else _NONE,
         )
-        for one in found.tries
+        for tried in found.tries
     ]
     return columns, rows
 
@@ -138,8 +138,8 @@ def serving_table(result: ServingResult) -> list[tuple[str, str]]:
             rows.append((_label(f"utilization.{group}"), percent(share)))
     pairs = sum(result.pairs_by_engine.values())
     rows += [
-        (_label(f"pairs_by_engine.{name}"), percent(of_engine / pairs))
-        for name, of_engine in result.pairs_by_engine.items()
+        (_label(f"pairs_by_engine.{name}"), percent(count / pairs))
+        for name, count in result.pairs_by_engine.items()
     ]
     known = [nj for nj in result.energy_per_token_nj.values() if nj is not None]
     if known:

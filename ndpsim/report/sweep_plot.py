@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Published:
+class PublishedValue:
     """A published value to compare with.
 
     Attributes:
@@ -68,7 +68,7 @@ class Swept(Protocol):
     @property
     def plot(self) -> Mapping[str, Any]: ...
     @property
-    def published(self) -> Sequence[Published]: ...
+    def published(self) -> Sequence[PublishedValue]: ...
     @property
     def title(self) -> str | None: ...
     def points(self) -> list[dict[str, Any]]: ...
@@ -87,7 +87,7 @@ class SweepPlot:
             those with a colour for each value for pareto.
         log: the logarithmic axes, "", "x", "y" or "xy"; for heat, "y" is the scale of colours.
         title: title of the picture.
-        more: for pareto, metrics of which higher values are better.
+        more: for pareto, metrics whose higher values are better.
     """
 
     kind: str
@@ -108,7 +108,7 @@ def ordered_values(key: str, swept: Swept, rows: Iterable[Row]) -> list[Any]:
     found = {value_words(row[key]): row[key] for row in rows}
     if all(is_number(value) for value in found.values()):
         return sorted(found.values())
-    order = {value_words(value): place for place, value in enumerate(swept.varied[key])}
+    order = {value_words(value): index for index, value in enumerate(swept.varied[key])}
     return [found[words] for words in sorted(found, key=lambda words: order.get(words, len(order)))]
 
 
@@ -132,10 +132,10 @@ def sweep_title(swept: Swept) -> str:
         defaults.pop("model", None)
     shared = {key: value for key, value in (defaults | dict(swept.fixed)).items() if key not in swept.varied}
     model, machine = shared.pop("model", None), shared.pop("hw", None)
-    of = f" of {value_words(model)}" if model else ""
+    subject = f" of {value_words(model)}" if model else ""
     on = f" on {value_words(machine)}" if machine else ""
     rest = "".join(f", {name_of({key: value})}" for key, value in shared.items())
-    return f"{_SUBJECTS.get(swept.command, swept.command)}{of}{on}{rest}"
+    return f"{_SUBJECTS.get(swept.command, swept.command)}{subject}{on}{rest}"
 
 
 def _known(name: Any, known: Collection[str] | None, what: str, key: str) -> str:
@@ -166,8 +166,8 @@ def chosen_plot(
     Raises:
         InputError: no such kind, key or metric exists, or there would be too many series to distinguish.
     """
-    given = {"kind": kind, "x": x, "y": y, "by": by, "log": log}
-    asked = {**swept.plot, **{name: value for name, value in given.items() if value is not None}}
+    arguments = {"kind": kind, "x": x, "y": y, "by": by, "log": log}
+    wanted = {**swept.plot, **{name: value for name, value in arguments.items() if value is not None}}
     points: Sequence[Row] = swept.points() if rows is None else rows
     if not points:
         raise InputError("the sweep has no points", "missing", key="plot")
@@ -177,19 +177,19 @@ def chosen_plot(
     if not swept.varied:
         raise InputError("nothing varies, so that there is nothing to draw", "missing", key="plot")
     chosen_kind = _known(
-        asked.get("kind") or _default_kind(asked.get("x"), swept, points), KINDS, "kind", "kind"
+        wanted.get("kind") or _default_kind(wanted.get("x"), swept, points), KINDS, "kind", "kind"
     )
-    named = asked.get("by")
+    named = wanted.get("by")
     names = named.split(",") if isinstance(named, str) else named or ()
     chosen_by = tuple(name for name in (str(name).strip() for name in names) if name)
     for name in chosen_by:
         _known(name, swept.varied, "key that varies", "by")
     if chosen_kind == "pareto":
-        return _pareto(swept, rows, metrics, asked, chosen_by)
-    key = asked.get("x") or _default_x(chosen_kind, swept, points, chosen_by)
+        return _pareto(swept, rows, metrics, wanted, chosen_by)
+    key = wanted.get("x") or _default_x(chosen_kind, swept, points, chosen_by)
     if _known(key, swept.varied, "key that varies", "x") in chosen_by:
-        raise InputError(f"is of the horizontal axis already: {key}", "twice", key="by")
-    metric = _known(asked.get("y") or _default_y(swept, metrics), metrics, "metric", "y")
+        raise InputError(f"{key} is on the horizontal axis already", "twice", key="by")
+    metric = _known(wanted.get("y") or _default_y(swept, metrics), metrics, "metric", "y")
     series = _default_by(chosen_kind, swept, points, key) if named is None else chosen_by
     if chosen_kind == "heat" and len(series) != 1:
         problem = f"a heat map has one key on its vertical axis, not {len(series)}"
@@ -198,18 +198,18 @@ def chosen_plot(
     log = "x" if chosen_kind == "lines" and _is_geometric(key, swept, points) else ""
     log += "y" if rows is not None and chosen_kind != "bars" and _spans(metric, rows) else ""
     keys = [key, *series] if chosen_kind == "heat" else [key]
-    words = " and ".join(key_label(one).partition(" (")[0] for one in keys)
+    words = " and ".join(key_label(shown).partition(" (")[0] for shown in keys)
     drawn = f"{described(metric, swept.results).label} {'over' if chosen_kind == 'lines' else 'by'} {words}"
     return SweepPlot(
-        chosen_kind, key, metric, series, _log(asked, log), swept.title or f"{sweep_title(swept)}: {drawn}"
+        chosen_kind, key, metric, series, _log(wanted, log), swept.title or f"{sweep_title(swept)}: {drawn}"
     )
 
 
-def _log(asked: Mapping[str, Any], otherwise: str) -> str:
+def _log(wanted: Mapping[str, Any], otherwise: str) -> str:
     """The chosen logarithmic axes, or `otherwise`."""
-    if asked.get("log") is None:
+    if wanted.get("log") is None:
         return otherwise
-    log = _known(asked["log"] or NO_LOG, LOGS, "choice of logarithmic axes", "log")
+    log = _known(wanted["log"] or NO_LOG, LOGS, "choice of logarithmic axes", "log")
     return "" if log == NO_LOG else log
 
 
@@ -217,19 +217,19 @@ def _pareto(
     swept: Swept,
     rows: Sequence[Row] | None,
     metrics: Sequence[str] | None,
-    asked: Mapping[str, Any],
+    wanted: Mapping[str, Any],
     by: tuple[str, ...],
 ) -> SweepPlot:
-    x = _known(asked.get("x") or "time_ns", metrics, "metric", "x")
-    y = _known(asked.get("y") or "energy_nj.total", metrics, "metric", "y")
+    x = _known(wanted.get("x") or "time_ns", metrics, "metric", "x")
+    y = _known(wanted.get("y") or "energy_nj.total", metrics, "metric", "y")
     if rows is not None:
         _check_series(len({_combination(row, by) for row in rows}), by)
     log = "".join(axis for axis, metric in (("x", x), ("y", y)) if _spans(metric, rows or ()))
-    of = swept.results
-    more = tuple(metric for metric in (x, y) if higher_is_better(metric, of))
-    drawn = f"{described(y, of).label} against {described(x, of).label}"
+    results = swept.results
+    more = tuple(metric for metric in (x, y) if higher_is_better(metric, results))
+    drawn = f"{described(y, results).label} against {described(x, results).label}"
     title = swept.title or f"{sweep_title(swept)}: {drawn}"
-    return SweepPlot("pareto", x, y, by, _log(asked, log), title, more)
+    return SweepPlot("pareto", x, y, by, _log(wanted, log), title, more)
 
 
 # ---- defaults ----
@@ -254,7 +254,7 @@ def _default_x(kind: str, swept: Swept, points: Sequence[Row], by: Collection[st
     """The number with the most values; for bars, the words with the most."""
     free = [key for key in swept.varied if key not in by]
     if not free:
-        raise InputError("leaves no key for the horizontal axis", "conflict", key="by")
+        raise InputError("names all keys that vary; leave one for the horizontal axis", "conflict", key="by")
     wanted = [key for key in free if _numeric(key, points) == (kind != "bars")]
     return max(wanted or free, key=lambda key: _count(key, points))
 

@@ -39,7 +39,7 @@ def print_pairs(values: Mapping[str, Any], title: str = "") -> None:
 def _written(value: Any) -> str:
     """A plain value as text, or several in a row."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name} {of_name}" for name, of_name in value.items())
+        return ", ".join(f"{name} {part}" for name, part in value.items())
     return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
@@ -83,9 +83,9 @@ def title_of(result: Timed) -> str:
 def facts_of(result: Timed) -> list[tuple[str, str, str]]:
     """A row for each quantity that a result describes: its label, its value, and an explanation."""
     described = quantities(type(result))
-    inner = {name for of in described.values() for name in (*of.beside, of.whole, of.share)}
+    inner = {name for each in described.values() for name in (*each.beside, each.whole, each.share)}
     rows: list[tuple[str, str, str]] = []
-    for name, of in described.items():
+    for name, quantity in described.items():
         value = getattr(result, name)
         if name == "energy_nj":
             rows += energy_facts(value, result.energy_note, *_used(result))
@@ -93,7 +93,7 @@ def facts_of(result: Timed) -> list[tuple[str, str, str]]:
             figure, detail = ("-", "") if value is None else _figure(result, name)
             beside = _explained(result, name)
             if value is not None or any(beside):
-                rows.append((of.label, figure, "; ".join(filter(None, (detail, *beside)))))
+                rows.append((quantity.label, figure, "; ".join(filter(None, (detail, *beside)))))
     return rows
 
 
@@ -110,15 +110,17 @@ def _used(result: Timed) -> tuple[float, int]:
 
 def _explained(result: Timed, name: str) -> list[str]:
     """Explanations of a quantity of a result: its share of a peak, its clocks, and the fields in its row."""
-    of = quantity_of(name, (type(result),))
-    if of.beside == _CLOCKS and not isinstance(result, ContentionResult):
+    quantity = quantity_of(name, (type(result),))
+    if quantity.beside == _CLOCKS and not isinstance(result, ContentionResult):
         return [clock_words(result.cycles, result.clock_ns, result.config)]
-    of_whole: list[str] = []
-    if of.whole and getattr(result, name) is not None:
-        whole = getattr(result, of.whole)
-        share = getattr(result, of.share) if of.share else getattr(result, name) / (whole or math.inf)
-        of_whole.append(f"{percent(share)} of {with_unit(of.whole, whole)}")
-    return [*of_whole, *(_beside(result, one) for one in of.beside)]
+    shares: list[str] = []
+    if quantity.whole and getattr(result, name) is not None:
+        whole = getattr(result, quantity.whole)
+        share = (
+            getattr(result, quantity.share) if quantity.share else getattr(result, name) / (whole or math.inf)
+        )
+        shares.append(f"{percent(share)} of {with_unit(quantity.whole, whole)}")
+    return [*shares, *(_beside(result, field) for field in quantity.beside)]
 
 
 def _beside(result: Timed, name: str) -> str:
@@ -131,7 +133,7 @@ def _beside(result: Timed, name: str) -> str:
 
 def _figure(result: Timed, name: str) -> tuple[str, str]:
     """A value of a result, or its total with its parts."""
-    value, of = getattr(result, name), type(result)
+    value, kind = getattr(result, name), type(result)
     if isinstance(value, tuple):
         sizes = ", ".join(f"{count:,} of {counted(size, 'token')}" for size, count in Counter(value).items())
         return f"{len(value):,}", sizes
@@ -140,14 +142,14 @@ def _figure(result: Timed, name: str) -> tuple[str, str]:
         return "", said(value, *(key for key, part in parts.items() if isinstance(part, float)))
     if not isinstance(value, Mapping):
         exact = isinstance(value, int) and name.endswith("bytes")
-        return with_unit(name, value, of), f"{value:,} B" if exact and value >= 1024 else ""
+        return with_unit(name, value, kind), f"{value:,} B" if exact and value >= 1024 else ""
     if len(value) > _PARTS_SHOWN:
-        least, most = (with_unit(name, end(value.values()), of) for end in (min, max))
+        least, most = (with_unit(name, end(value.values()), kind) for end in (min, max))
         return "", f"{least} to {most}, {len(value)} of them"
     numbers = [part for part in value.values() if isinstance(part, int | float)]
     adds_up = name.endswith("_ns") or all(isinstance(part, int) for part in value.values())
     whole = value.get("mean", sum(numbers) if adds_up and numbers else None)
-    return "" if whole is None else with_unit(name, whole, of), with_unit(name, value, of)
+    return "" if whole is None else with_unit(name, whole, kind), with_unit(name, value, kind)
 
 
 def energy_facts(
@@ -187,7 +189,7 @@ def print_result(result: Timed) -> None:
         jobs = [(str(number), str(job.tokens), job) for number, job in enumerate(result.jobs)]
         _print_spans("expert", "tokens", jobs, left=0)
     if isinstance(result, ExpertResult):
-        _print_spans("phase", "tile", [(one.name, str(one.tile), one) for one in result.phases], left=1)
+        _print_spans("phase", "tile", [(p.name, str(p.tile), p) for p in result.phases], left=1)
 
 
 def _print_spans(name: str, more: str, spans: Sequence[tuple[str, str, JobTime | Phase]], left: int) -> None:
@@ -207,7 +209,7 @@ def bits_of(config: Mapping[str, Any]) -> str:
     bits = config["bits"]
     if isinstance(bits, int):
         return "1 bit" if bits == 1 else f"{bits} bits"
-    return ", ".join(f"{name} {of_matrix:.4g}" for name, of_matrix in bits.items()) + " bits"
+    return ", ".join(f"{name} {width:.4g}" for name, width in bits.items()) + " bits"
 
 
 def print_sweep(points: Sequence[LoadPoint]) -> None:
@@ -229,7 +231,8 @@ def topologies_table(results: Mapping[str, RelayoutResult]) -> tuple[tuple[str, 
         }
         ports = str(result.config["hardware"]["link"]["ports"])
         cells = (
-            "-" if value is None else with_unit(of, value, RelayoutResult) for of, value in values.items()
+            "-" if value is None else with_unit(metric, value, RelayoutResult)
+            for metric, value in values.items()
         )
         rows.append((name, result.bottleneck, ports, *cells))
     labels = {name: label_of(name, RelayoutResult) for name in ("topology", "bottleneck", "ports", *values)}

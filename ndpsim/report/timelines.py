@@ -59,7 +59,7 @@ def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
 
 
 class TimelineWriter:
-    """Writes events: spans on named rows of a process, of which a name has several where spans overlap."""
+    """Writes events: spans on named rows of a process. A name has several rows where its spans overlap."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -79,9 +79,9 @@ class TimelineWriter:
         Spans of a name must come in the order of their starts.
         """
         rows = self._rows.setdefault(name, [])
-        for place, (number, until) in enumerate(rows):
+        for index, (number, until) in enumerate(rows):
             if start_ns >= until:
-                rows[place] = number, end_ns
+                rows[index] = number, end_ns
                 return number
         number = self._count
         self._count += 1
@@ -140,7 +140,7 @@ class _Timeline(ServingObserver):
         formed, changes = step.formed, step.formed.changes
         arguments = {
             "sequences": len(formed.chunks),
-            "tokens": sum(one.tokens for one in formed.chunks),
+            "tokens": sum(chunk.tokens for chunk in formed.chunks),
             "waiting": len(formed.waiting),
             "preempted": len(formed.preempted),
             "blocks_to_host": sum(changes.to_host.values()),
@@ -151,24 +151,24 @@ class _Timeline(ServingObserver):
         for sequence in step.finished:
             self._request(sequence)
 
-    def _request(self, one: Sequence) -> None:
+    def _request(self, sequence: Sequence) -> None:
         """Write a finished request and its parts."""
         arguments = {
-            "prompt_tokens": one.prompt_tokens,
-            "output_tokens": one.output_tokens,
-            "reused_tokens": one.reused_tokens,
-            "preemptions": one.preemptions,
+            "prompt_tokens": sequence.prompt_tokens,
+            "output_tokens": sequence.output_tokens,
+            "reused_tokens": sequence.reused_tokens,
+            "preemptions": sequence.preemptions,
         }
-        name = f"request {self._ids[one.number]}"
-        self._asynchronous(one.number, name, one.arrival_ns, one.last_token_ns, arguments)
+        name = f"request {self._ids[sequence.number]}"
+        self._asynchronous(sequence.number, name, sequence.arrival_ns, sequence.last_token_ns, arguments)
         parts = (
-            ("waits", one.arrival_ns, one.admitted_ns),
-            ("prompt", one.admitted_ns, one.first_token_ns),
-            ("decode", one.first_token_ns, one.last_token_ns),
+            ("waits", sequence.arrival_ns, sequence.admitted_ns),
+            ("prompt", sequence.admitted_ns, sequence.first_token_ns),
+            ("decode", sequence.first_token_ns, sequence.last_token_ns),
         )
         for part, start_ns, end_ns in parts:
             if end_ns > start_ns:
-                self._asynchronous(one.number, part, start_ns, end_ns, {})
+                self._asynchronous(sequence.number, part, start_ns, end_ns, {})
 
     def _asynchronous(
         self, number: int, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]
@@ -214,7 +214,7 @@ def write_layer(timeline: TimelineWriter, layer: LayerRecord) -> None:
     timeline.span("layers", name, layer.start_ns, layer.end_ns, {"bottleneck": layer.bottleneck})
     for job in layer.jobs:
         _write_job(timeline, job, layer)
-    for migration in sorted(layer.migrations, key=lambda one: one.start_ns):
+    for migration in sorted(layer.migrations, key=lambda migration: migration.start_ns):
         _write_migration(timeline, migration)
 
 
@@ -254,18 +254,18 @@ def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
     units = unit_of_phase(result.config["hardware"])
     with timeline_file(path) as timeline:
         timeline.begin_process(title_of(result))
-        for one in sorted(result.phases, key=lambda one: one.start_ns):
-            arguments = {"tile": one.tile, "tokens": result.token_tiles[one.tile]}
-            timeline.span(units[one.name], one.name, one.start_ns, one.end_ns, arguments)
+        for phase in sorted(result.phases, key=lambda phase: phase.start_ns):
+            arguments = {"tile": phase.tile, "tokens": result.token_tiles[phase.tile]}
+            timeline.span(units[phase.name], phase.name, phase.start_ns, phase.end_ns, arguments)
 
 
 def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
     """Write the times in us at which each DIMM read and wrote, a row for each DIMM."""
     with timeline_file(path) as timeline:
         timeline.begin_process(title_of(result))
-        kinds = sorted({(one.dimm, one.name) for one in result.stretches})
+        kinds = sorted({(move.dimm, move.name) for move in result.stretches})
         rows = {(dimm, name): f"DIMM {dimm} {name}s" for dimm, name in kinds}
         for row in rows.values():
             timeline.row(row)
-        for one in result.stretches:
-            timeline.span(rows[one.dimm, one.name], one.name, one.start_ns, one.end_ns, {})
+        for move in result.stretches:
+            timeline.span(rows[move.dimm, move.name], move.name, move.start_ns, move.end_ns, {})

@@ -32,8 +32,8 @@ def print_timings(
     page = standard.under(rules[0])
     rate = page.speeds[preset]["rate"]
     clock = in_decimals(dram_period_ps(rate, page.transfers_per_clock))
-    of = f" of {org}" if org is not None else ""
-    print_text(f"{preset}{of}, {standard.name}, --rules {' and '.join(rules)}", bold=True)
+    organisation = f" of {org}" if org is not None else ""
+    print_text(f"{preset}{organisation}, {standard.name}, --rules {' and '.join(rules)}", bold=True)
     print_grid([("rate", f"{rate} MT/s"), ("tCK_ps", clock)])
     differ = len(rules) > 1 and any(row.standard != row.reference for row in rows)
     some = any(row.of for row in rows)
@@ -41,8 +41,8 @@ def print_timings(
     cells = []
     for row in rows:
         clocks = row.standard if row.standard is not None else row.reference
-        other = "" if row.reference == row.standard else "-" if row.reference is None else str(row.reference)
-        cell = [row.name, *[row.of] * some, str(clocks), in_ns(row.ns), *[other] * differ]
+        theirs = "" if row.reference == row.standard else "-" if row.reference is None else str(row.reference)
+        cell = [row.name, *[row.of] * some, str(clocks), in_ns(row.ns), *[theirs] * differ]
         cells.append([*cell, row.source or NO_SOURCE])
     print_table("", columns, cells, left=None, heading=3)
 

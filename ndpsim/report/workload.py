@@ -34,33 +34,26 @@ def trace_title(trace: Mapping[str, Any]) -> str:
     return f"{source}: {experts}, {decode if trace['steps'] else 'no decode'}{prompts}"
 
 
-def _range(estimate: Estimate) -> str:
-    return f"layers {100 * estimate.least:z.1f} to {100 * estimate.most:z.1f}%"
-
-
 def _shares(title: str, shares: Mapping[str, Estimate]) -> None:
     rows = [
         (
-            f"{name.replace('_', ' ')} ({of_experts} of experts)",
+            f"{name.replace('_', ' ')} ({share} of experts)",
             with_unit("shares", shares[name], PhaseStatistics),
-            _range(shares[name]),
+            f"layers {100 * shares[name].least:z.1f} to {100 * shares[name].most:z.1f}%",
         )
         for names, fractions in zip(_CLASSES, _FRACTIONS, strict=True)
-        for name, of_experts in zip(names, fractions, strict=True)
+        for name, share in zip(names, fractions, strict=True)
         if name in shares
     ]
     print_table(title, ("class", label_of("shares", PhaseStatistics), "from layer to layer"), rows, left=1)
 
 
-def _curve(phase: PhaseStatistics) -> str:
-    return ", ".join(f"{point.experts}: {percent(point.cumulative_share)}" for point in phase.rank_curve)
-
-
 def _phase_facts(name: str, phase: PhaseStatistics) -> list[tuple[str, str, str]]:
+    curve = ", ".join(f"{point.experts}: {percent(point.cumulative_share)}" for point in phase.rank_curve)
     largest = with_unit("largest_over_mean", phase.largest_over_mean)
     return [
         (f"{name}, {label_of('largest_over_mean', PhaseStatistics)}", largest, said(phase, "unused")),
-        (f"{name}, by rank", "most popular:", _curve(phase)),
+        (f"{name}, by rank", "most popular:", curve),
     ]
 
 
@@ -81,7 +74,7 @@ def _facts(statistics: RoutingStatistics) -> Iterator[tuple[str, str, str]]:
     if statistics.prefill_cosine is not None:
         yield row("prefill_cosine", said(statistics, "prefill_overlap"))
     if statistics.active_experts:
-        active = ", ".join(f"{one.batch}: {one.mean:.1f}" for one in statistics.active_experts)
+        active = ", ".join(f"{count.batch}: {count.mean:.1f}" for count in statistics.active_experts)
         label = label_of("active_experts", RoutingStatistics)
         yield label, f"of {statistics.trace['experts']}", f"by batch, mean: {active}"
     if statistics.prediction is not None:

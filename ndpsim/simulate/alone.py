@@ -60,7 +60,9 @@ class DimmLanes:
         agents, dimm = self.dimms.agents, self.dimm
         if goal == common.WEIGHTS_READ:
             return bool(agents.weights.value[dimm, shared.BURSTS_LEFT] == 0)
-        return bool((agents.buses.at[:, dimm] >= agents.transfers.value[dimm, shared.TRANSFERS]).all())
+        return bool(
+            (agents.buses.next_transfer[:, dimm] >= agents.transfers.value[dimm, shared.TRANSFERS]).all()
+        )
 
     def begin(self, job: Job) -> None:
         """See `program.Lanes`."""

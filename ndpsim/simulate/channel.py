@@ -38,7 +38,7 @@ _STARVATION_CLOCKS = 16384  # clocks, many more than for row changes and refresh
 _DATA = [READ, WRITE, READ_AP, WRITE_AP]
 
 
-def _make_setup(machine: NdpMachine, arbitration: str, start_clock: int) -> shared.Setup:
+def _make_setup(machine: NdpMachine, arbitration: str, start_clock: int) -> shared.DimmSetup:
     """The setup of a channel with these DIMMs. Clocks count from 1, which is `start_clock` for refreshes."""
     geometry, device, standard = machine.geometry, machine.device, machine.device.standard
     if machine.lock_step:
@@ -49,7 +49,7 @@ def _make_setup(machine: NdpMachine, arbitration: str, start_clock: int) -> shar
         raise InputError(problem, "unsupported", key="dram.standard")
     host_ranks = len(geometry.dimms_of(0)) * geometry.ranks
     of_command = [command.cycles for command in standard.by_number]
-    return shared.Setup(
+    return shared.DimmSetup(
         sharing=Shared(),
         lane_tables=machine.tables,
         host_tables=lower(dataclasses.replace(machine.device, ranks=host_ranks)),

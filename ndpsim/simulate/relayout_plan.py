@@ -14,7 +14,7 @@ from ndpsim.base.units import frequency_period_ps
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
 from ndpsim.dimm.link import Bridge, link_ticks, make_network
-from ndpsim.dimm.link.requests import DimmLanes
+from ndpsim.dimm.link.requests import LanesOfDimms
 from ndpsim.dram import state
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.spec import Device
@@ -81,7 +81,7 @@ def access_by_units(hardware: Hardware, geometry: Geometry) -> Access:
         packet_bytes=link.packet_bytes,
         header_bytes=link.header_bytes,
         timebase=link_ticks(network, device.clock_ps, frequency_period_ps(unit.clock_mhz)),
-        dimm_lanes=DimmLanes(lane // geometry.lanes, lane, 0 * lane),
+        dimm_lanes=LanesOfDimms(lane // geometry.lanes, lane, 0 * lane),
         command_buses=_command_buses(hardware, geometry),
     )
 
@@ -126,7 +126,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
         packet_bytes=device.burst_bytes,
         header_bytes=0,
         timebase=link_ticks(network, device.clock_ps, device.clock_ps),
-        dimm_lanes=DimmLanes(0 * bus, bus, rank),
+        dimm_lanes=LanesOfDimms(0 * bus, bus, rank),
     )
 
 

@@ -26,9 +26,9 @@ from ndpsim.dimm.link.engine_state import Bits, bits_by_stage, make_engine
 from ndpsim.dimm.link.events import FAR
 from ndpsim.dimm.link.fabric import most_waiting
 from ndpsim.dimm.link.packing import Pieces, number_by_node, pack_pieces
-from ndpsim.dimm.link.requests import Bursts, DimmLanes, Requests, make_requests
+from ndpsim.dimm.link.requests import BurstRequests, Bursts, LanesOfDimms, make_requests
 from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
-from ndpsim.dimm.state import NDP, Setup
+from ndpsim.dimm.state import NDP, DimmSetup
 from ndpsim.dram import state
 from ndpsim.dram.spec import Device, Tables, lower
 from ndpsim.dram.traces import CommandTrace
@@ -66,7 +66,7 @@ class Access:
     packet_bytes: int
     header_bytes: int
     timebase: Timebase
-    dimm_lanes: DimmLanes
+    dimm_lanes: LanesOfDimms
     command_buses: CommandBuses | None = None
 
     @property
@@ -201,7 +201,7 @@ class Wave:
         places = np.arange(max(max(layout.end for layout in transfer) for transfer in transfers))
         rank, bankgroup, bank, row, column = transfers[0].source.parts[0].interleaving.coordinates(places)
         word = state.pack_place(rank, bankgroup, bank, row, np.zeros_like(row))
-        self.requests: Requests = make_requests(
+        self.requests: BurstRequests = make_requests(
             reads, read.number, writes, write.number, access.dimm_lanes, word, column.astype(np.int32)
         )
 
@@ -215,7 +215,7 @@ class Job(Wave):
         super().__init__(access, transfers)
         self._buses = buses = access.command_buses or private_buses(access)
         ranks, device, ticks = buses.channel_ranks, access.device, access.timebase.ticks
-        setup = Setup(
+        setup = DimmSetup(
             sharing=Alone() if access.command_buses is None else Shared(),
             lane_tables=access.tables,
             host_tables=access.tables._replace(ranks=ranks * device.ranks),

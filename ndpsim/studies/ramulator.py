@@ -132,10 +132,10 @@ def _check_known(package: Any, device: Device) -> None:
     name = device.standard.name
     dram = getattr(package.dram, name)
     names = [(device.org, dram.org_presets), (device.timing, dram.timing_presets)]
-    names += [(one, dram.timing_params) for one, source in device.sources.items() if source == "override"]
-    for one, known in names:
-        if one not in known:
-            raise InputError(f"Ramulator 2.1's {name} has no {one}", "unsupported", key="compare ramulator")
+    names += [(key, dram.timing_params) for key, source in device.sources.items() if source == "override"]
+    for key, known in names:
+        if key not in known:
+            raise InputError(f"Ramulator 2.1's {name} has no {key}", "unsupported", key="compare ramulator")
 
 
 def changed_timings(device: Device) -> dict[str, int]:
@@ -177,7 +177,7 @@ def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None
         read_buffer_size=options.read_buffer,
         write_buffer_size=options.write_buffer,
         controller_plugins=[] if commands is None else [recorder(path=str(commands))],
-        **{name: of(options) for name, of in names.options.items()},
+        **{name: read(options) for name, read in names.options.items()},
     )
     system = package.memory_system.GenericDRAM(
         clock_ratio=1, controllers=[controller], channel_mapper=package.channel_mapper.CacheLineInterleave()
@@ -188,15 +188,15 @@ def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None
 def _recorded(path: Path, device: Device) -> CommandTrace:
     """Ramulator's CSV as a `CommandTrace`: -1 for levels that a command does not address."""
     standard = device.standard
-    kinds, number = standard.by_number, {name: place for place, name in enumerate(standard.names)}
+    kinds, number = standard.by_number, {name: index for index, name in enumerate(standard.names)}
     header, *lines = (line.split(",") for line in path.read_text().splitlines())
     # The levels of banks: Rank or PseudoChannel, or none; Sid, or none; BankGroup and Bank.
     columns = dict(zip(header, zip(*lines, strict=True), strict=True)) if lines else {}
     none = np.zeros(len(lines), dtype=np.int64)
 
     def column(*names: str) -> NDArray[np.int64]:
-        given = [columns[name] for name in names if name in columns]
-        return np.array(given[0], dtype=np.int64) if given else none
+        found = [columns[name] for name in names if name in columns]
+        return np.array(found[0], dtype=np.int64) if found else none
 
     command = np.array([number[name] for name in columns.get("command", ())], dtype=np.int64)
     bankgroup = column("Sid") * (device.bankgroups // device.stacks) + column("BankGroup")
@@ -216,10 +216,10 @@ def _recorded(path: Path, device: Device) -> CommandTrace:
     )
 
 
-def _words(trace: CommandTrace, place: int) -> str:
-    if place >= len(trace):
+def _words(trace: CommandTrace, index: int) -> str:
+    if index >= len(trace):
         return "nothing"
-    clock, command, *coordinates = (int(value) for value in trace.columns()[:, place])
+    clock, command, *coordinates = (int(value) for value in trace.columns()[:, index])
     names = ("rank", "bankgroup", "bank", "row", "column")
     where = " ".join(f"{name} {value}" for name, value in zip(names, coordinates, strict=True) if value >= 0)
     return f"{trace.names[command]} {where} at clock {clock}"
@@ -232,15 +232,15 @@ def _difference(ours: CommandTrace, theirs: CommandTrace) -> str | None:
     apart = np.flatnonzero((mine[:, :common] != others[:, :common]).any(axis=0))
     if len(apart) == 0 and len(ours) == len(theirs):
         return None
-    place = int(apart[0]) if len(apart) else common
-    return f"command {place + 1}: ours {_words(ours, place)}, Ramulator's {_words(theirs, place)}"
+    index = int(apart[0]) if len(apart) else common
+    return f"command {index + 1}: ours {_words(ours, index)}, Ramulator's {_words(theirs, index)}"
 
 
 def _write_trace(requests: Requests, path: Path) -> None:
     """Write `requests` in the format of Ramulator's front end."""
     addresses = [] if requests.address is None else requests.address.tolist()
     kinds = np.where(np.asarray(requests.write) == 1, "ST", "LD")
-    path.write_text("".join(f"{kind} {at:#x}\n" for kind, at in zip(kinds, addresses, strict=True)))
+    path.write_text("".join(f"{kind} {address:#x}\n" for kind, address in zip(kinds, addresses, strict=True)))
 
 
 def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int], float]:
@@ -308,7 +308,9 @@ def compare(requests: Requests, memory: Memory) -> Comparison:
     ours = result.command_traces[0]
     ours = ours.take(np.flatnonzero(ours.clock <= accepted["cycles"]))
     apart = [
-        f"{name}: ours {one}, Ramulator's {other}" for name, (one, other) in counters.items() if one != other
+        f"{name}: ours {count}, Ramulator's {their_count}"
+        for name, (count, their_count) in counters.items()
+        if count != their_count
     ]
     first_difference = _difference(ours, theirs) or (apart[0] if apart else None)
     return Comparison(

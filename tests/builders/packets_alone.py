@@ -70,6 +70,6 @@ def simulate_packets(
     advance(fabric, packets, FAR)
     at_home = np.diff(fabric.path_first)[packets.flow] == 0
     sent, arrived = np.zeros_like(ready), np.zeros_like(ready)
-    sent[order] = np.where(at_home, packets.at, packets.sent)
-    arrived[order] = np.where(at_home, packets.at, packets.arrived)
+    sent[order] = np.where(at_home, packets.due, packets.sent)
+    arrived[order] = np.where(at_home, packets.due, packets.arrived)
     return Sent(sent, arrived, packets.busy, most_waiting(network, fabric, packets))

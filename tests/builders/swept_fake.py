@@ -97,7 +97,7 @@ def register() -> Fake:
 def run_here(command: SweptCommand, tasks: Iterator[Task], jobs: int) -> Answers:
     """A `run_locally` without processes."""
     for task in tasks:
-        yield task, attempt(command, task.given, task.key)
+        yield task, attempt(command, task.settings, task.key)
 
 
 def runs(folder: Path) -> int:

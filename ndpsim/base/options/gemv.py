@@ -179,8 +179,8 @@ class ContentionSettings(ComputedSettings, TrafficSettings):
     )
 
 
-def _each(given: Any) -> tuple[Any, ...]:
-    return tuple(given) if isinstance(given, list) else (given,)
+def _each(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, list) else (value,)
 
 
 _ENGINE = Parameter(
@@ -194,11 +194,11 @@ GEMV = joined(
 )
 
 ALONE = ("start-clock", "refresh-phases")  #: Parameters that apply only without host traffic.
-HOST = tuple(name for name, one in GEMV.items() if one.section == HOST_TRAFFIC)
+HOST = tuple(name for name, parameter in GEMV.items() if parameter.section == HOST_TRAFFIC)
 
 
-def check_gemv(given: Mapping[str, Any], dashes: str = "") -> None:
-    """Refuse options that have no effect together with other given options.
+def check_gemv(options: Mapping[str, Any], dashes: str = "") -> None:
+    """Refuse options that have no effect together with other options.
 
     Args:
         dashes: as in `Table.check_needs`.
@@ -206,10 +206,13 @@ def check_gemv(given: Mapping[str, Any], dashes: str = "") -> None:
     Raises:
         InputError: such an option is given.
     """
-    GEMV.check_needs(given, dashes)
-    if given.get("engine") == "host-read":
-        refuse(given, f"needs {dashes}engine ndp: the host only reads", "tokens", "release-ns", *ALONE, *HOST)
-    if "host-traffic" in given:
-        refuse(given, f"is not supported with {dashes}host-traffic", *ALONE)
-    if "host-pattern" in given and given["host-pattern"] not in PATTERNS:
-        refuse(given, "is of sequential and random; a trace says itself what it reads", "host-reads")
+    GEMV.check_needs(options, dashes)
+    if options.get("engine") == "host-read":
+        refuse(
+            options, f"needs {dashes}engine ndp: the host only reads", "tokens", "release-ns", *ALONE, *HOST
+        )
+    if "host-traffic" in options:
+        refuse(options, f"is not supported with {dashes}host-traffic", *ALONE)
+    if "host-pattern" in options and options["host-pattern"] not in PATTERNS:
+        pattern = f"needs {dashes}host-pattern sequential or random; a trace has its own reads and writes"
+        refuse(options, pattern, "host-reads")

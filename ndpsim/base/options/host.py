@@ -26,7 +26,6 @@ class _Rate(Real):
     form: str = field(default="GBPS|saturate", kw_only=True)
 
     def check(self, value: Any, key: str) -> Any:
-        """See `Kind`."""
         if isinstance(value, str) and value.strip() == "saturate":
             return "saturate"
         try:

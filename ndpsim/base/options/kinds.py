@@ -153,30 +153,30 @@ class Flag(Kind):
 class Several(Kind):
     """A value of a kind, or a list of values: ``3,1,2``. With `always`, a single value becomes a list."""
 
-    one: Kind = TEXT
+    element: Kind = TEXT
     always: bool = False
     form: str = field(default="N,...", kw_only=True)
 
     @property
     def allowed(self) -> str:
-        return self.one.allowed and f"each {self.one.allowed}"
+        return self.element.allowed and f"each {self.element.allowed}"
 
     @property
     def whole(self) -> bool:
-        return self.one.whole
+        return self.element.whole
 
     def read(self, value: Any) -> Any:
         parts = value.split(",") if isinstance(value, str) else value
         if not isinstance(parts, list | tuple):
             parts = [parts]
-        read = [self.one.read(part) for part in parts]
+        read = [self.element.read(part) for part in parts]
         return read[0] if len(read) == 1 and not self.always else read
 
     def check(self, value: Any, key: str) -> Any:
         listed = isinstance(value, Sequence) or getattr(value, "shape", None)
         if not listed or isinstance(value, str | bytes):
-            return self.one.check(value, key)
-        return [self.one.check(one, key) for one in value]
+            return self.element.check(value, key)
+        return [self.element.check(part, key) for part in value]
 
 
 @dataclass(frozen=True)

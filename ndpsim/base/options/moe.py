@@ -20,7 +20,7 @@ _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 
 def _layers(value: Any, key: str) -> list[int]:
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return sorted({Whole(0).take(one, key) for one in value})
+        return sorted({Whole(0).take(layer, key) for layer in value})
     numbers: set[int] = set()
     for part in str(value).replace(" ", "").split(","):
         found = _RANGE.fullmatch(part)

@@ -44,9 +44,9 @@ def option(
 
 def like(parameter: Parameter, section: str, *, default: Any = ..., accepts: str = "", told: str = "") -> Any:
     """A field with a parameter that several commands have; `default`, `accepts`, `told`: as in `option`."""
-    given = parameter.default if default is ... else default
+    usual = parameter.default if default is ... else default
     told = told or parameter.help
-    return _field(given, replace(parameter, section=section), parameter.kind, told, accepts)
+    return _field(usual, replace(parameter, section=section), parameter.kind, told, accepts)
 
 
 def argument(default: Any, help: str, accepts: str = "", kind: Kind | None = None) -> Any:
@@ -83,37 +83,37 @@ class Settings:
         dataclass(frozen=True, kw_only=kw_only)(cls)
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            value, kind = getattr(self, one.name), one.metadata["kind"]
-            more_than_text = one.metadata["accepts"] and not isinstance(value, str)
-            if kind is not None and not more_than_text and not (value is None and one.default is None):
-                object.__setattr__(self, one.name, kind.check(value, one.name))
+        for setting in fields(self):
+            value, kind = getattr(self, setting.name), setting.metadata["kind"]
+            more_than_text = setting.metadata["accepts"] and not isinstance(value, str)
+            if kind is not None and not more_than_text and not (value is None and setting.default is None):
+                object.__setattr__(self, setting.name, kind.check(value, setting.name))
 
 
 def _fields(settings: type[Settings]) -> list[Field[Any]]:
     """The fields in the order of a call."""
-    places = {name: place for place, name in enumerate(settings.first.split())}
-    return sorted(fields(settings), key=lambda one: places.get(one.name, len(places)))
+    places = {name: index for index, name in enumerate(settings.first.split())}
+    return sorted(fields(settings), key=lambda setting: places.get(setting.name, len(places)))
 
 
-def fields_of(settings: type[Settings], given: object) -> dict[str, Any]:
+def fields_of(settings: type[Settings], holder: object) -> dict[str, Any]:
     """The values of the fields of settings in an object that has them all, by name."""
-    return {one.name: getattr(given, one.name) for one in fields(settings)}
+    return {setting.name: getattr(holder, setting.name) for setting in fields(settings)}
 
 
 def table_of(settings: type[Settings]) -> Table:
     """The options of settings by the sections of the help; others follow as fields first name them."""
     sections: dict[str, list[Parameter]] = {title: [] for title in settings.sections}
-    for one in _fields(settings):
-        if (parameter := one.metadata["parameter"]) is not None:
-            name = parameter.name or one.name.replace("_", "-")
-            named = replace(parameter, name=name, argument=one.name)
+    for setting in _fields(settings):
+        if (parameter := setting.metadata["parameter"]) is not None:
+            name = parameter.name or setting.name.replace("_", "-")
+            named = replace(parameter, name=name, argument=setting.name)
             sections.setdefault(parameter.section, []).append(named)
     return table(sections)
 
 
-def _annotation(one: Field[Any]) -> str:
-    return one.metadata["accepts"] or str(one.type)
+def _annotation(setting: Field[Any]) -> str:
+    return setting.metadata["accepts"] or str(setting.type)
 
 
 def called_with(settings: type[Settings]) -> Callable[[Callable[..., R]], Callable[..., R]]:
@@ -125,26 +125,28 @@ def called_with(settings: type[Settings]) -> Callable[[Callable[..., R]], Callab
 
     def decorate(function: Callable[..., R]) -> Callable[..., R]:
         own = inspect.signature(function).parameters
-        place, every = list(own).index("settings"), list(own.values())
-        every[place : place + 1] = [_parameter(one, own["settings"].kind) for one in _fields(settings)]
+        index, every = list(own).index("settings"), list(own.values())
+        every[index : index + 1] = [
+            _parameter(setting, own["settings"].kind) for setting in _fields(settings)
+        ]
         signature = inspect.signature(function).replace(parameters=every)
 
         @functools.wraps(function)
         def call(*values: Any, **named: Any) -> R:
-            given = signature.bind(*values, **named).arguments
-            of_function = {name: given.pop(name) for name in own if name in given}
-            return function(settings=settings(**given), **of_function)
+            arguments = signature.bind(*values, **named).arguments
+            others = {name: arguments.pop(name) for name in own if name in arguments}
+            return function(settings=settings(**arguments), **others)
 
-        documented_with(settings, *list(own)[place + 1 : place + 2])(call)
+        documented_with(settings, *list(own)[index + 1 : index + 2])(call)
         vars(call)["__signature__"] = signature
         return call
 
     return decorate
 
 
-def _parameter(one: Field[Any], kind: Any) -> inspect.Parameter:
-    default = inspect.Parameter.empty if one.default is NEEDED else one.default
-    return inspect.Parameter(one.name, kind, default=default, annotation=_annotation(one))
+def _parameter(setting: Field[Any], kind: Any) -> inspect.Parameter:
+    default = inspect.Parameter.empty if setting.default is NEEDED else setting.default
+    return inspect.Parameter(setting.name, kind, default=default, annotation=_annotation(setting))
 
 
 def documented_with(settings: type[Settings], before: str = "") -> Callable[[D], D]:
@@ -152,9 +154,9 @@ def documented_with(settings: type[Settings], before: str = "") -> Callable[[D],
 
     def decorate(made: D) -> D:
         text = inspect.cleandoc(made.__doc__ or "")
-        place = re.search(rf"^    (?={before}[:,])" if before else r"(?<=^Args:\n)", text, re.MULTILINE)
-        if place is not None:
-            text = text[: place.start()] + "".join(_lines(settings)) + text[place.start() :]
+        beginning = re.search(rf"^    (?={before}[:,])" if before else r"(?<=^Args:\n)", text, re.MULTILINE)
+        if beginning is not None:
+            text = text[: beginning.start()] + "".join(_lines(settings)) + text[beginning.start() :]
         made.__doc__ = text
         return made
 
@@ -163,12 +165,12 @@ def documented_with(settings: type[Settings], before: str = "") -> Callable[[D],
 
 def _lines(settings: type[Settings]) -> Iterator[str]:
     """The lines of fields in a docstring."""
-    for one in _fields(settings):
-        told = one.metadata["help"].rstrip(".")
+    for setting in _fields(settings):
+        told = setting.metadata["help"].rstrip(".")
         if told[1:2].islower() or told[1:2] == " ":  # and not DRAM
             told = told[0].lower() + told[1:]
-        parameter = one.metadata["parameter"]
-        usual = parameter.stated_default if parameter is not None and one.default is None else ""
-        text = f"{one.name}: {told}" + (f"; None: {usual}." if usual else ".")
+        parameter = setting.metadata["parameter"]
+        usual = parameter.stated_default if parameter is not None and setting.default is None else ""
+        text = f"{setting.name}: {told}" + (f"; None: {usual}." if usual else ".")
         wrapped = textwrap.wrap(text, _WIDTH, initial_indent=" " * 4, subsequent_indent=" " * 8)
         yield "\n".join(wrapped) + "\n"

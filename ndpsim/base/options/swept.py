@@ -73,7 +73,7 @@ class StudyOptions(Settings):
         super().__post_init__()
         _ = self.folder
         if self.jobs is not None and self.cluster is not None:
-            problem = "the cluster says how many points run at once; leave it out"
+            problem = "a cluster sets the number of points that run at once; leave it out"
             raise InputError(problem, "conflict", key="jobs")
         if self.cluster == "":
             problem = "is empty: give the address of a scheduler, or its file"

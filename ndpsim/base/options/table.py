@@ -90,15 +90,15 @@ class Parameter:
 class Table(dict[str, Parameter]):
     """Parameters by name."""
 
-    def value(self, given: Mapping[str, Any], name: str) -> Any:
+    def value(self, options: Mapping[str, Any], name: str) -> Any:
         """The value of an argument in Python: what is given, else its default."""
-        return given.get(name, self[name].default) if not self[name].negates else not given.get(name)
+        return options.get(name, self[name].default) if not self[name].negates else not options.get(name)
 
-    def arguments(self, given: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    def arguments(self, options: Mapping[str, Any], *names: str) -> dict[str, Any]:
         """The given values of these parameters (none: of all), by their names in Python."""
-        return {self[name].argument: self.value(given, name) for name in names or self if name in given}
+        return {self[name].argument: self.value(options, name) for name in names or self if name in options}
 
-    def check_needs(self, given: Mapping[str, Any], dashes: str = "") -> None:
+    def check_needs(self, options: Mapping[str, Any], dashes: str = "") -> None:
         """Refuse options that have no effect without another option.
 
         Args:
@@ -107,37 +107,37 @@ class Table(dict[str, Parameter]):
         Raises:
             InputError: something is.
         """
-        for name in given:
+        for name in options:
             needed, _, value = self[name].needs.partition("=") if name in self else ("", "", "")
-            if needed and (needed not in given or value not in ("", given[needed])):
+            if needed and (needed not in options or value not in ("", options[needed])):
                 problem = f"needs {dashes}{needed}{value and f' {value}'}"
                 raise InputError(problem, key=name, code="conflict")
 
     def but(self, **changed: Parameter | None) -> Table:
         """The table with some parameters replaced; None removes a parameter."""
-        kept = {**self, **{name.replace("_", "-"): one for name, one in changed.items()}}
-        return Table({name: one for name, one in kept.items() if one is not None})
+        kept = {**self, **{name.replace("_", "-"): parameter for name, parameter in changed.items()}}
+        return Table({name: parameter for name, parameter in kept.items() if parameter is not None})
 
 
 def table(sections: Mapping[str, Iterable[Parameter]]) -> Table:
     """A table of parameters by the sections of the help."""
     return Table(
-        {one.name: replace(one, section=title) for title, group in sections.items() for one in group}
+        {each.name: replace(each, section=title) for title, group in sections.items() for each in group}
     )
 
 
 def joined(*tables: Table, first: Iterable[str] = ()) -> Table:
     """All parameters of several tables; `first`: those that come first, in their order."""
-    every = {name: one for each in tables for name, one in each.items()}
+    every = {name: parameter for each in tables for name, parameter in each.items()}
     return Table({name: every[name] for name in dict.fromkeys((*first, *every))})
 
 
-def refuse(given: Mapping[str, Any], why: str, *names: str) -> None:
+def refuse(options: Mapping[str, Any], why: str, *names: str) -> None:
     """Refuse some parameters.
 
     Raises:
         InputError: one of them is given; `why`: the reason why it has no effect.
     """
     for name in names:
-        if name in given:
+        if name in options:
             raise InputError(why, key=name, code="conflict")

@@ -42,7 +42,7 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
     if path.suffix == ".py":
         raise InputError(f"is a program; import what '{_EXPORT} {path.name}' writes", "form", file=path)
     file, sheet = Configuration(path, read_text(path)), Sheet(path)
-    sheet.name(path.stem if name is None else name, given=name is not None)
+    sheet.name(path.stem if name is None else name, by_option=name is not None)
     _format_of(file).read(file, sheet)
     return sheet.imported()
 

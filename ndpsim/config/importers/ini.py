@@ -28,17 +28,18 @@ class Entry:
     Attributes:
         text: its value; the simulator's default where the file does not have the key.
         place: its place in the file.
-        given: whether the file has it.
+        is_written: whether the file has it.
     """
 
     text: str
     place: Place
-    given: bool = True
+    is_written: bool = True
 
     @property
     def said(self) -> str:
         """Words for a source: the value, or that it is missing."""
-        return f" = {self.text}" if self.given else f", which is missing: DRAMsim3's default of {self.text}"
+        missing = f", which is missing: DRAMsim3's default of {self.text}"
+        return f" = {self.text}" if self.is_written else missing
 
     def whole(self) -> int:
         """A whole number, decimal or 0x...; InputError for any other value."""
@@ -100,4 +101,4 @@ class Ini:
         if entry is not None:
             return entry
         default = str(self._defaults[section][key])
-        return Entry(default, Place(self.file, None, f"[{section}] {key}"), given=False)
+        return Entry(default, Place(self.file, None, f"[{section}] {key}"), is_written=False)

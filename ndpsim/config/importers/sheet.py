@@ -57,11 +57,11 @@ class Sheet:
         self._leaves: dict[tuple[str, ...], tuple[Value, str]] = {}
         self._notes: list[tuple[int, str]] = []
 
-    def name(self, name: str, given: bool) -> None:
-        """Name the hardware: `given` by ``--name``, else the name of the file."""
+    def name(self, name: str, by_option: bool) -> None:
+        """Name the hardware; `by_option`: by ``--name``, else by the name of the file."""
         if problem := refusal(("name",), name):
-            raise InputError(problem, "form", key="--name" if given else "name")
-        self._leaves["name",] = name, "given with --name" if given else f"the name of {self.file.name}"
+            raise InputError(problem, "form", key="--name" if by_option else "name")
+        self._leaves["name",] = name, "given with --name" if by_option else f"the name of {self.file.name}"
 
     def put(self, key: str, value: Value, place: Place, said: str = "") -> None:
         """Put a value. `said`: further words for its source, after the place.

@@ -45,8 +45,8 @@ def make_arbitration(named: str) -> Arbitration:
     name, _, rest = named.partition(":")
     if name not in NAMES:
         raise unknown(name, NAMES, "arbitration", key=_KEY)
-    kinds: dict[str, Any] = {other: module.ARBITRATION for other, module in arbitrations().items()}
-    kind, given = kinds[name], dict[str, int]()
+    kinds: dict[str, Any] = {known: module.ARBITRATION for known, module in arbitrations().items()}
+    kind, values = kinds[name], dict[str, int]()
     for key, value in settings(rest, f"{_KEY}: {name}").items():
         if key not in kind._fields:
             problem = one_of(key, kind._fields, "parameter") if kind._fields else f"has no parameter {key}"
@@ -54,8 +54,8 @@ def make_arbitration(named: str) -> Arbitration:
         if not value.isdecimal() or not 1 <= int(value) <= _MOST:
             problem = f"{name}: {key}={value} is not a whole number from 1 to {_MOST}"
             raise InputError(problem, "range", key=_KEY)
-        given[key] = int(value)
-    parameters = (of(**given) if other == name else of() for other, of in kinds.items())
+        values[key] = int(value)
+    parameters = (make(**values) if known == name else make() for known, make in kinds.items())
     return Arbitration(list(kinds).index(name), tuple(parameters))
 
 

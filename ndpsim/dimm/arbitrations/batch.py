@@ -41,27 +41,26 @@ def begin_drain(arbitration, records, rank, clock):
 
 @inlined
 def usual_master(arbitration, records, rank, writes, clock):
-    """See `dimm.arbitration_points`."""
+    """The host while it writes or drains reads, else the unit."""
     begin_drain(arbitration, records, rank, clock)
     return HOST if writes or records[rank, LEFT] > 0 else NDP
 
 
 @inlined
 def master_changes_at(arbitration, records, rank, clock):
-    """See `dimm.arbitration_points`."""
+    """The clock from which the collected reads have waited for long enough."""
     record = records[rank]
     return record[SINCE] + arbitration.clocks if record[LEFT] == 0 and record[WAITING] > 0 else FAR
 
 
 @inlined
 def host_waits(arbitration):
-    """See `dimm.arbitration_points`."""
     return True
 
 
 @inlined
 def record_request(arbitration, records, rank, reads, clock):
-    """See `dimm.arbitration_points`."""
+    """Collect a read, and drain when there are enough, of the rank or of all."""
     if not reads:
         return False
     ranks = records.shape[0] - 1
@@ -73,17 +72,17 @@ def record_request(arbitration, records, rank, reads, clock):
     records[rank, WAITING] += 1
     records[ranks, WAITING] += 1
     if records[ranks, WAITING] >= arbitration.most:
-        for other in range(ranks):
-            begin_drain(arbitration, records, other, clock - 1)
-            if records[other, LEFT] == 0:
-                records[other, LEFT] = records[other, WAITING]
+        for drained in range(ranks):
+            begin_drain(arbitration, records, drained, clock - 1)
+            if records[drained, LEFT] == 0:
+                records[drained, LEFT] = records[drained, WAITING]
         return True
     return records[rank, WAITING] >= arbitration.reads
 
 
 @inlined
 def record_data(arbitration, records, rank, reads, clock):
-    """See `dimm.arbitration_points`."""
+    """A collected read is served."""
     if not reads:
         return False
     ranks = records.shape[0] - 1

@@ -17,5 +17,4 @@ ARBITRATION = HostFirst
 
 @inlined
 def usual_master(arbitration, records, rank, writes, clock):
-    """See `dimm.arbitration_points`."""
     return HOST

@@ -19,11 +19,10 @@ ARBITRATION = Slice
 
 @inlined
 def usual_master(arbitration, records, rank, writes, clock):
-    """See `dimm.arbitration_points`."""
     return NDP if (clock - 1) // arbitration.clocks % 2 else HOST
 
 
 @inlined
 def master_changes_at(arbitration, records, rank, clock):
-    """See `dimm.arbitration_points`."""
+    """The beginning of the next slot."""
     return ((clock - 1) // arbitration.clocks + 1) * arbitration.clocks + 1

@@ -18,7 +18,7 @@ from ndpsim.dimm.layout.formats import (
 )
 from ndpsim.dimm.layout.geometry import Address, Geometry
 from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare
-from ndpsim.dimm.layout.layouts import Layout, Places
+from ndpsim.dimm.layout.layouts import BurstPlaces, Layout
 from ndpsim.dimm.layout.moves import moves
 from ndpsim.dimm.layout.named import localized, make_layout, parse_layout, sharded, striped
 from ndpsim.dimm.layout.regions import Region, expert_regions

@@ -101,12 +101,12 @@ class WeightFormat:
             column, within = np.divmod(bit, self.bits)
             return InRow(np.full_like(bit, WEIGHT), column, within)
         group, within = np.divmod(bit, self.group_size * self.bits + self.of_group)
-        weight, of_weight = np.divmod(within - self.of_group, self.bits)
+        weight, weight_bit = np.divmod(within - self.of_group, self.bits)
         in_scale, in_header = within < self.scale_bits, within < self.of_group
         return InRow(
             np.where(in_scale, SCALE, np.where(in_header, ZERO_POINT, WEIGHT)),
             np.where(in_header, group, group * self.group_size + weight),
-            np.where(in_scale, within, np.where(in_header, within - self.scale_bits, of_weight)),
+            np.where(in_scale, within, np.where(in_header, within - self.scale_bits, weight_bit)),
         )
 
     def __str__(self) -> str:
@@ -155,7 +155,7 @@ class ExpertFormat:
                     raise unknown(name, MATRICES, "matrix", key="bits")
             missing = [name for name in MATRICES if name not in bits]
             if missing:
-                raise InputError(f"says nothing of {' and '.join(missing)}", "missing", key="bits")
+                raise InputError(f"has no bits for {' and '.join(missing)}", "missing", key="bits")
             each = [one_of_bits(bits[name], "bits") for name in MATRICES]
         else:
             each = [one_of_bits(bits, "bits")] * len(MATRICES)
@@ -163,10 +163,10 @@ class ExpertFormat:
         scale_bits = whole_number(scale_bits, "scale_bits", 1, 64)
         if zero_point_bits is not None:
             zero_point_bits = whole_number(zero_point_bits, "zero_point_bits", 0, 64)
-        if group_size and all(of_one == 16 for of_one in each):
+        if group_size and all(width == 16 for width in each):
             problem = "groups weights of fewer than 16 bits, and all have 16"
             raise InputError(problem, "conflict", key="group_size")
-        return cls(*(_format(of_one, group_size, scale_bits, zero_point_bits) for of_one in each))
+        return cls(*(_format(width, group_size, scale_bits, zero_point_bits) for width in each))
 
     @property
     def matrices(self) -> tuple[WeightFormat, WeightFormat, WeightFormat]:

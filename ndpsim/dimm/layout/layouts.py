@@ -39,7 +39,7 @@ class Owner(NamedTuple):
     bit: Ints
 
 
-class Places(NamedTuple):
+class BurstPlaces(NamedTuple):
     """Bursts in memory, one array element each: DIMM, lane of the DIMM, place within the lane."""
 
     dimm: Ints
@@ -91,13 +91,13 @@ class Layout:
         burst_bytes = geometry.device.burst_bytes
         parts: list[Shard] = []
         self.bursts = 0  #: Bursts of the expert.
-        for of_part, over in zip(weights.slices(len(lanes)), lanes, strict=True):
-            regions = expert_regions(weights.hidden, len(of_part), weights.format, burst_bytes)
+        for piece, over in zip(weights.slices(len(lanes)), lanes, strict=True):
+            regions = expert_regions(weights.hidden, len(piece), weights.format, burst_bytes)
             dimm, lane = np.array(over, dtype=np.int64).T
-            dimms = len({of for of, _ in over})
+            dimms = len({number for number, _ in over})
             holder = "a DIMM" if dimms == 1 else f"{dimms} DIMMs"
             interleaving = Interleaving(regions, geometry.device, len(over), base, holder)
-            parts.append(Shard(of_part, interleaving, dimm, lane, self.bursts))
+            parts.append(Shard(piece, interleaving, dimm, lane, self.bursts))
             self.bursts += interleaving.bursts
         self.parts = tuple(parts)
 
@@ -156,14 +156,14 @@ class Layout:
         for number in np.unique(matrix):
             if 0 <= number < len(MATRICES) and not formats[number].group_size:
                 raise InputError(f"{MATRICES[number]} has no groups with scales", "conflict", key="matrix")
-        size = np.array([of_matrix.group_size for of_matrix in formats])[np.asarray(matrix) % len(MATRICES)]
-        burst, bit = self.find_bit(matrix, row, np.asarray(group, dtype=np.int64) * size, of_group=True)
+        size = np.array([form.group_size for form in formats])[np.asarray(matrix) % len(MATRICES)]
+        burst, bit = self.find_bit(matrix, row, np.asarray(group, dtype=np.int64) * size, scales=True)
         return self.address(burst, bit)
 
     def find_bit(
-        self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike, of_group: bool = False
+        self, matrix: ArrayLike, row: ArrayLike, column: ArrayLike, scales: bool = False
     ) -> tuple[Ints, Ints]:
-        """Burst and bit within the burst at which weights begin; with `of_group`, at which the scales of the
+        """Burst and bit within the burst at which weights begin; with `scales`, at which the scales of the
         groups begin whose first weights these are. See `find`.
         """
         matrices, rows, columns = (
@@ -186,12 +186,10 @@ class Layout:
                     region, row_of_region = 0, 2 * (row_ - part.slice.start) + which
                 regions = part.interleaving.regions
                 within = (
-                    written.scale_at(column_ // written.group_size)
-                    if of_group
-                    else written.weight_at(column_)
+                    written.scale_at(column_ // written.group_size) if scales else written.weight_at(column_)
                 )
-                at = regions[region].bit_at(row_of_region, within)
-                number_of, bit[chosen] = np.divmod(at, regions[region].burst_bytes * 8)
+                begins = regions[region].bit_at(row_of_region, within)
+                number_of, bit[chosen] = np.divmod(begins, regions[region].burst_bytes * 8)
                 burst[chosen] = number_of + part.interleaving.first_burst(region) + part.first_burst
         return burst, bit
 
@@ -207,7 +205,7 @@ class Layout:
                 first = beyond[0]
                 raise InputError(f"{values[first]} is not within 0 to {size[first] - 1}", "range", key=name)
 
-    def locate(self, burst: Ints) -> Places:
+    def locate(self, burst: Ints) -> BurstPlaces:
         """DIMM, lane and place of bursts, counted over all parts."""
         in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
         dimm, lane, place = (np.empty_like(burst) for _ in range(3))
@@ -215,9 +213,9 @@ class Layout:
             chosen = slice(None) if len(self.parts) == 1 else np.flatnonzero(in_part == number)
             on_lane, place[chosen] = part.interleaving.locate(burst[chosen] - part.first_burst)
             dimm[chosen], lane[chosen] = part.dimm[on_lane], part.lane[on_lane]
-        return Places(dimm, lane, place)
+        return BurstPlaces(dimm, lane, place)
 
-    def places(self) -> Places:
+    def places(self) -> BurstPlaces:
         """DIMM, lane and place of every burst, in the order of the stream: int64[bursts] each.
 
         Raises:
@@ -231,8 +229,8 @@ class Layout:
         dimm, lane, place = self.locate(burst)
         rank, subchannel = np.divmod(lane, self.geometry.subchannels)
         channel = self.geometry.channel_of(dimm)
-        of_lane, bankgroup, bank, row, column = self.parts[0].interleaving.coordinates(place)
-        rank = rank * self.geometry.device.ranks + of_lane
+        lane_rank, bankgroup, bank, row, column = self.parts[0].interleaving.coordinates(place)
+        rank = rank * self.geometry.device.ranks + lane_rank
         return Address(channel, dimm, rank, subchannel, bankgroup, bank, row, column, bit)
 
     def matrix_bits(self) -> Ints:
@@ -253,38 +251,38 @@ class Layout:
 
     # From addresses to weights.
 
-    def burst_at(self, places: Places) -> Ints:
+    def burst_at(self, places: BurstPlaces) -> Ints:
         """The inverse of `locate`; -1 where there is no burst."""
         burst = np.full_like(places.place, -1)
         lanes = self.geometry.lanes
-        at = places.dimm * lanes + places.lane
+        lane = places.dimm * lanes + places.lane
         for part in self.parts:
             number = np.full(self.geometry.dimms * lanes, -1, dtype=np.int64)
             number[part.dimm * lanes + part.lane] = np.arange(len(part.dimm))
-            on_lane = number[at]
+            on_lane = number[lane]
             found = part.interleaving.burst_at(on_lane, places.place)
             burst = np.where((on_lane >= 0) & (found >= 0), found + part.first_burst, burst)
         return burst
 
     def at(self, address: Address) -> Owner:
         """The owners of bits in memory: the inverse of `find` and `find_scale`, for any bit."""
-        rank, of_lane = np.divmod(address.rank, self.geometry.device.ranks)
+        rank, lane_rank = np.divmod(address.rank, self.geometry.device.ranks)
         lane = rank * self.geometry.subchannels + address.subchannel
         within = address.bankgroup, address.bank, address.row, address.column
-        place = self.parts[0].interleaving.place(of_lane, *within)
-        return self.owner(self.burst_at(Places(address.dimm, lane, place)), address.bit)
+        place = self.parts[0].interleaving.place(lane_rank, *within)
+        return self.owner(self.burst_at(BurstPlaces(address.dimm, lane, place)), address.bit)
 
     def owner(self, burst: Ints, bit: Ints) -> Owner:
         """The owners of bits of bursts; burst -1 has none."""
         owner = Owner(np.full_like(burst, PADDING), *(np.full_like(burst, -1) for _ in range(4)))
         in_part = np.searchsorted(self._part_starts[1], burst, "right") - 1
         for number, part in enumerate(self.parts):
-            region, of_region = part.interleaving.region_of(burst - part.first_burst)
+            region, region_burst = part.interleaving.region_of(burst - part.first_burst)
             for which, lying in enumerate(part.interleaving.regions):
-                at = of_region * (lying.burst_bytes * 8) + bit
+                region_bit = region_burst * (lying.burst_bytes * 8) + bit
                 mine = np.flatnonzero((burst >= 0) & (in_part == number) & (region == which))
-                chosen = mine[lying.holds(at[mine])]
-                row, within = lying.row_of(at[chosen])
+                chosen = mine[lying.holds(region_bit[mine])]
+                row, within = lying.row_of(region_bit[chosen])
                 self._fill(owner, chosen, part, which, row, within)
         return owner
 
@@ -293,10 +291,10 @@ class Layout:
         turns = 2 if region == 0 else 1
         for turn in range(turns):
             matrix = turn if region == 0 else _DOWN
-            of_turn = np.flatnonzero(row % turns == turn)
+            mine = np.flatnonzero(row % turns == turn)
             written = self.weights.format.matrices[matrix]
-            kind, column, bit = written.owner(within[of_turn])
-            in_row = row[of_turn] // turns
+            kind, column, bit = written.owner(within[mine])
+            in_row = row[mine] // turns
             if region == 0:
                 in_row = in_row + part.slice.start
             else:
@@ -304,4 +302,4 @@ class Layout:
                 column = column + np.where(kind == 0, part.slice.start, groups)
             values = (kind, np.full_like(kind, matrix), in_row, column, bit)
             for into, value in zip(owner, values, strict=True):
-                into[chosen[of_turn]] = value
+                into[chosen[mine]] = value

@@ -34,24 +34,24 @@ def moves(source: Layout, target: Layout) -> Moves:
         problem = "the layouts to move between are of different weights or machines"
         raise InputError(problem, "conflict", key="layout")
     (from_at, from_burst), (to_at, to_burst) = _pieces(source), _pieces(target)
-    begins, of_source, of_target = from_at, from_burst, to_burst
+    begins, source_burst, target_burst = from_at, from_burst, to_burst
     if not np.array_equal(from_at, to_at):
         begins = _merged(from_at, to_at)
-        of_source = from_burst[np.searchsorted(from_at, begins, "right") - 1]
-        of_target = to_burst[np.searchsorted(to_at, begins, "right") - 1]
+        source_burst = from_burst[np.searchsorted(from_at, begins, "right") - 1]
+        target_burst = to_burst[np.searchsorted(to_at, begins, "right") - 1]
     bits = np.diff(np.append(begins, sum(source.weights.matrix_bits())))
-    pair = of_target * source.bursts + of_source
+    pair = target_burst * source.bursts + source_burst
     if np.all(pair[1:] > pair[:-1]):
-        return Moves(of_source, of_target, bits)
+        return Moves(source_burst, target_burst, bits)
     order = np.argsort(pair, kind="stable")
     first = np.flatnonzero(np.diff(pair[order], prepend=-1))
     unique = pair[order][first]
     return Moves(unique % source.bursts, unique // source.bursts, np.add.reduceat(bits[order], first))
 
 
-def _merged(one: Ints, other: Ints) -> Ints:
+def _merged(first: Ints, second: Ints) -> Ints:
     """The different values of two sorted arrays, sorted."""
-    both = np.concatenate((one, other))
+    both = np.concatenate((first, second))
     both.sort(kind="stable")  # merges two sorted runs fast
     return both[np.flatnonzero(np.diff(both, prepend=-1))]
 
@@ -69,8 +69,8 @@ def _pieces(layout: Layout) -> tuple[Ints, Ints]:
         gate_up, down = part.interleaving.regions
         burst_bits = gate_up.burst_bytes * 8
         begin = np.arange(gate_up.bursts, dtype=np.int64) * burst_bits
-        of_rows = gate_up_bits // weights.intermediate * part.slice.start
-        begins.append(of_rows + begin)
+        rows_before = gate_up_bits // weights.intermediate * part.slice.start
+        begins.append(rows_before + begin)
         bursts.append(part.first_burst + begin // burst_bits)
 
         row_bits = weights.format.down.row_bits(len(part.slice))
@@ -80,6 +80,6 @@ def _pieces(layout: Layout) -> tuple[Ints, Ints]:
         before = weights.format.down.row_bits(part.slice.start)  # whole groups
         begins.append(gate_up_bits + row * down_row_bits + before + within)
         bursts.append(part.first_burst + part.interleaving.first_burst(1) + begin // burst_bits)
-    at = np.concatenate(begins)
-    order = np.argsort(at, kind="stable")
-    return at[order], np.concatenate(bursts)[order]
+    first_bits = np.concatenate(begins)
+    order = np.argsort(first_bits, kind="stable")
+    return first_bits[order], np.concatenate(bursts)[order]

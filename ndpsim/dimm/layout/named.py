@@ -29,11 +29,11 @@ def striped(geometry: Geometry, weights: ExpertWeights, base: int = 0) -> Layout
     """An expert over all DIMMs; see `Layout`."""
     order = sorted(
         ((dimm, lane) for dimm in range(geometry.dimms) for lane in range(geometry.lanes)),
-        key=lambda at: (
-            at[1] // geometry.subchannels,
-            at[0] // geometry.channels,
-            at[1] % geometry.subchannels,
-            at[0] % geometry.channels,
+        key=lambda lane: (
+            lane[1] // geometry.subchannels,
+            lane[0] // geometry.channels,
+            lane[1] % geometry.subchannels,
+            lane[0] % geometry.channels,
         ),
     )
     return Layout("striped", geometry, weights, [order], base)
@@ -70,7 +70,7 @@ def parse_layout(name: str) -> tuple[str, int]:
     if kind == "sharded" and count.isascii() and count.isdecimal() and 0 < len(count) < 10:
         return kind, int(count)
     if kind == "sharded":
-        problem = f"'{name}' does not say over how many DIMMs: sharded:2, sharded:4, ..."
+        problem = f"'{name}' needs a number of DIMMs: sharded:2, sharded:4, ..."
         raise InputError(problem, "missing", key="layout")
     if colon or kind not in LAYOUTS:
         raise unknown(name, LAYOUTS, "layout", key="layout")

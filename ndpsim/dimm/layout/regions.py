@@ -35,8 +35,8 @@ class Region:
     def _begins(self) -> tuple[int, ...]:
         """The bit at which each row of a turn begins, and the end of the turn."""
         begins = [0]
-        for of_row in self.formats:
-            begins.append(begins[-1] + of_row.row_bits(self.columns))
+        for form in self.formats:
+            begins.append(begins[-1] + form.row_bits(self.columns))
         return tuple(begins)
 
     @property
@@ -56,8 +56,8 @@ class Region:
 
     def row_at(self, row: Ints) -> Ints:
         """The bit at which rows begin."""
-        turn, of_turn = np.divmod(row, len(self.formats))
-        begins: Ints = turn * self._begins[-1] + np.array(self._begins)[of_turn]
+        turn, in_turn = np.divmod(row, len(self.formats))
+        begins: Ints = turn * self._begins[-1] + np.array(self._begins)[in_turn]
         return begins
 
     def bit_at(self, row: Ints, within: Ints) -> Ints:
@@ -76,8 +76,8 @@ class Region:
     def row_of(self, bit: Ints) -> tuple[Ints, Ints]:
         """The row of each bit, and its place in the row."""
         turn, rest = np.divmod(bit, self._begins[-1])
-        of_turn = np.searchsorted(self._begins, rest, "right") - 1
-        return turn * len(self.formats) + of_turn, rest - np.array(self._begins)[of_turn]
+        in_turn = np.searchsorted(self._begins, rest, "right") - 1
+        return turn * len(self.formats) + in_turn, rest - np.array(self._begins)[in_turn]
 
     def bits_before(self, bit: Ints) -> Ints:
         """Number of bits before each bit that belong to rows of each format: int64[formats, n]."""

@@ -52,18 +52,18 @@ class TiledRegion(Region):
     @cached_property
     def _step_begins(self) -> Ints:
         """Beginnings of steps in a row of each format, and the row's end: int64[formats, steps + 1]."""
-        each = [self._steps(of_row) for of_row in self.formats]
+        each = [self._steps(form) for form in self.formats]
         longest = max(map(len, each))
         return np.array([np.pad(begins, (0, longest - len(begins)), "edge") for begins in each])
 
-    def _steps(self, of_row: WeightFormat) -> Ints:
-        bits = of_row.row_bits(self.columns)
+    def _steps(self, form: WeightFormat) -> Ints:
+        bits = form.row_bits(self.columns)
         if self.word_bits:
             return np.minimum(np.arange(-(-bits // self.word_bits) + 1) * self.word_bits, bits)
         column = np.arange(self.columns)
-        begins = of_row.weight_at(column)
-        if of_row.group_size:
-            begins -= np.where(column % of_row.group_size == 0, of_row.of_group, 0)
+        begins = form.weight_at(column)
+        if form.group_size:
+            begins -= np.where(column % form.group_size == 0, form.of_group, 0)
         return np.append(begins, bits)
 
     def _rows_before(self, tile: Ints, row: Ints) -> Ints:
@@ -80,8 +80,7 @@ class TiledRegion(Region):
         return self.bit_at(row, np.zeros_like(row))
 
     def bit_at(self, row: Ints, within: Ints) -> Ints:
-        """See `Region.bit_at`."""
-        tile, of_tile = np.divmod(row, self.tile_rows)
+        tile, in_tile = np.divmod(row, self.tile_rows)
         step = np.empty_like(row)
         for number, begins in enumerate(self._step_begins):
             mine = row % len(self.formats) == number
@@ -89,36 +88,33 @@ class TiledRegion(Region):
         at_step = self._step_begins[:, step]
         long = self._step_begins[:, step + 1] - at_step
         before = (
-            self._rows_before(tile, self._rows_in(tile)) * at_step + self._rows_before(tile, of_tile) * long
+            self._rows_before(tile, self._rows_in(tile)) * at_step + self._rows_before(tile, in_tile) * long
         )
         in_step = within - self._step_begins[row % len(self.formats), step]
         bits: Ints = self.tile_first[tile] * self.burst_bytes * 8 + before.sum(axis=0) + in_step
         return bits
 
     def holds(self, bit: Ints) -> Bools:
-        """See `Region.holds`."""
-        tile, of_tile = self._tile_of(bit)
+        tile, in_tile = self._tile_of(bit)
         rows = self._rows_before(tile, self._rows_in(tile))
-        held: Bools = of_tile < (rows * self._step_begins[:, -1:]).sum(axis=0)
+        held: Bools = in_tile < (rows * self._step_begins[:, -1:]).sum(axis=0)
         return held
 
     def row_of(self, bit: Ints) -> tuple[Ints, Ints]:
-        """See `Region.row_of`."""
-        tile, of_tile = self._tile_of(bit)
+        tile, in_tile = self._tile_of(bit)
         row, within = np.empty_like(bit), np.empty_like(bit)
-        for chosen, one in self._alike(tile):
-            of_row, within[chosen], _ = self._find(one, of_tile[chosen])
-            row[chosen] = tile[chosen] * self.tile_rows + of_row
+        for chosen, example in self._alike(tile):
+            tile_row, within[chosen], _ = self._find(example, in_tile[chosen])
+            row[chosen] = tile[chosen] * self.tile_rows + tile_row
         return row, within
 
     def burst_bits(self) -> Ints:
-        """See `Region.burst_bits`."""
         bits = np.zeros((len(self.formats), self.bursts), dtype=np.int64)
-        for chosen, one in self._alike(np.arange(len(self.tile_bursts))):
-            count = self.tile_bursts[int(one[0])]
+        for chosen, example in self._alike(np.arange(len(self.tile_bursts))):
+            count = self.tile_bursts[int(example[0])]
             ends = np.arange(count + 1) * self.burst_bytes * 8
-            total = (self._rows_before(one, self._rows_in(one)) * self._step_begins[:, -1:]).sum()
-            *_, before = self._find(one, np.minimum(ends, total))
+            total = (self._rows_before(example, self._rows_in(example)) * self._step_begins[:, -1:]).sum()
+            *_, before = self._find(example, np.minimum(ends, total))
             bursts = self.tile_first[chosen][:, np.newaxis] + np.arange(count)
             bits[:, bursts] = np.diff(before)[:, np.newaxis, :]
         return bits
@@ -131,7 +127,7 @@ class TiledRegion(Region):
     def _alike(self, tile: Ints) -> list[tuple[Ints, Ints]]:
         """Groups of tiles that begin with the same format and have equal rows: their places, and one tile."""
         kind = self._rows_in(tile) * len(self.formats) + tile * self.tile_rows % len(self.formats)
-        chosen = [np.flatnonzero(kind == one) for one in np.unique(kind)]
+        chosen = [np.flatnonzero(kind == value) for value in np.unique(kind)]
         return [(places, tile[places[:1]]) for places in chosen]
 
     def _find(self, tile: Ints, bit: Ints) -> tuple[Ints, Ints, Ints]:
@@ -143,11 +139,11 @@ class TiledRegion(Region):
         step = np.searchsorted(totals, bit, "right") - 1
         at_step = self._step_begins[:, step]
         long = self._step_begins[:, np.minimum(step + 1, len(totals) - 1)] - at_step
-        of_turn = np.concatenate((np.zeros((1, len(bit)), np.int64), np.cumsum(long[order], axis=0)))
-        turn, rest = np.divmod(bit - totals[step], np.maximum(of_turn[-1], 1))
-        number = (rest >= of_turn[1:]).sum(axis=0)  # of the turn; all of them only after the last row
+        ends = np.concatenate((np.zeros((1, len(bit)), np.int64), np.cumsum(long[order], axis=0)))
+        turn, rest = np.divmod(bit - totals[step], np.maximum(ends[-1], 1))
+        number = (rest >= ends[1:]).sum(axis=0)  # of the turn; all of them only after the last row
         row = turn * turns + number
-        in_step = rest - np.take_along_axis(of_turn, number[np.newaxis], axis=0)[0]
+        in_step = rest - np.take_along_axis(ends, number[np.newaxis], axis=0)[0]
         mine = order[np.minimum(number, turns - 1)]
         before = rows * at_step + self._rows_before(tile, row) * long
         before[mine, np.arange(len(bit))] += in_step
@@ -159,7 +155,7 @@ class TiledInterleaving(Interleaving):
 
     def __init__(self, tiles: Tiles, word_bits: int) -> None:
         self.tiles, self.device, self.lanes = tiles, tiles.device, tiles.lanes
-        of_regions = zip(tiles.regions, tiles.bursts, strict=True)
+        pairs = zip(tiles.regions, tiles.bursts, strict=True)
         self.regions: tuple[TiledRegion, ...] = tuple(
             TiledRegion(
                 region.name,
@@ -171,7 +167,7 @@ class TiledInterleaving(Interleaving):
                 word_bits,
                 tuple(bursts.tolist()),
             )
-            for region, bursts in of_regions
+            for region, bursts in pairs
         )
         *self._first, self.end = tiles.first_places
         self._before = np.cumsum([0] + [region.bursts for region in self.regions])
@@ -185,19 +181,17 @@ class TiledInterleaving(Interleaving):
         return before
 
     def locate(self, burst: Ints) -> tuple[Ints, Ints]:
-        """See `Interleaving.locate`."""
         region, number = self.region_of(burst)
         lane, place = np.empty_like(burst), np.empty_like(burst)
-        for which, of_region in enumerate(self.regions):
+        for which, tiled in enumerate(self.regions):
             mine = np.flatnonzero(region == which)
-            tile = np.searchsorted(of_region.tile_first, number[mine], "right") - 1
+            tile = np.searchsorted(tiled.tile_first, number[mine], "right") - 1
             lane[mine] = tile % self.lanes
-            in_tile = number[mine] - of_region.tile_first[tile]
+            in_tile = number[mine] - tiled.tile_first[tile]
             place[mine] = self._first[which] + self._tile_place[which][tile] + in_tile
         return lane, place
 
     def burst_at(self, lane: Ints, place: Ints) -> Ints:
-        """See `Interleaving.burst_at`."""
         region = np.maximum(np.searchsorted(self._first, place, "right") - 1, 0)
         burst = np.full_like(place, -1)
         for which, on_lane in {*zip(region.ravel().tolist(), lane.ravel().tolist(), strict=True)}:
@@ -215,7 +209,6 @@ class TiledInterleaving(Interleaving):
         return burst
 
     def share(self, lane: int) -> LaneShare:
-        """See `Interleaving.share`."""
         return self.tiles.share(lane)
 
 

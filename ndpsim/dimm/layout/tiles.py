@@ -46,9 +46,7 @@ class Tiles:
     ) -> None:
         self.regions, self.device, self.lanes, self.rows = tuple(regions), device, lanes, rows
         self.bursts = tuple(self._bursts(region) for region in regions)
-        longest = [
-            max(int(of_region[lane::lanes].sum()) for lane in range(lanes)) for of_region in self.bursts
-        ]
+        longest = [max(int(bursts[lane::lanes].sum()) for lane in range(lanes)) for bursts in self.bursts]
         self.first_places = list(itertools.accumulate(longest, initial=base))
         self._interleaving = Interleaving((), device, lanes)
         need, have = self.first_places[-1] * lanes * device.burst_bytes, lanes * device.capacity_bytes
@@ -69,12 +67,12 @@ class Tiles:
 
     def share(self, lane: int) -> LaneShare:
         """The bursts that a lane holds."""
-        return LaneShare(tuple(int(of_region[lane :: self.lanes].sum()) for of_region in self.bursts))
+        return LaneShare(tuple(int(bursts[lane :: self.lanes].sum()) for bursts in self.bursts))
 
     def alike(self) -> list[range]:
         """Groups of neighbouring lanes whose tiles have equal numbers of bursts."""
         keys = [
-            tuple(of_region[lane :: self.lanes].tobytes() for of_region in self.bursts)
+            tuple(bursts[lane :: self.lanes].tobytes() for bursts in self.bursts)
             for lane in range(self.lanes)
         ]
         groups = [list(lanes) for _, lanes in itertools.groupby(range(self.lanes), keys.__getitem__)]
@@ -89,8 +87,8 @@ class Tiles:
     def tiles_for_bursts(self, lane: int) -> Ints:
         """The tile of each of a lane's bursts, in the order of reading; tiles counted over all regions."""
         before, tiles = 0, []
-        for of_region in self.bursts:
-            mine = np.arange(lane, len(of_region), self.lanes)
-            tiles.append(before + np.repeat(mine, of_region[mine]))
-            before += len(of_region)
+        for bursts in self.bursts:
+            mine = np.arange(lane, len(bursts), self.lanes)
+            tiles.append(before + np.repeat(mine, bursts[mine]))
+            before += len(bursts)
         return np.concatenate(tiles)

@@ -28,8 +28,8 @@ class ExpertWeights:
         """Bits of each matrix, scales and zero points included, in the order of `MATRICES`."""
         shapes = (self.shape(matrix) for matrix in range(len(MATRICES)))
         return tuple(
-            rows * of_matrix.row_bits(columns)
-            for of_matrix, (rows, columns) in zip(self.format.matrices, shapes, strict=True)
+            rows * form.row_bits(columns)
+            for form, (rows, columns) in zip(self.format.matrices, shapes, strict=True)
         )
 
     def slices(self, count: int) -> list[range]:

@@ -87,7 +87,7 @@ def ready_to_send(engine, flow, packet):
     tick, before = engine.read_until[packet], packet - engine.flow_credits[flow]
     if before >= engine.packed.flow_packet[flow]:
         tick = max(tick, engine.place_free[before] + engine.credit_ticks[flow])
-    packets.at[packet] = tick
+    packets.due[packet] = tick
     if is_local(engine, flow):
         if engine.arriving[flow] == packet:
             set_time(packets.times, flow, tick)
@@ -125,7 +125,7 @@ def next_arrival(engine, flow, packet, tick):
     if packet == engine.packed.flow_packet[flow + 1]:
         return FAR
     if is_local(engine, flow):
-        return max(tick, engine.packets.at[packet])
+        return max(tick, engine.packets.due[packet])
     return engine.packets.arrived[packet] if engine.packets.arrived[packet] > 0 else FAR
 
 
@@ -191,8 +191,8 @@ def read_issued(engine, read, clock):
     there = (clock + engine.read_latency) * engine.dram_ticks
     tick = (there + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
     engine.read_tick[read] = tick
-    for place in range(engine.packed.read_first[read], engine.packed.read_first[read + 1]):
-        packet = assume_nonnegative(engine.packed.read_packet[assume_nonnegative(place)])
+    for piece in range(engine.packed.read_first[read], engine.packed.read_first[read + 1]):
+        packet = assume_nonnegative(engine.packed.read_packet[assume_nonnegative(piece)])
         engine.packed.unread[packet] -= 1
         engine.read_until[packet] = max(engine.read_until[packet], tick)
         if engine.packed.unread[packet] == 0:

@@ -42,7 +42,7 @@ class Packets(NamedTuple):
 
     flow: Narrow  # [packet]
     size: Narrow  # [packet]: bytes on the wire
-    at: Ints  # [packet]: the tick from which it can leave its queue; FAR: not known yet
+    due: Ints  # [packet]: the tick from which it can leave its queue; FAR: not known yet
     hop: Narrow  # [packet]: number of hops that it has passed
     behind: Narrow  # [packet]: the next packet of its queue, -1: none
     sent: Ints  # [packet]: the tick at which it has left its source, 0 before
@@ -115,9 +115,9 @@ def _ints(values: Iterable[int]) -> Ints:
     return np.fromiter(values, dtype=np.int64)
 
 
-def _firsts(of: Ints, count: int) -> Ints:
-    """The first place of each of `count` owners, and the end of the last; `of` is sorted."""
-    return np.searchsorted(of, np.arange(count + 1)).astype(np.int64)
+def _firsts(owners: Ints, count: int) -> Ints:
+    """The first place of each of `count` owners, and the end of the last; `owners` is sorted."""
+    return np.searchsorted(owners, np.arange(count + 1)).astype(np.int64)
 
 
 def _ticks(ps: Fraction, timebase: Timebase) -> int:
@@ -152,7 +152,7 @@ def make_packets(fabric: Fabric, flow: Narrow, size: Narrow, ready: Ints, leaves
     return Packets(
         flow=flow,
         size=size,
-        at=ready,
+        due=ready,
         hop=np.zeros(packets, dtype=np.int32),
         behind=behind,
         sent=zeros(packets),
@@ -177,7 +177,7 @@ def check_ticks(fabric: Fabric, size: int, packets: int, ready: int) -> None:
         InputError: they may arrive later if they all wait for each other at every hop.
     """
     hops = int(np.diff(fabric.path_first).max(initial=0))
-    byte_ticks, latency = (int(of.max(initial=0)) for of in (fabric.byte_ticks, fabric.queue_latency))
+    byte_ticks, latency = (int(ticks.max(initial=0)) for ticks in (fabric.byte_ticks, fabric.queue_latency))
     if ready + hops * (size * byte_ticks + packets * latency) >= FAR:
         problem = "rates and latencies have too many digits for transfers as long as these"
         raise InputError(problem, "too-large", key="link")

@@ -63,11 +63,11 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
     zeros = ("under_way", "collected", "reads_left", "writes_left", "mode", "may_take")
     none = ("uncounted", "last_of_many")
     # Arrays of a single lane would be contiguous, and kernels would be compiled again for this type.
-    of_lanes = side_by_side(max(lanes, 2), **dict.fromkeys(zeros + none, np.int32))
-    for name, of_lane in of_lanes.items():
-        of_lane[:] = _NONE if name in none else 0
+    by_lane = side_by_side(max(lanes, 2), **dict.fromkeys(zeros + none, np.int32))
+    for name, values in by_lane.items():
+        values[:] = _NONE if name in none else 0
     for name, requests in (("reads_left", lane[:reads]), ("writes_left", lane[reads:])):
-        of_lanes[name][:] = np.bincount(requests[requests >= 0], minlength=max(lanes, 2))
+        by_lane[name][:] = np.bincount(requests[requests >= 0], minlength=max(lanes, 2))
     first = np.full((lanes, 2), _NONE, dtype=np.int32)
     return Offers(
         lane=lane,
@@ -79,7 +79,7 @@ def make_offers(lane: Narrow, reads: int, lanes: int, many_reads: int) -> Offers
         first=first,
         last=first.copy(),
         mode_set_at=np.full(lanes, -1, dtype=np.int64),
-        **of_lanes,
+        **by_lane,
     )
 
 
@@ -190,8 +190,8 @@ def next_change(engine, offers, lane, clock):
     change = clock
     for request in (offers.first[lane, _READS], offers.first[lane, _WRITES], offers.last_of_many[lane]):
         if request >= 0 and engine.offered_at[request] >= clock:
-            at = engine.offered_at[request] + 1
-            change = at if change == clock else min(change, at)
+            next_clock = engine.offered_at[request] + 1
+            change = next_clock if change == clock else min(change, next_clock)
     return change
 
 

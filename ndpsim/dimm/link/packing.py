@@ -61,13 +61,13 @@ def fill_numbers(node, expert_first, count, seen, node_first, number):
     experts = count.shape[0]
     for expert in range(experts):
         for burst in range(expert_first[expert], expert_first[expert + 1]):
-            at = node[burst]
-            turn = seen[expert, at]
-            seen[expert, at] = turn + 1
-            place = node_first[at]
-            for other in range(experts):
-                place += min(count[other, at], turn) + (other < expert and count[other, at] > turn)
-            number[burst] = place
+            home = node[burst]
+            turn = seen[expert, home]
+            seen[expert, home] = turn + 1
+            position = node_first[home]
+            for peer in range(experts):
+                position += min(count[peer, home], turn) + (peer < expert and count[peer, home] > turn)
+            number[burst] = position
 
 
 class Numbers(NamedTuple):
@@ -78,7 +78,7 @@ class Numbers(NamedTuple):
 
 
 def number_by_node(node: Narrow, expert_first: Ints, nodes: int) -> Numbers:
-    """See `fill_numbers`."""
+    """Number bursts node by node."""
     experts = len(expert_first) - 1
     count = np.array(
         [
@@ -102,19 +102,19 @@ def count_pieces(read, number, read_first):
 def by_reads(read, write, bits, read_number, write_number, unsent, read_first, by_read, by_read_bits):
     """Writes and bits of an expert's pieces in the order of their reads; `unsent` counts them by read."""
     for piece in range(read.shape[0]):
-        of = read_number[read[piece]]
-        place = read_first[of] + unsent[of]
-        unsent[of] += 1
-        by_read[place] = write_number[write[piece]]
-        by_read_bits[place] = bits[piece]
+        reading = read_number[read[piece]]
+        index = read_first[reading] + unsent[reading]
+        unsent[reading] += 1
+        by_read[index] = write_number[write[piece]]
+        by_read_bits[index] = bits[piece]
 
 
 @kernel
 def count_flows(node_read, write_node, read_first, by_read, missing, count):
     """Count the pieces between each two nodes, count[source, target], and of each write."""
     for node in range(node_read.shape[0] - 1):
-        for place in range(read_first[node_read[node]], read_first[node_read[node + 1]]):
-            write = by_read[place]
+        for index in range(read_first[node_read[node]], read_first[node_read[node + 1]]):
+            write = by_read[index]
             missing[write] += 1
             count[node, write_node[write]] += 1
 
@@ -127,14 +127,14 @@ def by_flows(node_read, write_node, read_first, by_read, by_read_bits, first, in
     """
     for node in range(node_read.shape[0] - 1):
         for read in range(node_read[node], node_read[node + 1]):
-            for place in range(read_first[read], read_first[read + 1]):
-                write = by_read[place]
+            for index in range(read_first[read], read_first[read + 1]):
+                write = by_read[index]
                 to = write_node[write]
                 piece = first[node, to]
                 first[node, to] = piece + 1
-                into.read_packet[place] = piece
+                into.read_packet[index] = piece
                 into.piece_read[piece], into.piece_write[piece] = read, write
-                into.piece_bits[piece] = by_read_bits[place]
+                into.piece_bits[piece] = by_read_bits[index]
 
 
 @inlined
@@ -176,10 +176,10 @@ def pack(by_read, by_read_bits, write_node, first, flow_first, source_read, slot
     by_flows(into.node_read, write_node, into.read_first, by_read, by_read_bits, first, into)
     packet = by_read  # not needed any more
     packets = fill_packets(flow_first, source_read, slots, packet_bytes, into, packet)
-    for place in range(into.read_packet.shape[0]):
-        of = packet[into.read_packet[place]]
-        into.read_packet[place] = of
-        into.unread[of] += 1
+    for index in range(into.read_packet.shape[0]):
+        owner = packet[into.read_packet[index]]
+        into.read_packet[index] = owner
+        into.unread[owner] += 1
     return packets
 
 
@@ -243,6 +243,6 @@ def pack_pieces(
         packet_bytes,
         packed,
     )
-    of_packets = {name: getattr(packed, name)[:packets] for name in ("packet_flow", "packet_bytes", "unread")}
-    packed = packed._replace(packet_first=packed.packet_first[: packets + 1], **of_packets)
+    trimmed = {name: getattr(packed, name)[:packets] for name in ("packet_flow", "packet_bytes", "unread")}
+    packed = packed._replace(packet_first=packed.packet_first[: packets + 1], **trimmed)
     return packed, [divmod(pair, nodes) for pair in ends.tolist()]

@@ -14,7 +14,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Pcie(Pipe):
+class PcieLink(Pipe):
     """One direction of a PCIe link; `gbps` is after line coding.
 
     Attributes:
@@ -38,6 +38,6 @@ class Pcie(Pipe):
         ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, size_bytes)
         done, ready = np.zeros_like(size_bytes), ready_ps * ticks
         engines = np.zeros((3, self.copy_engines), dtype=np.int64)
-        of_packet = (self.packet_bytes, self.header_bytes)
-        send_copies(ready, size_bytes, *of_packet, byte_ticks, latency_ticks, engines, done)
+        sizes = (self.packet_bytes, self.header_bytes)
+        send_copies(ready, size_bytes, *sizes, byte_ticks, latency_ticks, engines, done)
         return -(-done // ticks)

@@ -59,7 +59,7 @@ class Pipe:
         return int(self.wire_bytes(size_bytes).sum()) * self.byte_ps
 
     def _checked_ticks(self, ready_ps: Ints, size_bytes: Ints) -> tuple[int, int, int]:
-        """See `_ticks` and `arrivals`, which raises what this raises."""
+        """`_ticks`, if times in ticks fit in 64 bits."""
         ticks, byte_ticks, latency_ticks = self._ticks
         total = int(ready_ps.max(initial=0)) * ticks + int(self.wire_bytes(size_bytes).sum()) * byte_ticks
         if total + latency_ticks >= _MOST:

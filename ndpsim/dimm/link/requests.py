@@ -21,7 +21,7 @@ def side_by_side(length: int, **types: DTypeLike) -> dict[str, NDArray[Any]]:
 
 
 @by_reference
-class Requests(NamedTuple):
+class BurstRequests(NamedTuple):
     """Bursts, reads in the order of reading and then writes, one array element each."""
 
     lane: Narrow
@@ -37,7 +37,7 @@ class Bursts(NamedTuple):
 
 
 @by_reference
-class DimmLanes(NamedTuple):
+class LanesOfDimms(NamedTuple):
     """Node, lane and rank of each lane of each DIMM, DIMM after DIMM."""
 
     node: Narrow
@@ -56,10 +56,10 @@ def fill_requests(dimm_lane, place, number, dimm_lanes, word, column_of, write, 
         write: 0 or 1.
     """
     for burst in range(dimm_lane.shape[0]):
-        at, of = number[burst], dimm_lane[burst]
-        requests.lane[at] = dimm_lanes.lane[of]
-        requests.place[at] = word[place[burst]] | dimm_lanes.rank[of] << RANK_SHIFT | write
-        requests.column[at] = column_of[place[burst]]
+        request, owner = number[burst], dimm_lane[burst]
+        requests.lane[request] = dimm_lanes.lane[owner]
+        requests.place[request] = word[place[burst]] | dimm_lanes.rank[owner] << RANK_SHIFT | write
+        requests.column[request] = column_of[place[burst]]
 
 
 def make_requests(
@@ -67,13 +67,13 @@ def make_requests(
     read_number: Narrow,
     writes: Bursts,
     write_number: Narrow,
-    dimm_lanes: DimmLanes,
+    dimm_lanes: LanesOfDimms,
     word: Ints,
     column: Narrow,
-) -> Requests:
+) -> BurstRequests:
     """The requests of a relayout: reads by their numbers, then writes by theirs; see `fill_requests`."""
     total = len(reads.dimm_lane) + len(writes.dimm_lane)
-    requests = Requests(**side_by_side(total, place=np.int64, lane=np.int32, column=np.int32))
+    requests = BurstRequests(**side_by_side(total, place=np.int64, lane=np.int32, column=np.int32))
     behind = write_number + np.int32(len(reads.dimm_lane))
     fill_requests(*reads, read_number, dimm_lanes, word, column, 0, requests)
     fill_requests(*writes, behind, dimm_lanes, word, column, 1, requests)
@@ -88,22 +88,22 @@ def add_up_bits(engine, bits):
         flow = engine.packets.flow[packet]
         stage = 2 if path_first[flow] == path_first[flow + 1] else 1
         for piece in range(packed.packet_first[packet], packed.packet_first[packet + 1]):
-            of, write = packed.piece_bits[piece], packed.piece_write[piece]
+            size, write = packed.piece_bits[piece], packed.piece_write[piece]
             if engine.read_tick[packed.piece_read[piece]] > 0:
-                bits[0] += of
+                bits[0] += size
             if engine.packets.arrived[packet] > 0:
-                bits[stage] += of
+                bits[stage] += size
             if engine.write_tick[write] > 0 and engine.place_free[engine.completed_by[write]] > 0:
-                bits[3] += of
+                bits[3] += size
 
 
 @kernel
 def spans(tick, node, first, last):
     """The first and the last tick of each node's bursts, [node], for nodes with bursts."""
     for burst in range(tick.shape[0]):
-        of = node[burst]
-        first[of] = min(first[of], tick[burst])
-        last[of] = max(last[of], tick[burst])
+        owner = node[burst]
+        first[owner] = min(first[owner], tick[burst])
+        last[owner] = max(last[owner], tick[burst])
 
 
 @kernel

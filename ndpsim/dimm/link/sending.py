@@ -24,7 +24,7 @@ def next_start(fabric, packets, wire):
     for number in range(fabric.input_first[first], fabric.input_first[end]):
         packet = packets.head[assume_nonnegative(number)]
         if packet >= 0:
-            start = min(start, packets.at[assume_nonnegative(packet)])
+            start = min(start, packets.due[assume_nonnegative(packet)])
     return max(start, packets.free[wire])
 
 
@@ -50,7 +50,7 @@ def ready_queue(fabric, packets, in_, tick):
     queue = assume_nonnegative(packets.granted_queue[in_])
     for _ in range(end - first):
         packet = packets.head[queue]
-        if packet >= 0 and packets.at[assume_nonnegative(packet)] <= tick:
+        if packet >= 0 and packets.due[assume_nonnegative(packet)] <= tick:
             return queue
         queue = assume_nonnegative(first if queue + 1 == end else queue + 1)
     return -1
@@ -80,12 +80,12 @@ def move_on(fabric, packets, packet, tick):
     """Move a packet to its next node at `tick`: to its target, or into its next queue."""
     packets.hop[packet] += 1
     flow = assume_nonnegative(packets.flow[packet])
-    place = fabric.path_first[flow] + packets.hop[packet]
-    if place == fabric.path_first[flow + 1]:
+    step = fabric.path_first[flow] + packets.hop[packet]
+    if step == fabric.path_first[flow + 1]:
         packets.arrived[packet] = tick
         return
-    queue = assume_nonnegative(fabric.path[assume_nonnegative(place)])
-    packets.at[packet], packets.behind[packet] = tick, -1
+    queue = assume_nonnegative(fabric.path[assume_nonnegative(step)])
+    packets.due[packet], packets.behind[packet] = tick, -1
     if packets.head[queue] < 0:
         packets.head[queue] = packet
         update_ready(fabric, packets, queue, tick)

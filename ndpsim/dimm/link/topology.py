@@ -88,16 +88,16 @@ Towards = Callable[[int, int], int]  # (at, target) -> the next node
 
 def _chain(dimms: int) -> Towards:
     """DIMM k is linked to k - 1 and k + 1."""
-    return lambda at, target: at + 1 if target > at else at - 1
+    return lambda node, target: node + 1 if target > node else node - 1
 
 
 def _ring(dimms: int) -> Towards:
     """A chain with linked ends, by the shorter way; to the opposite DIMM, even ones go up, odd ones down."""
 
-    def towards(at: int, target: int) -> int:
-        up = (target - at) % dimms
-        step = 1 if 2 * up < dimms or (2 * up == dimms and at % 2 == 0) else -1
-        return (at + step) % dimms
+    def towards(node: int, target: int) -> int:
+        up = (target - node) % dimms
+        step = 1 if 2 * up < dimms or (2 * up == dimms and node % 2 == 0) else -1
+        return (node + step) % dimms
 
     return towards
 
@@ -106,17 +106,17 @@ def _mesh(dimms: int) -> Towards:
     """Full rows and columns, as square as possible; first along the row, then along the column."""
     columns = dimms // max(rows for rows in range(1, dimms + 1) if dimms % rows == 0 and rows * rows <= dimms)
 
-    def towards(at: int, target: int) -> int:
-        if at % columns != target % columns:
-            return at + 1 if target % columns > at % columns else at - 1
-        return at + columns if target > at else at - columns
+    def towards(node: int, target: int) -> int:
+        if node % columns != target % columns:
+            return node + 1 if target % columns > node % columns else node - 1
+        return node + columns if target > node else node - columns
 
     return towards
 
 
 def _full(dimms: int) -> Towards:
     """Every DIMM is linked to every other."""
-    return lambda at, target: target
+    return lambda node, target: target
 
 
 #: The next node, for topologies without the host. A packet for the opposite DIMM in a ring keeps its
@@ -131,19 +131,19 @@ TOPOLOGIES: dict[str, Callable[[int], Towards]] = {
 }
 
 
-def _wire_name(topology: str, at: int, to: int) -> str:
+def _wire_name(topology: str, node: int, to: int) -> str:
     """The wire from one DIMM to another; a bus is the same for all."""
-    return "bus" if topology == "bus" else f"dimm {at} to {to}"
+    return "bus" if topology == "bus" else f"dimm {node} to {to}"
 
 
 def _steps(towards: Towards, group: range) -> dict[tuple[int, int], int]:
     """(at, target) -> next node, among DIMMs that are numbered from 0 within `group`."""
     first = group[0]
     return {
-        (at, target): first + towards(at - first, target - first)
-        for at in group
+        (node, target): first + towards(node - first, target - first)
+        for node in group
         for target in group
-        if at != target
+        if node != target
     }
 
 
@@ -151,7 +151,10 @@ def _groups(dimms: int, bridge: Bridge) -> dict[tuple[int, int], int]:
     """Chains of DIMMs; DIMMs of other groups are reached over the host, which is node `dimms`."""
     host, size = dimms, bridge.group_dimms
     steps = {
-        (at, target): host for at in range(dimms) for target in range(dimms) if at // size != target // size
+        (node, target): host
+        for node in range(dimms)
+        for target in range(dimms)
+        if node // size != target // size
     }
     steps |= {(host, target): target for target in range(dimms)}
     for first in range(0, dimms, size):
@@ -167,8 +170,8 @@ def ports_needed(topology: str, dimms: int, group_dimms: int = 1) -> int:
     else:
         steps = _steps(TOPOLOGIES[topology](dimms), range(dimms))
     wires: dict[int, set[str]] = {}
-    for (at, _), to in steps.items():
-        wires.setdefault(at, set()).add(_wire_name(topology, at, to))
+    for (node, _), to in steps.items():
+        wires.setdefault(node, set()).add(_wire_name(topology, node, to))
     return max(map(len, wires.values()), default=0)
 
 
@@ -195,19 +198,19 @@ def make_network(
         problem = f"{ports} is too few: {topology} of {dimms} DIMMs needs {needed}"
         raise InputError(problem, "range", key="link.ports")
     steps = _groups(dimms, bridge) if bridge else _steps(TOPOLOGIES[topology](dimms), range(dimms))
-    pairs = dict.fromkeys((at, to) for (at, _), to in sorted(steps.items()))
+    pairs = dict.fromkeys((node, to) for (node, _), to in sorted(steps.items()))
     number = {pair: n for n, pair in enumerate(pairs)}
     next_hop = np.full((dimms + (bridge is not None), dimms), -1, dtype=np.int64)
-    for (at, target), to in steps.items():
-        next_hop[at, target] = number[at, to]
+    for (node, target), to in steps.items():
+        next_hop[node, target] = number[node, to]
     wires: dict[str, int] = {}
 
-    def hop(at: int, to: int) -> Hop:
-        if bridge is None or dimms not in (at, to):
-            wire = wires.setdefault(_wire_name(topology, at, to), len(wires))
-            return Hop(at, to, wire, gbps, hop_latency_ns)
-        wire = wires.setdefault(f"channel {min(at, to) % bridge.channels}", len(wires))
-        return Hop(at, to, wire, bridge.gbps, bridge.latency_ns if to == dimms else 0.0)
+    def hop(node: int, to: int) -> Hop:
+        if bridge is None or dimms not in (node, to):
+            wire = wires.setdefault(_wire_name(topology, node, to), len(wires))
+            return Hop(node, to, wire, gbps, hop_latency_ns)
+        wire = wires.setdefault(f"channel {min(node, to) % bridge.channels}", len(wires))
+        return Hop(node, to, wire, bridge.gbps, bridge.latency_ns if to == dimms else 0.0)
 
-    hops = tuple(hop(at, to) for at, to in pairs)
+    hops = tuple(hop(node, to) for node, to in pairs)
     return Network(topology, dimms, hops, next_hop, tuple(wires))

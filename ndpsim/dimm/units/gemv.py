@@ -2,7 +2,7 @@
 
 The multipliers are divided evenly between the lanes. A burst of weights occupies as many multipliers as its
 values need, for one bit-serial pass for each token; then they can start the next burst. A lane's multipliers
-are therefore `servers` equal servers, each of which holds a burst for `burst_cycles`. They are the sink of
+are therefore `servers` equal servers that hold a burst for `burst_cycles` each. They are the sink of
 the lane's DRAM channel.
 """
 
@@ -53,13 +53,13 @@ class GemvUnit(MultiplierUnit):
         Raises:
             InputError: there are fewer multipliers than lanes.
         """
-        of_lane = self.multipliers // lanes
-        if of_lane == 0:
+        multipliers = self.multipliers // lanes
+        if multipliers == 0:
             problem = f"{self.multipliers} multipliers are fewer than the {lanes} lanes"
             raise InputError(problem, "conflict", key="ndp.gemv.multipliers")
         values = -(-burst_bytes * 8 // bits)
         wanted = -(-values // self.values_per_multiplier)
-        return max(1, of_lane // wanted), -(-wanted // of_lane) * self.pass_cycles(bits)
+        return max(1, multipliers // wanted), -(-wanted // multipliers) * self.pass_cycles(bits)
 
     def check_format(self, written: ExpertFormat) -> None:
         if written.gate.bits != written.up.bits:

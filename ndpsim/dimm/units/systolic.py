@@ -130,9 +130,7 @@ class SystolicUnit(MultiplierUnit):
         return TiledLayout(geometry, weights, tiles, self.native_bits if self.inverse_bits else 0)
 
     def reads_of(self, interleaving: Interleaving, lane: int, share: LaneShare) -> object:
-        return tuple(
-            of_region[lane :: interleaving.lanes].tobytes() for of_region in _tiles(interleaving).bursts
-        )
+        return tuple(bursts[lane :: interleaving.lanes].tobytes() for bursts in _tiles(interleaving).bursts)
 
     def groups(self, interleaving: Interleaving, lanes: range, share: LaneShare) -> tuple[Ints, Ints]:
         """A group is a tile."""
@@ -172,18 +170,18 @@ def _tiles(interleaving: Interleaving) -> Tiles:
 @functools.lru_cache(maxsize=256)
 def _costs(unit: SystolicUnit, interleaving: Interleaving, region: int, tokens: int) -> _TileCosts:
     tiles = _tiles(interleaving)
-    of_region, bursts, turns = (
+    tiled, bursts, turns = (
         interleaving.regions[region],
         tiles.bursts[region],
         len(interleaving.regions[region].formats),
     )
     first = np.arange(len(bursts)) * tiles.rows
-    kinds = np.stack((first % turns, np.minimum(of_region.rows - first, tiles.rows), bursts))
+    kinds = np.stack((first % turns, np.minimum(tiled.rows - first, tiles.rows), bursts))
     different, number = np.unique(kinds, axis=1, return_inverse=True)
     costs = []
     for turn, rows, count in different.T.tolist():
-        formats = {of_region.formats[(turn + row) % turns] for row in range(min(rows, turns))}
-        steps = max(unit.steps(of_region.columns, one.row_bits(of_region.columns)) for one in formats)
+        formats = {tiled.formats[(turn + row) % turns] for row in range(min(rows, turns))}
+        steps = max(unit.steps(tiled.columns, form.row_bits(tiled.columns)) for form in formats)
         timing = unit.timing(tokens, steps)
         costs.append((-(-timing.cycles * unit.PARTS // count), timing.gap, timing.latency))
     return _TileCosts(bursts, *np.array(costs)[number.ravel()].T)

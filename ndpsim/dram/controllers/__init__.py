@@ -30,9 +30,9 @@ def make_step(name: str, options: Any, choices: Sequence[str] = ()) -> Any:
     """
     module = _module(name)
     known = getattr(module, "CHOICES", ())
-    for one in choices:
-        if one not in known:
-            raise unknown(one, known, f"choice of the controller {name}", key="choices")
+    for choice in choices:
+        if choice not in known:
+            raise unknown(choice, known, f"choice of the controller {name}", key="choices")
     return module.of(options, frozenset(choices))
 
 

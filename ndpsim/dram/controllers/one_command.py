@@ -27,6 +27,5 @@ def of(options: Any, choices: frozenset[str]) -> OneCommand:
 
 @inlined
 def step(rules, channel, clock):
-    """See `dram.controller`."""
     issued = one.step(channel, None, credit_clock(channel.sink), 0, clock)
     return issued.queue >= 0, issued.next_ready

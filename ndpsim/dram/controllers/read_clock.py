@@ -62,13 +62,13 @@ def of(options: Any, choices: frozenset[str]) -> TwoBuses | ReadClock:
 
 @inlined
 def step(rules, channel, clock):
-    """See `dram.controller`."""
+    """A command of the read clock or of the column bus, and one of the row bus."""
     tables, state = channel.shape, channel.state
     value, own = state.value, own_place(state.value)
     served, no_reads = value[READS_SERVED], int(rules.by_command == 1 and value[own + _RUNS] == 0)
-    command, at = of_clock(rules, tables, state)
+    command, earliest = clock_command(rules, tables, state)
     used, wake = _NONE, FAR
-    if at <= clock:
+    if earliest <= clock:
         note_timing(tables, state.ready, state.recent, command, _RANK, 0, 0, clock)
         count_command(state, channel.commands, command, _RANK, -1, -1, clock)
         value[own + _RUNS] = int(command == tables.commands[READ, STARTED_BY])
@@ -79,23 +79,23 @@ def step(rules, channel, clock):
         if value[READS_SERVED] > served:
             value[own + _RUNS], value[own + _LAST_READ] = 1, clock
     bus, apart_from = tables.commands[ACTIVATE, BUS], used if rules.apart else _NONE
-    of_rows, later = turn(channel, bus, False, apart_from, clock)
-    return used != _NONE or of_rows != _NONE, min(min(wake, at), later)
+    row_rank, later = turn(channel, bus, False, apart_from, clock)
+    return used != _NONE or row_rank != _NONE, min(min(wake, earliest), later)
 
 
 @inlined
-def of_clock(rules, tables, state):
+def clock_command(rules, tables, state):
     """The next command that starts or stops the clock, and when it may issue; FAR: there is none."""
     own = own_place(state.value)
     last_read, waits = state.value[own + _LAST_READ], reads_wait(state)
-    command, at = tables.commands[READ, STARTED_BY], 0
+    command, earliest = tables.commands[READ, STARTED_BY], 0
     may = rules.by_command == 1 and waits
     if state.value[own + _RUNS] == 1:
-        command, at = tables.commands[READ, STOPPED_BY], last_read + rules.idle
+        command, earliest = tables.commands[READ, STOPPED_BY], last_read + rules.idle
         may = last_read > 0 and not waits
     if not may:
         return command, FAR
-    return command, max(at, ready_at(tables, state.ready, command, _RANK, 0, 0))
+    return command, max(earliest, ready_at(tables, state.ready, command, _RANK, 0, 0))
 
 
 @inlined
@@ -109,24 +109,24 @@ def reads_wait(state):
     return False
 
 
-# ---- See `choosing`
+# ---- The scheduler: see `choosing`
 
 
 @inlined
 def only_clocks_delay(scheduler):
-    """See `choosing`: the stopped clock delays reads as well."""
+    """No: the stopped clock delays reads as well."""
     return False
 
 
 @inlined
 def takes(scheduler, tables, state, slot, command):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.takes(scheduler.scheduler, tables, state, slot, command)
 
 
 @inlined
 def look_over(scheduler, state, queue):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.look_over(scheduler.scheduler, state, queue)
 
 
@@ -139,6 +139,6 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 
 @inlined
-def comes_before(scheduler, state, queue, slot, other, overview):
-    """The scheduler's part; see `choosing`."""
-    return choosing.comes_before(scheduler.scheduler, state, queue, slot, other, overview)
+def comes_before(scheduler, state, queue, slot, rival, overview):
+    """The scheduler's part."""
+    return choosing.comes_before(scheduler.scheduler, state, queue, slot, rival, overview)

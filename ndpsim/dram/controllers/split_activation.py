@@ -148,8 +148,8 @@ def _without_bus(tables: Tables) -> Tables:
     """The tables without the rule of a command bus on which all commands take as many clocks."""
     gap, cycles = tables.gap.copy(), tables.commands[:, CYCLES]
     if (cycles == cycles[0]).all():
-        of_bus = gap[0]
-        of_bus[of_bus == cycles[0]] = NO_RULE
+        bus_gap = gap[0]
+        bus_gap[bus_gap == cycles[0]] = NO_RULE
     return tables._replace(gap=gap)
 
 
@@ -163,8 +163,8 @@ def _announce_only(tables: Tables, before: list[int]) -> bool:
     gap = tables.gap.copy()
     for number in before:
         gap[3, number, np.flatnonzero(tables.commands[:, PREPARED_BY] == number)] = NO_RULE
-    of_siblings = max(tables.sibling_gap[:, before].max(), tables.sibling_gap[:, :, before].max())
-    return bool(max(gap[:, before].max(), gap[:, :, before].max(), of_siblings) == NO_RULE)
+    between_siblings = max(tables.sibling_gap[:, before].max(), tables.sibling_gap[:, :, before].max())
+    return bool(max(gap[:, before].max(), gap[:, :, before].max(), between_siblings) == NO_RULE)
 
 
 class Unopened(NamedTuple):
@@ -181,12 +181,12 @@ def of(options: Any, choices: frozenset[str]) -> SplitActivation:
     """The parameters. With the refresh control own-bank, the second half issues as soon as it can."""
     if options.refresh_control == "own-bank":
         choices |= {"second-half-at-once"}
-    return SplitActivation(int(options.wck == "always-on"), *(int(one in choices) for one in CHOICES))
+    return SplitActivation(int(options.wck == "always-on"), *(int(choice in choices) for choice in CHOICES))
 
 
 @inlined
 def step(rules, channel, clock):
-    """See `dram.controller`."""
+    """An announced command, the second half of an activation, or the next command."""
     tables, state, commands = channel.shape, channel.state, channel.commands
     value, own = state.value, own_place(state.value)
     if value[own + _QUEUE] > 0:
@@ -299,8 +299,8 @@ def prepared_place(tables, state, rank, command):
 @inlined
 def keep_prepared(tables, state, rank, command, clock):
     """A column command issues: the data clock runs on."""
-    place, until = prepared_place(tables, state, rank, command), tables.commands[command, KEEPS_PREPARED]
-    state.value[place] = max(state.value[place], clock + until)
+    index, until = prepared_place(tables, state, rank, command), tables.commands[command, KEEPS_PREPARED]
+    state.value[index] = max(state.value[index], clock + until)
 
 
 @inlined
@@ -324,12 +324,14 @@ def announced_ahead(rules, tables, state, credit, clock):
     if not rules.announces_ahead or rules.is_always_prepared:
         return best, first
     for slot in range(size[ACTIVE]):
-        command, at = prospect(entry, state.ready, state.rows, size, credit, ACTIVE, slot)
+        command, ready = prospect(entry, state.ready, state.rows, size, credit, ACTIVE, slot)
         if not reads_or_writes(command):
             continue
         reserved = reserved_for(tables, tables.commands[command, PREPARED_BY])
         running_until = value[prepared_place(tables, state, entry[ACTIVE, RANK, slot], command)]
-        announced_from = max(max(at - reserved, running_until), announcing_from(tables, state, slot, command))
+        announced_from = max(
+            max(ready - reserved, running_until), announcing_from(tables, state, slot, command)
+        )
         if size[_OPENING] > 0 and value[own_place(value) + _DUE] <= clock + reserved:
             continue  # the second half issues at once, and a step follows
         if announced_from > clock:
@@ -369,11 +371,11 @@ def issue_announced(channel, clock):
     entry, value, own = state.entry, state.value, own_place(state.value)
     queue, slot = value[own + _QUEUE] - 1, value[own + _SLOT]
     rank, command = entry[queue, RANK, slot], entry[queue, FINAL, slot]
-    at = bank_ready_at(state.ready, command, rank, entry[queue, GROUP, slot], entry[queue, BANK, slot])
+    earliest = bank_ready_at(state.ready, command, rank, entry[queue, GROUP, slot], entry[queue, BANK, slot])
     if command == READ:
-        at = max(at, credit_clock(channel.sink))
-    if at > clock:
-        return False, at
+        earliest = max(earliest, credit_clock(channel.sink))
+    if earliest > clock:
+        return False, earliest
     value[own + _QUEUE] = 0
     value[ANNOUNCED] += 1
     keep_prepared(tables, state, rank, command, clock)
@@ -383,7 +385,7 @@ def issue_announced(channel, clock):
 
 @inlined
 def instead(rules, channel, queue, slot, command, clock):
-    """See `dram.step`."""
+    """Begin an activation, or announce a column command that is not prepared."""
     tables, state, commands = channel.shape, channel.state, channel.commands
     if command == ACTIVATE:
         begin(rules, tables, state, commands, queue, slot, clock)
@@ -405,28 +407,28 @@ def instead(rules, channel, queue, slot, command, clock):
     return True
 
 
-# ---- See `choosing`
+# ---- The scheduler: see `choosing`
 
 
 @inlined
 def only_clocks_delay(scheduler):
-    """See `choosing`: true while no activation has begun."""
+    """Whether no activation has begun."""
     return scheduler.is_opening == 0 and choosing.only_clocks_delay(scheduler.scheduler)
 
 
 @inlined
-def held_until(scheduler, state, queue, slot, command, at):
-    """See `choosing`: the first half of an activation may wait for the second."""
+def held_until(scheduler, state, queue, slot, command, earliest):
+    """The first half of an activation may wait for the second."""
     if command != ACTIVATE or scheduler.second < 0:
-        return at
+        return earliest
     entry = state.entry
     rank, group, bank = entry[queue, RANK, slot], entry[queue, GROUP, slot], entry[queue, BANK, slot]
-    return max(at, bank_ready_at(state.ready, scheduler.second, rank, group, bank) - scheduler.cycles)
+    return max(earliest, bank_ready_at(state.ready, scheduler.second, rank, group, bank) - scheduler.cycles)
 
 
 @inlined
 def takes(scheduler, tables, state, slot, command):
-    """See `choosing`: no refreshes between halves, nothing to a bank with a begun activation."""
+    """No refreshes between halves, nothing to a bank with a begun activation."""
     if (scheduler.is_opening and scheduler.kept >> command & 1) or opens_bank_of(tables, state, slot):
         return False
     return choosing.takes(scheduler.scheduler, tables, state, slot, command)
@@ -434,7 +436,7 @@ def takes(scheduler, tables, state, slot, command):
 
 @inlined
 def look_over(scheduler, state, queue):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.look_over(scheduler.scheduler, state, queue)
 
 
@@ -447,6 +449,6 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 
 @inlined
-def comes_before(scheduler, state, queue, slot, other, overview):
-    """The scheduler's part; see `choosing`."""
-    return choosing.comes_before(scheduler.scheduler, state, queue, slot, other, overview)
+def comes_before(scheduler, state, queue, slot, rival, overview):
+    """The scheduler's part."""
+    return choosing.comes_before(scheduler.scheduler, state, queue, slot, rival, overview)

@@ -60,7 +60,7 @@ class TwoBuses(NamedTuple):
         """On the fast controller, also where the standard has none, so that all run the same machine code."""
         return True
 
-    def on(self, tables: Tables) -> OnFast | None:
+    def on(self, tables: Tables) -> TwoBusesOnFast | None:
         """The parameters on the fast controller; None if commands differ from HBM's in buses or length."""
         commands = tables.commands
         columns = np.isin(np.arange(len(commands)), (READ, WRITE, READ_AP, WRITE_AP))
@@ -76,10 +76,10 @@ class TwoBuses(NamedTuple):
         if not alike or row_bus == column_bus or tables.ticks > 2:
             return None
         cycles = int(commands[ACTIVATE, CYCLES]), int(commands[PRECHARGE, CYCLES])
-        return OnFast(tables.ticks, *cycles, self.apart)
+        return TwoBusesOnFast(tables.ticks, *cycles, self.apart)
 
 
-class OnFast(NamedTuple):
+class TwoBusesOnFast(NamedTuple):
     """The parameters on the fast controller, with values from the tables."""
 
     ticks: int  # of a clock
@@ -107,7 +107,7 @@ def of(options: Any, choices: frozenset[str]) -> TwoBuses:
 
 @inlined
 def step(rules, channel, clock):
-    """See `dram.controller`."""
+    """A turn of the column bus and one of the row bus; on a falling edge only of the row bus."""
     tables = channel.shape
     row_bus = tables.commands[ACTIVATE, BUS]
     if is_falling_edge(tables, clock):
@@ -117,14 +117,14 @@ def step(rules, channel, clock):
     column_bus = tables.commands[READ, BUS]
     used, wake = turn(channel, column_bus, False, _NONE, clock)
     apart_from = used if rules.apart else _NONE
-    of_rows, later = turn(channel, row_bus, False, apart_from, clock)
-    return used != _NONE or of_rows != _NONE, min(wake, later)
+    row_rank, later = turn(channel, row_bus, False, apart_from, clock)
+    return used != _NONE or row_rank != _NONE, min(wake, later)
 
 
 @inlined
-def is_falling_edge(of, clock):
+def is_falling_edge(rules, clock):
     """Whether a tick is not the first of its clock."""
-    return of.ticks > 1 and clock % 2 == 0
+    return rules.ticks > 1 and clock % 2 == 0
 
 
 @inlined
@@ -143,23 +143,23 @@ def turn(channel, bus, is_falling, apart_from, clock):
     scheduler = OfEdge(
         channel.policy.scheduler, tables.commands, bus, int(is_falling), rank, bank, apart_from
     )
-    of_edge = one.scheduled_by(channel, scheduler)
-    of_turn = one.step(of_edge, None, credit_clock(channel.sink), 0, clock)
-    if of_turn.queue < 0:
-        return _NONE, of_turn.next_ready
-    if not is_falling and tables.commands[of_turn.command, BUS] != tables.commands[READ, BUS]:
-        value[own + _CLOCK], value[own + _COMMAND] = clock, of_turn.command
-        value[own + _RANK], value[own + _BANK] = of_turn.rank, of_turn.bank
-    return of_turn.rank, of_turn.next_ready
+    on_edge = one.scheduled_by(channel, scheduler)
+    outcome = one.step(on_edge, None, credit_clock(channel.sink), 0, clock)
+    if outcome.queue < 0:
+        return _NONE, outcome.next_ready
+    if not is_falling and tables.commands[outcome.command, BUS] != tables.commands[READ, BUS]:
+        value[own + _CLOCK], value[own + _COMMAND] = clock, outcome.command
+        value[own + _RANK], value[own + _BANK] = outcome.rank, outcome.bank
+    return outcome.rank, outcome.next_ready
 
 
 @inlined
-def is_kept(rank, bank, of_rank, of_bank):
+def is_kept(rank, bank, held_rank, held_bank):
     """Whether this bank must wait, by itself or with its whole rank."""
-    return rank == of_rank and (bank == _NONE or bank == of_bank)
+    return rank == held_rank and (bank == _NONE or bank == held_bank)
 
 
-# ---- The fast controller
+# ---- The fast controller: see `fast.controller_points`
 
 # Places in `turn`: the bus with its turn, and the clock; the last row command of a rising edge: its clock,
 # rank, bank (-1: all banks) and length in clocks; the rank that must not have a command to all its banks.
@@ -169,7 +169,7 @@ _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
 
 @inlined
 def step_alone(rules, channel, credit, clock):
-    """See `fast.step`."""
+    """As `step`, on the fast controller."""
     whose = channel.state.turn
     whose[_CLOCK_NOW] = clock
     whose[_APART_FROM] = _NONE
@@ -177,30 +177,29 @@ def step_alone(rules, channel, credit, clock):
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
-        of_turn = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
-        next_ready = of_turn.next_ready
-        if of_turn.origin == NOWHERE:
+        outcome = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
+        next_ready = outcome.next_ready
+        if outcome.origin == NOWHERE:
             continue
-        latest, request = of_turn.origin, of_turn.request
-        command, rank = of_turn.command, of_turn.bank // BANKS_PER_RANK
+        latest, request = outcome.origin, outcome.request
+        command, rank = outcome.command, outcome.bank // BANKS_PER_RANK
         if rules.apart and each == _OF_COLUMNS:
             whose[_APART_FROM] = rank
         if each == _OF_ROWS:
             whose[_AT], whose[_OF_RANK] = clock, rank
-            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else of_turn.bank
+            whose[_OF_BANK] = -1 if command == PREAB or command == REFAB else outcome.bank
             whose[_LENGTH] = rules.activate_cycles if command == ACT else rules.other_cycles
     return issued(latest, -1, -1, -1, request, next_ready, 0)
 
 
 @inlined
 def skips_active(rules, state, lacks_rows):
-    """See `fast.controller_points`: they have column commands, except those whose row was closed."""
+    """Active requests have column commands, except those whose row was closed."""
     return state.turn[_WHOSE] != _OF_COLUMNS and not lacks_rows
 
 
 @inlined
 def allows(rules, state, command):
-    """See `fast.controller_points`."""
     if command == ACT:
         return state.turn[_WHOSE] == _OF_ROWS
     return state.turn[_WHOSE] == _OF_COLUMNS
@@ -208,16 +207,16 @@ def allows(rules, state, command):
 
 @inlined
 def barred(rules, state, slots_at):
-    """See `fast.controller_points`: commands of the other bus, or commands not allowed on a falling edge."""
+    """Commands of the other bus are barred, and those not allowed on a falling edge."""
     if state.turn[_WHOSE] == _OF_COLUMNS:
         return with_element(with_element(slots_at, ACT, FAR), PRE, FAR)
-    at = with_element(with_element(slots_at, RD, FAR), WR, FAR)
-    return with_element(at, ACT, FAR if state.turn[_WHOSE] == _FALLING else 0)
+    slots = with_element(with_element(slots_at, RD, FAR), WR, FAR)
+    return with_element(slots, ACT, FAR if state.turn[_WHOSE] == _FALLING else 0)
 
 
 @inlined
 def hits_from(rules, clock):
-    """See `fast.controller_points`."""
+    """The next rising edge."""
     return clock + is_falling_edge(rules, clock)
 
 
@@ -232,14 +231,13 @@ def is_just_behind(state, rank, bank):
 
 @inlined
 def avoids(rules, state, bank):
-    """See `fast.controller_points`."""
     return is_just_behind(state, bank // BANKS_PER_RANK, bank)
 
 
 @inlined
-def keeps_maintenance(rules, shape, state, place, command):
-    """See `fast.controller_points`: it needs the row bus; only precharges may issue on a falling edge."""
-    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+def keeps_maintenance(rules, shape, state, index, command):
+    """Maintenance needs the row bus; only precharges may issue on a falling edge."""
+    first = assume_nonnegative(state.pending_bank[index] & BANKS - 1)
     if state.turn[_WHOSE] != _FALLING:
         whole_rank = command == REFAB or command == PREAB
         apart = whole_rank and first // BANKS_PER_RANK == state.turn[_APART_FROM]
@@ -256,7 +254,7 @@ def keeps_maintenance(rules, shape, state, place, command):
 
 @inlined
 def only_clocks_delay(scheduler):
-    """See `choosing`: edges, and buses within a tick, delay requests as well."""
+    """No: edges, and buses within a tick, delay requests as well."""
     return False
 
 
@@ -270,7 +268,7 @@ def goes(scheduler, command):
 
 @inlined
 def takes(scheduler, tables, state, slot, command):
-    """See `choosing`: a command of this bus and edge that is not too close after a row command."""
+    """A command of this bus and edge that is not too close after a row command."""
     rank, bank = state.entry[PRIORITY, RANK, slot], state.entry[PRIORITY, BANK, slot]
     if rank == scheduler.keeps_all_bank and scheduler.commands[command, SCOPE] == WHOLE_RANK:
         return False
@@ -279,7 +277,7 @@ def takes(scheduler, tables, state, slot, command):
 
 @inlined
 def look_over(scheduler, state, queue):
-    """The scheduler's part; see `choosing`."""
+    """The scheduler's part."""
     return choosing.look_over(scheduler.scheduler, state, queue)
 
 
@@ -293,6 +291,6 @@ def may_issue(scheduler, state, queue, slot, command, overview):
 
 
 @inlined
-def comes_before(scheduler, state, queue, slot, other, overview):
-    """The scheduler's part; see `choosing`."""
-    return choosing.comes_before(scheduler.scheduler, state, queue, slot, other, overview)
+def comes_before(scheduler, state, queue, slot, rival, overview):
+    """The scheduler's part."""
+    return choosing.comes_before(scheduler.scheduler, state, queue, slot, rival, overview)

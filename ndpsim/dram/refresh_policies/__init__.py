@@ -134,8 +134,8 @@ def make_schedule(name: str, channel: Refreshed) -> Schedule:
 
 def _due(channel: Refreshed, turn: Turn) -> Due:
     """A turn for a controller."""
-    of = channel.round(turn.scope)
-    pause = of.pause if turn.ends_round and of.counts_from == PAUSES_FROM[0] else 0
+    its_round = channel.round(turn.scope)
+    pause = its_round.pause if turn.ends_round and its_round.counts_from == PAUSES_FROM[0] else 0
     return Due(turn.clock + turn.after, channel.commands[turn.scope][0], turn.rank, turn.bank, pause)
 
 
@@ -144,8 +144,8 @@ def _least_period(channel: Refreshed, turns: list[Turn]) -> int:
 
     Such a pause only concerns the banks of its round, which begins once in a period.
     """
-    of = channel.round(turns[-1].scope)
+    its_round = channel.round(turns[-1].scope)
     last = next((turn for turn in turns if turn.ends_round), None)
-    if of.counts_from == PAUSES_FROM[0] or last is None:
+    if its_round.counts_from == PAUSES_FROM[0] or last is None:
         return 0
-    return last.clock + last.after - turns[0].clock + of.pause
+    return last.clock + last.after - turns[0].clock + its_round.pause

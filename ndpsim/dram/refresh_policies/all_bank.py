@@ -7,5 +7,4 @@ from ndpsim.dram.spec.standard import WHOLE_RANK
 
 
 def turns(channel: Refreshed) -> list[Turn]:
-    """See `refresh_policies`."""
     return [Turn(channel.interval(WHOLE_RANK), WHOLE_RANK)]

@@ -13,5 +13,4 @@ ELASTIC = True
 
 
 def turns(channel: Refreshed) -> list[Turn]:
-    """See `refresh_policies`."""
     return [Turn(channel.interval(WHOLE_RANK), WHOLE_RANK)]

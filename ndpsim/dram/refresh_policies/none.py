@@ -6,5 +6,4 @@ from ndpsim.dram.refresh_policies import Refreshed, Turn
 
 
 def turns(channel: Refreshed) -> list[Turn]:
-    """See `refresh_policies`."""
     return []

@@ -14,12 +14,11 @@ ANY_ORDER = True
 
 
 def turns(channel: Refreshed) -> list[Turn]:
-    """See `refresh_policies`."""
     scope = BANK_PAIR if BANK_PAIR in channel.commands else ONE_BANK
     interval = channel.interval(scope)
     banks = channel.bankgroups * channel.banks_per_group // (2 if scope == BANK_PAIR else 1)
-    order, of_round = channel.rank_order(scope), channel.round(scope).banks
-    is_last = [of_round > 0 and (bank + 1) % of_round == 0 for bank in range(banks)]
+    order, banks_in_round = channel.rank_order(scope), channel.round(scope).banks
+    is_last = [banks_in_round > 0 and (bank + 1) % banks_in_round == 0 for bank in range(banks)]
     if order == "together":
         return [
             Turn((bank + 1) * interval, scope, bank=bank, ends_round=is_last[bank]) for bank in range(banks)

@@ -9,6 +9,5 @@ ANY_ORDER = True
 
 
 def turns(channel: Refreshed) -> list[Turn]:
-    """See `refresh_policies`."""
     banks, interval = channel.banks_per_group, channel.interval(SAME_BANKS)
     return [Turn((bank + 1) * interval // banks, SAME_BANKS, bank=bank) for bank in range(banks)]

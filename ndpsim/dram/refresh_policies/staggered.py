@@ -7,6 +7,5 @@ from ndpsim.dram.spec.standard import WHOLE_RANK
 
 
 def turns(channel: Refreshed) -> list[Turn]:
-    """See `refresh_policies`."""
     interval = channel.interval(WHOLE_RANK)
     return [Turn((n + 1) * (interval // channel.ranks), WHOLE_RANK, rank=n) for n in range(channel.ranks)]

@@ -47,7 +47,7 @@ def of(cap: int) -> ClosedCap:
 
 @inlined
 def close_due(rows, tables, state, clock):
-    """See `maintenance`: PRECHARGE, once, for every bank whose row has reached its number of accesses."""
+    """PRECHARGE, once, for every bank whose row has reached its number of accesses."""
     wake = FAR
     ready, bank_rows = state.ready, state.rows
     start = first_bank(tables, 1)
@@ -56,25 +56,25 @@ def close_due(rows, tables, state, clock):
             continue
         group = 1 + tables.ranks + (bank - start) // tables.banks_per_group
         rank = 1 + (bank - start) // banks_per_rank(tables)
-        at = node_ready_at(ready, PRECHARGE, rank, group, bank)
-        if at <= clock:
+        earliest = node_ready_at(ready, PRECHARGE, rank, group, bank)
+        if earliest <= clock:
             if state.size[PRIORITY] < state.entry.shape[2]:
                 push_priority(state.entry, state.size, PRECHARGE, rank, group, bank)
                 bank_rows[bank, CLOSING] = 1
         else:
-            wake = min(wake, at)
+            wake = min(wake, earliest)
     return wake
 
 
 @inlined
 def column_command(rows, bank_rows, command, bank):
-    """See `issuing`: the command with auto-precharge after the last access."""
+    """The command with auto-precharge after the last access."""
     if (command != READ and command != WRITE) or bank_rows[bank, ACCESSES] < rows.cap:
         return command
     return READ_AP if command == READ else WRITE_AP
 
 
-# ---- The fast controller
+# ---- The fast controller: see `fast.row_policy_points`, `fast.step` and `fast.issue`
 
 
 @inlined
@@ -85,13 +85,11 @@ def precharge_ready_at(state, bank):
 
 @inlined
 def column_class(rows, state, command, bank):
-    """See `fast.row_policy_points`."""
     return command + (RDA - RD if state.accesses[assume_nonnegative(bank)] >= rows.cap else 0)
 
 
 @inlined
 def finish_active(rows, queues, state, command, bank, clock):
-    """See `fast.row_policy_points`."""
     if command >= RDA:
         state.pinned_banks[bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
         auto_precharge(queues, state, command, bank, clock)
@@ -101,14 +99,12 @@ def finish_active(rows, queues, state, command, bank, clock):
 
 @inlined
 def finish_queued(rows, queues, state, command, bank, clock):
-    """See `fast.row_policy_points`."""
     if command >= RDA:
         auto_precharge(queues, state, command, bank, clock)
 
 
 @inlined
 def record_activated(rows, state, bank):
-    """See `fast.row_policy_points`."""
     bank = assume_nonnegative(bank)
     state.accesses[bank] = 0
     state.capped[bank // BANKS_PER_RANK] &= ~(1 << bank % BANKS_PER_RANK)
@@ -116,7 +112,7 @@ def record_activated(rows, state, bank):
 
 @inlined
 def record_column(rows, state, command, bank):
-    """See `fast.row_policy_points`."""
+    """Count an access; a row that has had all of them is to be closed."""
     bank = assume_nonnegative(bank)
     accesses = state.accesses[bank] + 1
     state.accesses[bank] = accesses
@@ -127,13 +123,11 @@ def record_column(rows, state, command, bank):
 
 @inlined
 def next_maintenance(rows, state):
-    """See `fast.row_policy_points`."""
     return min(state.value[NEXT_REFRESH], state.capped_next_ready)
 
 
 @inlined
 def close_rows(rows, state, clock):
-    """See `fast.row_policy_points`."""
     if clock < state.capped_next_ready:
         return False
     close_capped(state, clock)
@@ -151,18 +145,18 @@ def close_capped(state, clock):
             bit = left & -left
             left ^= bit
             bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(bit))
-            at = precharge_ready_at(state, bank)
-            if at <= clock:
+            earliest = precharge_ready_at(state, bank)
+            if earliest <= clock:
                 push_maintenance(state, PRE, bank)
                 state.capped[rank] ^= bit
             else:
-                first = min(first, at)
+                first = min(first, earliest)
     state.capped_next_ready = first
 
 
 @inlined
 def also_pinned(rows, shape, state, rank):
-    """See `fast.row_policy_points`."""
+    """Banks whose row an active request needs again."""
     if state.reactivated[rank] == 0:
         return 0
     active = 0
@@ -173,7 +167,6 @@ def also_pinned(rows, shape, state, rank):
 
 @inlined
 def lacks_rows(rows, shape, state):
-    """See `fast.row_policy_points`."""
     lacking = 0
     for rank in range(assume_nonnegative(shape.ranks)):
         lacking |= state.pinned_banks[rank] & ~state.open_banks[rank]
@@ -185,38 +178,37 @@ def choose_reactivation(shape, state, credit, clock):
     """`choose_active` if some of the active requests need ACT again."""
     best, best_place, best_arrived = -1, 0, FAR
     for active_list in range(2 * shape.ranks):
-        for place in range(state.active_size[active_list]):
-            bank, command = assume_nonnegative(active_bank(state, active_list, place)), RD + active_list % 2
+        for index in range(state.active_size[active_list]):
+            bank, command = assume_nonnegative(active_bank(state, active_list, index)), RD + active_list % 2
             if state.open_row[bank] < 0:
                 command = ACT
-            at = max(state.rank_ready[active_list // 2, command], bank_ready_at(state, command, bank))
+            earliest = max(state.rank_ready[active_list // 2, command], bank_ready_at(state, command, bank))
             arrived = state.active_arrived[bank]
             if not allows(shape.step, state, command):
                 continue
-            if max(at, credit if command == RD else 0) <= clock and arrived < best_arrived:
-                best, best_place, best_arrived = active_list, place, arrived
+            if max(earliest, credit if command == RD else 0) <= clock and arrived < best_arrived:
+                best, best_place, best_arrived = active_list, index, arrived
     return best, best_place
 
 
 @inlined
 def choose_first_active(rows, shape, state, credit, blocking, clock):
-    """See `fast.step`."""
     if lacks_rows(rows, shape, state):
-        active_list, place = choose_reactivation(shape, state, credit, clock)
-        return active_list, place, 0, FAR
+        active_list, index = choose_reactivation(shape, state, credit, clock)
+        return active_list, index, 0, FAR
     return choose_active(shape, state, credit, blocking, clock)
 
 
 @outlined
-def activate_again(shape, state, source, commands, active_list, place, clock):
+def activate_again(shape, state, source, commands, active_list, index, clock):
     """ACT of an active request whose row was closed before its column command."""
-    bank, active = assume_nonnegative(active_bank(state, active_list, place)), 0
+    bank, active = assume_nonnegative(active_bank(state, active_list, index)), 0
     row = source.place[assume_nonnegative(state.active_request[bank])] >> ROW_SHIFT
     count_command(state, ACT, clock)
     if commands.entry.shape[0] > 0:
         record_command(commands, ACT, bank_node(shape, bank), row, -1, clock)
-    for other in range(2 * shape.ranks):
-        active += state.active_size[other]
+    for number in range(2 * shape.ranks):
+        active += state.active_size[number]
     banks = shape.ranks * shape.bankgroups * shape.banks_per_group
     if active < banks:
         state.reactivated[bank // BANKS_PER_RANK] |= 1 << bank % BANKS_PER_RANK
@@ -229,10 +221,10 @@ def activate_again(shape, state, source, commands, active_list, place, clock):
 
 
 @inlined
-def issue_first_active(rows, channel, active_list, place, clock):
-    """See `fast.step`."""
+def issue_first_active(rows, channel, active_list, index, clock):
+    """A column command, or ACT if the row was closed before it."""
     state = channel.state
-    if state.open_row[active_bank(state, active_list, place)] < 0:
-        activate_again(channel.shape, state, channel.source, channel.commands, active_list, place, clock)
+    if state.open_row[active_bank(state, active_list, index)] < 0:
+        activate_again(channel.shape, state, channel.source, channel.commands, active_list, index, clock)
     else:
-        issue_active(channel, active_list, place, clock)
+        issue_active(channel, active_list, index, clock)

@@ -22,11 +22,9 @@ def of(cap: int) -> OpenRows:
 
 @inlined
 def close_due(rows, tables, state, clock):
-    """See `maintenance`."""
     return FAR
 
 
 @inlined
 def column_command(rows, bank_rows, command, bank):
-    """See `issuing`."""
     return command

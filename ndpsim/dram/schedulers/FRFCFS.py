@@ -26,7 +26,6 @@ def of() -> FRFCFS:
 
 @inlined
 def only_clocks_delay(scheduler):
-    """See `choosing`."""
     return scheduler.row_hit_first == 0
 
 
@@ -46,7 +45,7 @@ def look_over(scheduler, state, queue):
 
 @inlined
 def may_issue(scheduler, state, queue, slot, command, overview):
-    """See `choosing`."""
+    """No precharge of the row of an older hit."""
     if command != PRECHARGE or scheduler.row_hit_first == 0:
         return True
     return state.rows[state.entry[queue, BANK, slot], HIT_SINCE] > state.entry[queue, ARRIVED, slot]

@@ -194,9 +194,12 @@ def _check_closes_first(standard: Standard, command: Command, where: str) -> Non
     scope = standard.scope_of(command)
     closed = ONE_BANK if scope == BANK_PAIR else scope
     same = [
-        other.name
-        for other in standard.by_number
-        if other.closes and not other.reads and not other.writes and standard.scope_of(other) == closed
+        closing.name
+        for closing in standard.by_number
+        if closing.closes
+        and not closing.reads
+        and not closing.writes
+        and standard.scope_of(closing) == closed
     ]
     if command.closes_first not in same:
         names = ", ".join(same) or "nothing"

@@ -293,9 +293,9 @@ def _preset(standard: Standard, rules: str, name: str, key: str) -> str:
     if isinstance(name, str) and name in standard.under(rules).refused:
         raise InputError(f"{name}: {standard.under(rules).refused[name]}", "unsupported", key=key)
     known = getattr(standard.under(rules), field)
-    for other in RULES:
-        if isinstance(name, str) and name not in known and name in getattr(standard.under(other), field):
-            problem = f"{name} is a preset of --rules {other}, not of --rules {rules}"
+    for named in RULES:
+        if isinstance(name, str) and name not in known and name in getattr(standard.under(named), field):
+            problem = f"{name} is a preset of --rules {named}, not of --rules {rules}"
             raise InputError(problem, "unsupported", key=key)
     return choice(name, key, known, f"{standard.name} {what}")
 

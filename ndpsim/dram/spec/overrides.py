@@ -90,7 +90,7 @@ def _size(value: Any, name: str) -> int:
 
 
 def _banks(base: Organisation, new: Mapping[str, int]) -> dict[str, int]:
-    """Bank groups and banks of a group, of which `banks` is the product."""
+    """Bank groups and banks of a group, whose product is `banks`."""
     groups, per_group = new.get("bankgroups"), new.get("banks_per_group")
     banks = new.get("banks")
     if banks is not None:

@@ -89,7 +89,7 @@ def _check(standard: Standard) -> None:
         for value in _numbers_of(derivation):
             if isinstance(value, str):
                 continue  # a sum of timings, see `checking.check_standard`
-            whole_number(value, f"derived {name}", 0, of=" of clocks, ns, MT/s, Mb or pins")
+            whole_number(value, f"derived {name}", 0, counted=" of clocks, ns, MT/s, Mb or pins")
     for preset, speed in standard.speeds.items():
         _check_speed(standard, preset, speed)
     timings = {

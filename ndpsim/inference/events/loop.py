@@ -128,7 +128,7 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
 
     Jobs that have started before, of the background, go on.
 
-    prioritised: of so many shared resources, the first ones, the foreground has what it wants.
+    prioritised: the number of shared resources, the first ones, of which the foreground gets what it wants.
     """
     count, began_ns = jobs.counts[0], work.clock_ns[0]
     open_jobs = 0

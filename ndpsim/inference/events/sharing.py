@@ -32,7 +32,7 @@ def speed_without(use, limit, level, in_use, job, without):
 
 @inlined
 def level_of(demand, jobs, count):
-    """The level at which so many demands, cut down to it, are 1; infinite where they are no more than 1."""
+    """The level to which demands are cut so that their sum is 1; infinite if the sum is at most 1."""
     total = 0.0
     for place in range(count):
         total += demand[jobs[place]]

@@ -41,7 +41,7 @@ def interpolated(table, rates, row, between, rate):
 
 @inlined
 def place_of(streams, count):
-    """The table for a number of streams, and how far it is from there to the next: 1.25 is a quarter."""
+    """A fractional index into `SlowdownTable.streams`: 1.25 is a quarter of the way from entry 1 to 2."""
     if count <= 1.0:
         return 0.0
     table, last = 0, len(streams) - 1

@@ -67,18 +67,18 @@ class Jobs(NamedTuple):
     server: Ints  # [job]: the exclusive resource whose time it takes; -1: none
     dimm: Ints  # [job]: whose NDP unit it runs on; -1: none
     table: Ints  # [job]: NDP: the row of `SlowdownTable`,
-    between: Floats  # [job]: and how far it is from there to the next
-    bus_share: Floats  # [job]: NDP: of its time its vectors have the channel for so much,
-    pause_share: Floats  # [job]: and paced reads of the channel make up for all but so much
+    between: Floats  # [job]: and the fraction of the way to the next row
+    bus_share: Floats  # [job]: NDP: share of its time in which its vectors have the channel,
+    pause_share: Floats  # [job]: and the share that paced reads of the channel lose for good
     background: Ints  # [job]: 1: yields to others where a resource knows priorities, and is not waited for
-    waits: Ints  # [job]: for so many others
+    waits: Ints  # [job]: the number of others that it waits for
     first_after: Ints  # [job]: the first of its dependencies: of those that wait for it; -1: there is none
     next_after: Ints  # [dependency]: the next one of the same job; -1: it is the last
     after: Ints  # [dependency]: the job that waits
     start_ns: Floats  # [job]: when it started; negative: not yet
     end_ns: Floats  # [job]: negative: not yet
     cause: Ints  # [job]: whose end started it; -1: the beginning
-    allowed_ns: Floats  # [job]: alone, what of it could have been done with the prioritised resources it had
+    allowed_ns: Floats  # [job]: work possible with the prioritised resources received, alone
     turn: Ints  # [job]: waits for its server to be free, where the lowest turn is first; -1: starts at once
 
 
@@ -118,7 +118,7 @@ class Work(NamedTuple):
     unit: Ints  # [DIMM]: the NDP job under way; -1: none
     streams: Floats  # [shared]: of the host on a channel
     longer: Floats  # [DIMM]: than alone, that the host reads it
-    used: Floats  # [shared]: by transfers that nothing makes pause
+    used: Floats  # [shared]: by transfers that are never paused
     bus_left: Floats  # [shared]: of a channel, what vectors of NDP jobs leave
     pace_left: Floats  # [shared]: and what their pauses leave of the pace of a read
     channel_gbps: Floats  # [shared]: of the host
@@ -126,8 +126,8 @@ class Work(NamedTuple):
     channel_weight: Floats  # [shared]
     channel_squares: Floats  # [shared]: sum of the squares of the weights of its streams
     column: Ints  # [shared]: of the tables of `SlowdownTable`, for what the host reads on a channel,
-    part: Floats  # [shared]: how far that is from there to the next,
-    many: Floats  # [shared]: and the table for its streams; 1.25: a quarter of the way from the second
+    part: Floats  # [shared]: the fraction of the way to the next column,
+    many: Floats  # [shared]: fractional index into `SlowdownTable.streams`: 1.25 is between 1 and 2
     moved_gbps: Floats  # [DIMM, 2]
     counts: Ints  # [4]: those active, those that transfer, those that wait for their server; `in_use`
     waiting: Ints  # [job]: those that wait for their server

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.config import Hardware
-from ndpsim.dimm.link import Pcie
+from ndpsim.dimm.link import PcieLink
 from ndpsim.inference.events.state import Kinds
 from ndpsim.inference.layers.contention import joined, shared_bandwidth
 from ndpsim.inference.layers.costs import Costs
@@ -58,7 +58,7 @@ class Transfers:
             raise InputError(
                 "is missing: nothing links the GPU to the host", "missing", file=hardware.file, key="pcie"
             )
-        self.pcie = Pcie(
+        self.pcie = PcieLink(
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )
         self._overhead_ns = given.copy_overhead_us * 1000

@@ -19,7 +19,7 @@ from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import BackgroundView, LayerView
 
 
-class At(NamedTuple):
+class Call(NamedTuple):
     """Whose answer it is, to which question."""
 
     policy: str
@@ -71,16 +71,16 @@ class Answering:
         raise InputError(text, "policy", key=f"policy {self._policy}: {when}{self._question}") from error
 
 
-def sequence(value: object, what: str, at: At) -> Sequence[Any]:
+def sequence(value: object, what: str, call: Call) -> Sequence[Any]:
     if isinstance(value, list | tuple | range | Parts):
         return value
     if isinstance(value, np.ndarray) and value.ndim == 1:
         listed: list[Any] = value.tolist()
         return listed
-    raise at.error(f"{what} is {shown(value)}, not a list")
+    raise call.error(f"{what} is {shown(value)}, not a list")
 
 
-def whole(value: object, what: str, at: At) -> int:
+def whole(value: object, what: str, call: Call) -> int:
     if type(value) is int:
         return value
     try:
@@ -88,13 +88,13 @@ def whole(value: object, what: str, at: At) -> int:
             return operator.index(value)  # type: ignore[arg-type]
     except TypeError:
         pass
-    raise at.error(f"{what} is {shown(value)}, not a whole number")
+    raise call.error(f"{what} is {shown(value)}, not a whole number")
 
 
-def time_from(value: object, what: str, at: At) -> float:
+def time_from(value: object, what: str, call: Call) -> float:
     """A time in ns, or another number that is finite and not below 0."""
     if isinstance(value, numbers.Real) and not isinstance(value, bool):
         number = float(value)
         if 0 <= number < math.inf:
             return number
-    raise at.error(f"{what} is {shown(value)}, not a number from 0")
+    raise call.error(f"{what} is {shown(value)}, not a number from 0")

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpsim.base.arguments import shown
-from ndpsim.policies.answers.asking import At, moment_of, sequence, time_from, whole
+from ndpsim.policies.answers.asking import Call, moment_of, sequence, time_from, whole
 from ndpsim.policies.assignment.parts import ROUNDING, are_legal
 from ndpsim.policies.interface import Assignment, Part, Parts
 from ndpsim.policies.views import STRIPED, Flags, Ints, LayerView, Machine
@@ -52,14 +52,14 @@ class CheckedAssignment(NamedTuple):
         return copied & ~there
 
 
-def _share(part: Part, expert: int, columns: int, at: At) -> float:
+def _share(part: Part, expert: int, columns: int, call: Call) -> float:
     share = part.share
-    # Most shares are floats, of which this is known sooner.
+    # Most shares are floats, for which the first test is faster.
     real = type(share) is float or (isinstance(share, numbers.Real) and not isinstance(share, bool))
     if not real or not 0 < share <= 1 + ROUNDING:
-        raise at.error(f"the share of expert {expert} is {shown(share)}, not a number above 0 up to 1")
+        raise call.error(f"the share of expert {expert} is {shown(share)}, not a number above 0 up to 1")
     if share * columns < 1:
-        raise at.error(f"a share of {share:g} of expert {expert} is less than one of its {columns} columns")
+        raise call.error(f"a share of {share:g} of expert {expert} is less than one of its {columns} columns")
     return min(float(share), 1.0)
 
 
@@ -78,28 +78,28 @@ def checked_assignment(
     Raises:
         InputError: anything wrong in the assignment, in one line that says where.
     """
-    at = At(policy, moment_of(view))
+    call = Call(policy, moment_of(view))
     if not isinstance(assignment, Assignment):
-        raise at.error(f"assign gives {shown(assignment)}, not an Assignment")
+        raise call.error(f"assign gives {shown(assignment)}, not an Assignment")
     lists, columns = [getattr(assignment, name) for name in _ENGINES], machine.model.expert_intermediate
     parts = legal_parts(lists, view.loads, columns)
     if parts is None:
-        parts = parts_one_by_one(lists, view.loads.tolist(), columns, at)
+        parts = parts_one_by_one(lists, view.loads.tolist(), columns, call)
     gpu, cpu, ndp = parts
-    _check_engines(gpu, cpu, ndp, view, machine, at)
+    _check_engines(gpu, cpu, ndp, view, machine, call)
     estimated, planning = assignment.estimated_ns, assignment.planning
     for key, value in assignment.details.items():
         if not isinstance(value, numbers.Real) or not math.isfinite(value):
-            raise at.error(f"details['{key}'] is {shown(value)}, not a number")
+            raise call.error(f"details['{key}'] is {shown(value)}, not a number")
     return CheckedAssignment(
         gpu,
         cpu,
         ndp,
-        None if estimated is None else time_from(estimated, "estimated_ns", at),
-        _checked_bits(assignment, view.loads, machine, replicas, at),
+        None if estimated is None else time_from(estimated, "estimated_ns", call),
+        _checked_bits(assignment, view.loads, machine, replicas, call),
         bool(assignment.sequential),
-        None if planning == "measured" else time_from(planning, "planning", at),
-        _checked_awaits(assignment, view, at),
+        None if planning == "measured" else time_from(planning, "planning", call),
+        _checked_awaits(assignment, view, call),
     )
 
 
@@ -108,7 +108,7 @@ def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Part
     parts = [found for listed in lists if (found := _usual_parts(listed)) is not None]
     if len(parts) < len(lists):
         return None
-    gpu, cpu, ndp = [(one.experts, one.shares) for one in parts]
+    gpu, cpu, ndp = [(each.experts, each.shares) for each in parts]
     work = np.empty(len(loads)), np.empty(len(loads), np.int64)
     return parts if are_legal(loads, columns, gpu, cpu, ndp, *work) else None
 
@@ -116,19 +116,19 @@ def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Part
 def _usual_parts(listed: object) -> Parts | None:
     """`Parts`, or the parts of a list of ints and of `Part`s of ints and floats; None: it is neither."""
     if type(listed) is Parts:
-        of, shares = listed.experts, listed.shares
-        usual = of.dtype == np.int64 and shares.dtype == np.float64 and of.ndim == 1
-        return listed if usual and of.flags.c_contiguous and shares.flags.c_contiguous else None
+        ids, shares = listed.experts, listed.shares
+        usual = ids.dtype == np.int64 and shares.dtype == np.float64 and ids.ndim == 1
+        return listed if usual and ids.flags.c_contiguous and shares.flags.c_contiguous else None
     if not isinstance(listed, list | tuple):
         return None
     if not listed:
         return _NONE
     experts, shares, types = listed, np.ones(len(listed)), {*map(type, listed)}
     if Part in types:
-        pairs = [(one.expert, one.share) if type(one) is Part else (one, 1.0) for one in listed]
-        experts, of_each = zip(*pairs, strict=True)
-        types, shares = {*map(type, experts)}, np.array(of_each)
-        if {*map(type, of_each)} != {float}:
+        pairs = [(item.expert, item.share) if type(item) is Part else (item, 1.0) for item in listed]
+        experts, list_of_shares = zip(*pairs, strict=True)
+        types, shares = {*map(type, experts)}, np.array(list_of_shares)
+        if {*map(type, list_of_shares)} != {float}:
             return None
     if types - {int}:
         return None
@@ -138,82 +138,82 @@ def _usual_parts(listed: object) -> Parts | None:
         return None
 
 
-def parts_one_by_one(lists: Sequence[object], loads: list[int], columns: int, at: At) -> list[Parts]:
+def parts_one_by_one(lists: Sequence[object], loads: list[int], columns: int, call: Call) -> list[Parts]:
     """The parts of each engine, with what is wrong in them."""
     experts, sums, parts = len(loads), [0.0] * len(loads), []
-    for (name, engine), given in zip(_ENGINES.items(), lists, strict=True):
+    for (name, engine), answer in zip(_ENGINES.items(), lists, strict=True):
         listed: list[int] = []
         shares: list[float] = []
-        for item in sequence(given, name, at):
-            expert = whole(item.expert if isinstance(item, Part) else item, "an expert", at)
+        for item in sequence(answer, name, call):
+            expert = whole(item.expert if isinstance(item, Part) else item, "an expert", call)
             if not 0 <= expert < experts:
-                raise at.error(f"expert {expert} is not from 0 to {experts - 1}")
+                raise call.error(f"expert {expert} is not from 0 to {experts - 1}")
             if not loads[expert]:
-                raise at.error(f"expert {expert} has no tokens, and is assigned to {engine}")
-            share = _share(item, expert, columns, at) if isinstance(item, Part) else 1.0
+                raise call.error(f"expert {expert} has no tokens, and is assigned to {engine}")
+            share = _share(item, expert, columns, call) if isinstance(item, Part) else 1.0
             sums[expert] += share
             listed.append(expert)
             shares.append(share)
         if len({*listed}) < len(listed):
-            raise at.error(f"expert {_repeated(listed)} is assigned to {engine} twice")
+            raise call.error(f"expert {_repeated(listed)} is assigned to {engine} twice")
         parts.append(Parts(np.array(listed, np.int64), np.array(shares)))
-    _check_shares(sums, loads, at)
+    _check_shares(sums, loads, call)
     return parts
 
 
-def _checked_awaits(assignment: Assignment, view: LayerView, at: At) -> list[int]:
+def _checked_awaits(assignment: Assignment, view: LayerView, call: Call) -> list[int]:
     """Experts that are on their way to the GPU."""
-    awaits = [whole(one, "an expert", at) for one in sequence(assignment.awaits, "awaits", at)]
+    awaits = [whole(e, "an expert", call) for e in sequence(assignment.awaits, "awaits", call)]
     for expert in awaits:
         if not 0 <= expert < len(view.loads) or not view.arriving[expert]:
-            raise at.error(f"expert {expert} is awaited, and is not on its way to the GPU")
+            raise call.error(f"expert {expert} is awaited, and is not on its way to the GPU")
     return awaits
 
 
 def _checked_bits(
-    assignment: Assignment, loads: Ints, machine: Machine, replicas: tuple[int, ...], at: At
+    assignment: Assignment, loads: Ints, machine: Machine, replicas: tuple[int, ...], call: Call
 ) -> dict[int, int]:
     """Bits by expert of those with tokens, the full weights left out."""
     bits: dict[int, int] = {}
     for key, value in assignment.bits.items():
-        expert, of_expert = whole(key, "an expert", at), whole(value, f"the bits of expert {key}", at)
+        expert, width = whole(key, "an expert", call), whole(value, f"the bits of expert {key}", call)
         if not 0 <= expert < len(loads):
-            raise at.error(f"expert {expert} is not from 0 to {len(loads) - 1}")
-        if of_expert == machine.bits or not loads[expert]:
+            raise call.error(f"expert {expert} is not from 0 to {len(loads) - 1}")
+        if width == machine.bits or not loads[expert]:
             continue
-        if of_expert not in replicas:
+        if width not in replicas:
             listed = ", ".join(map(str, (machine.bits, *replicas)))
-            raise at.error(
-                f"expert {expert} is to be read in {of_expert} bits; its copies there have {listed}"
-            )
-        bits[expert] = of_expert
+            raise call.error(f"expert {expert} is to be read in {width} bits; its copies there have {listed}")
+        bits[expert] = width
     return bits
 
 
 def _repeated(listed: Sequence[int]) -> int:
-    return next(expert for place, expert in enumerate(listed) if expert in listed[:place])
+    return next(expert for index, expert in enumerate(listed) if expert in listed[:index])
 
 
-def _check_shares(sums: list[float], loads: list[int], at: At) -> None:
+def _check_shares(sums: list[float], loads: list[int], call: Call) -> None:
     for expert, (total, tokens) in enumerate(zip(sums, loads, strict=True)):
         if total == 1.0 or not tokens or abs(total - 1) <= ROUNDING:
             continue
         if not total:
-            raise at.error(f"expert {expert} has {tokens} tokens and no engine")
-        raise at.error(f"the shares of expert {expert} add up to {total:g}, not 1")
+            raise call.error(f"expert {expert} has {tokens} tokens and no engine")
+        raise call.error(f"the shares of expert {expert} add up to {total:g}, not 1")
 
 
-def _check_engines(gpu: Parts, cpu: Parts, ndp: Parts, view: LayerView, machine: Machine, at: At) -> None:
+def _check_engines(gpu: Parts, cpu: Parts, ndp: Parts, view: LayerView, machine: Machine, call: Call) -> None:
     if len(ndp.experts):
         if not machine.dimms:
-            raise at.error(f"expert {ndp.experts[0]} is assigned to the NDP units, and the machine has none")
+            raise call.error(
+                f"expert {ndp.experts[0]} is assigned to the NDP units, and the machine has none"
+            )
         for expert in ndp.experts[view.placement.dimm[ndp.experts] == STRIPED][:1]:
-            raise at.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
+            raise call.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
     if len(cpu.experts) and not machine.has_cpu:
-        raise at.error(
+        raise call.error(
             f"expert {cpu.experts[0]} is assigned to the CPU, and the machine has none for experts"
         )
     if not machine.expert_buffers:
         for expert in gpu.experts[~(view.placement.resident | view.arriving)[gpu.experts]][:1]:
             problem = "is assigned to the GPU, is not there, and the GPU has no buffer for it"
-            raise at.error(f"expert {expert} {problem}")
+            raise call.error(f"expert {expert} {problem}")

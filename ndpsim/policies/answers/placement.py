@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import shown
-from ndpsim.policies.answers.asking import At, whole
+from ndpsim.policies.answers.asking import Call, whole
 from ndpsim.policies.views import STRIPED, Machine, Placement
 
 
@@ -20,20 +20,20 @@ def checked_placement(policy: str, placement: Placement, machine: Machine) -> Pl
     Raises:
         InputError: anything wrong in the placement, in one line that says where.
     """
-    at = At(policy, "place")
+    call = Call(policy, "place")
     if not isinstance(placement, Placement):
-        raise at.error(f"gives {shown(placement)}, not a Placement")
+        raise call.error(f"gives {shown(placement)}, not a Placement")
     shape = machine.shape
-    dimm = _copied(placement.dimm, np.int16, shape, "dimm", at)
-    shards = _copied(placement.shards, np.int16, shape, "shards", at)
-    resident = _copied(placement.resident, np.bool_, shape, "resident", at)
+    dimm = _copied(placement.dimm, np.int16, shape, "dimm", call)
+    shards = _copied(placement.shards, np.int16, shape, "shards", call)
+    resident = _copied(placement.resident, np.bool_, shape, "resident", call)
 
     def refuse(wrong: NDArray[np.bool_], problem: str) -> None:
         if wrong.any():
             row, expert = np.argwhere(wrong)[0].tolist()
             location, over = dimm[row, expert], shards[row, expert]
             text = problem.format(dimm=location, shards=over, dimms=machine.dimms)
-            raise at.error(f"layer {machine.layers[row]}: expert {expert} {text}")
+            raise call.error(f"layer {machine.layers[row]}: expert {expert} {text}")
 
     if not machine.dimms:
         refuse(dimm != STRIPED, "is on DIMM {dimm}, and no DIMM has an NDP unit; give -1 (striped)")
@@ -46,12 +46,12 @@ def checked_placement(policy: str, placement: Placement, machine: Machine) -> Pl
     count = int(resident.sum())
     if count > machine.gpu_experts:
         room = f"room for {machine.gpu_experts} of {machine.expert_bytes} bytes"
-        raise at.error(f"{count} experts are to be in the GPU's memory, which has {room}")
-    replicas = tuple(whole(one, "the bits of a replica", at) for one in placement.replicas)
-    for one in replicas:
-        if not 1 <= one <= 16 or one == machine.bits or replicas.count(one) > 1:
-            raise at.error(
-                f"replicas of {one} bits; give different ones from 1 to 16, and not {machine.bits}, "
+        raise call.error(f"{count} experts are to be in the GPU's memory, which has {room}")
+    replicas = tuple(whole(bits, "the bits of a replica", call) for bits in placement.replicas)
+    for bits in replicas:
+        if not 1 <= bits <= 16 or bits == machine.bits or replicas.count(bits) > 1:
+            raise call.error(
+                f"replicas of {bits} bits; give different ones from 1 to 16, and not {machine.bits}, "
                 "which the experts have"
             )
     return Placement(dimm, shards, resident, replicas)
@@ -63,20 +63,22 @@ def checked_worth(policy: str, worth: object, machine: Machine) -> NDArray[Any]:
     Raises:
         InputError: it has another shape, or has values that are no numbers.
     """
-    at = At(policy, "resident_worth")
+    call = Call(policy, "resident_worth")
     array = np.asarray(worth)
     if array.shape != machine.shape or array.dtype.kind not in "iuf" or np.isnan(array).any():
-        raise at.error(f"gives {shown(worth)}, not a number for each expert of {machine.shape}")
+        raise call.error(f"gives {shown(worth)}, not a number for each expert of {machine.shape}")
     return array
 
 
-def _copied(array: object, kind: type[np.generic], shape: tuple[int, int], name: str, at: At) -> NDArray[Any]:
+def _copied(
+    array: object, kind: type[np.generic], shape: tuple[int, int], name: str, call: Call
+) -> NDArray[Any]:
     integers = "iu" if kind is not np.bool_ else "b"
     if not isinstance(array, np.ndarray) or array.dtype.kind not in integers:
         words = "flags" if kind is np.bool_ else "whole numbers"
-        raise at.error(f"{name} is {shown(array)}, not an array of {words}")
+        raise call.error(f"{name} is {shown(array)}, not an array of {words}")
     if array.shape != shape:
-        raise at.error(f"{name} has the shape {array.shape}, not {shape} (layers, experts)")
+        raise call.error(f"{name} has the shape {array.shape}, not {shape} (layers, experts)")
     if kind is not np.bool_:
         array = array.clip(-2, np.iinfo(np.int16).max)  # so that no number becomes another one
     copy = array.astype(kind)

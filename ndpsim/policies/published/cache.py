@@ -28,25 +28,25 @@ class CacheParameters(PolicyParameters):
     """Parameters of the policy."""
 
     ways: int = Field(4, ge=1, le=1024)
-    """M, experts of a layer that the cache has room for; N = floor(S / M) layers, the first ones, have an
-    index, with S experts in the GPU's memory (III-B; 4 in its example). At most the layer's experts"""
+    """M, room of the cache in experts of a layer; N = floor(S / M) layers, the first ones, have an index,
+    with S experts in the GPU's memory (III-B; 4 in its example). At most the experts of a layer"""
 
     replacement: Replacement = "lru"
     """victim of a fetch. lru (the default, III-B), fifo, random: a static set, nothing is fetched (IV-D);
-    counter: what [code] calls LRU: a hit adds 1, a new expert has the largest of its index and 1, the
-    smallest goes"""
+    counter: what [code] calls LRU: each expert has a number; a hit adds 1 to it, a new expert gets the
+    largest number of its index plus 1, and the expert with the smallest number is the victim"""
 
     in_flight: Literal["hit", "miss"] = "hit"
     """an expert that is on its way. hit: computed on the GPU, which waits for it [code]; miss: computed on
     the CPU"""
 
     quota: int | None = Field(64, ge=0, le=1 << 20)
-    """each miss takes 1 from so many a token, and is fetched if some are left: at most 63 fetches a token
+    """maximum number of misses a token that are considered for a fetch: 64 allow 63 fetches a token
     [code]; none: all are fetched (the paper knows no limit)"""
 
     protect: bool = True
-    """what the token has just used of the layer is no victim. false: as in [code], which then computes with
-    the wrong weights; here they are right, and the next token misses it"""
+    """an expert that the token has just used in the layer is no victim. false: as in [code], which then
+    computes with the wrong weights; here they are right, and the next token misses the expert"""
 
     execution: Literal["overlapped", "sequential"] = "overlapped"
     """GPU and CPU in a layer. overlapped: at the same time, as kernels and copies run on while the CPU
@@ -54,8 +54,8 @@ class CacheParameters(PolicyParameters):
     delays the start of a GPU expert after it)"""
 
     multi_row: Literal["cpu", "cache"] = "cpu"
-    """prefill, and decode steps of several sequences. cpu: on the CPU, the cache is left alone [code]; cache:
-    as a decode step of one"""
+    """prefill, and decode steps of several sequences. cpu: the CPU computes missing experts, and the cache
+    does not change [code]; cache: as a decode step of one sequence"""
 
     seed: int = Field(0, ge=0, le=1 << 31)
     """seed of the first contents of the cache (the paper does not give them)"""
@@ -84,7 +84,7 @@ class _Index:
     def replace(self, expert: int, now: int, spared: Iterable[int]) -> int | None:
         """An expert replaces the victim; returns the victim, or None if no expert may be replaced."""
         spared = set(spared)
-        ways = [way for way, one in enumerate(self.experts) if one not in spared]
+        ways = [way for way, held in enumerate(self.experts) if held not in spared]
         if not ways:
             return None
         way = min(ways, key=lambda way: self.keys[way])

@@ -58,7 +58,7 @@ class EdgeParameters(PolicyParameters):
 
     contention: bool = True
     """whether the host's reads and the NDP units slow each other down on a DIMM; the paper's equations leave
-    it out: false shows what it takes of the gain"""
+    it out, and false shows how much of the gain it takes"""
 
 
 class Edge(Offloading[EdgeParameters]):
@@ -164,12 +164,12 @@ class Edge(Offloading[EdgeParameters]):
         columns = self.machine.model.expert_intermediate
         step = -(-columns // _PARTS)
         whole = int(on_gpu)
-        of_last = round((on_gpu - whole) * columns / step) * step
-        if columns - of_last < self.machine.dimms:
-            whole, of_last = whole + 1, 0
-        if not of_last:
+        rest = round((on_gpu - whole) * columns / step) * step
+        if columns - rest < self.machine.dimms:
+            whole, rest = whole + 1, 0
+        if not rest:
             return list(order[:whole]), list(order[whole:])
-        share = of_last / columns
+        share = rest / columns
         gpu: list[int | Part] = [*order[:whole], Part(order[whole], share)]
         return gpu, [Part(order[whole], 1 - share), *order[whole + 1 :]]
 
@@ -198,7 +198,7 @@ class Edge(Offloading[EdgeParameters]):
         if view.layer != self.machine.layers[-1]:
             return ()
         most = self._most(self.activated).T.tolist()
-        return self.moves("prefetch", [place for experts in most for place in enumerate(experts)])
+        return self.moves("prefetch", [expert for experts in most for expert in enumerate(experts)])
 
 
 @dataclass(frozen=True)

@@ -30,25 +30,24 @@ class FiddlerParameters(PolicyParameters):
     computations on the CPU rather than the GPU', Section IV-A)"""
 
     objective: Literal["sum", "max"] = "sum"
-    """what is minimised. sum (the default, what the code does): the CPU's and the GPU's times together, so
-    each expert goes where it is cheaper, at equal costs to the GPU; max (the comment in the code, and the
-    paper): the larger of the two, by all sets of up to 16 missing experts, and of more by all first ones in
-    the order of tokens, which is the optimum where the GPU takes as long for each, and otherwise off by what
-    its times differ"""
+    """what is minimised. sum (the default, what the code does): the sum of the CPU's and the GPU's times, so
+    that each expert goes where it is cheaper, at equal costs to the GPU; max (the comment in the code, and
+    the paper): the larger of the two times. For up to 16 missing experts all sets are compared; for more, all
+    first ones in the order of tokens, which is optimal if GPU times are equal; otherwise the error is at most
+    their difference"""
 
     constants: Literal["profile", "code"] = "profile"
-    """costs. profile (the default): this machine's, as the code wants its constants to be set: the CPU,
-    reading weights meanwhile, against a copy and then the GPU; code: 7 a token on the CPU against 70 for a
-    missing and 0 for a resident expert on the GPU"""
+    """costs. profile (the default): those of this machine, as the code wants its constants to be set: the CPU
+    computes and reads weights at the same time; the GPU computes after a copy; code: 7 a token on the CPU, 70
+    for a missing and 0 for a resident expert on the GPU"""
 
     overlap: bool = False
-    """GPU, its copies and the CPU work at the same time, as minimising the larger sum takes it; the code
-    computes the GPU's experts first, each missing one copied before, and then the CPU's"""
+    """GPU, copies and CPU work at the same time, as the larger sum assumes; the code computes the GPU's
+    experts first, each missing one after its copy, and then the CPU's"""
 
     residents: Literal["popular", "none"] = "popular"
-    """what the GPU's memory holds all the time. popular (the default, the code): as many as have room of the
-    experts with most tokens over all layers, by the offline trace in place of the code's table; none: as if
-    the memory had no room"""
+    """experts that stay in GPU memory. popular (the default, the code): those with most tokens over all
+    layers in the offline trace, which stands for the code's table, as many as fit; none: no experts"""
 
 
 class Fiddler(Offloading[FiddlerParameters]):

@@ -31,20 +31,20 @@ _WEIGHT = (
 )
 
 
-def _weight(default: float, of: str) -> Any:
-    return Field(default, ge=0, le=1, description=f"{_WEIGHT}rest evenly, an assumption): {of}")
+def _weight(default: float, meaning: str) -> Any:
+    return Field(default, ge=0, le=1, description=f"{_WEIGHT}rest evenly, an assumption): {meaning}")
 
 
 class HobbitParameters(PolicyParameters):
     """Parameters of HOBBIT."""
 
     t1: float = Field(0.6, ge=0, le=1)
-    """a token's choices are sorted by their scores; up to so much of the scores ranked above it, an expert is
-    loaded in full precision (T1 [note])"""
+    """a token's choices are sorted by their scores; an expert is loaded in full precision if the experts
+    ranked above it have at most this share of the scores (T1 [note])"""
 
     t2: float = Field(0.9, ge=0, le=1)
-    """up to so much it is loaded in few bits, above it is skipped (T2 [note]); here that is few bits, too,
-    and `details` counts it"""
+    """up to this share an expert is loaded in few bits, above it is skipped (T2 [note]); here it is loaded in
+    few bits, too, and `details` counts it"""
 
     low_bits: int | None = Field(None, ge=1, le=15)
     """bits of a weight that is loaded in few; none: a quarter of the full ones (FP16 and INT4, INT8 and INT2
@@ -188,15 +188,15 @@ class Hobbit(Offloading[HobbitParameters], GivesRoom):
 
     def _priority(self, done: int) -> Floats:
         """Priorities [layer, expert] after the layer of row `done`; the lowest is evicted first [note]."""
-        given, tokens, layers = self.parameters, max(self.tokens, 1), len(self.machine.layers)
-        of_row = np.arange(layers)
-        distance = done - of_row if given.layer_distance == "printed" else of_row - (done + 1)
-        of_layer = 1 - distance % layers / layers
+        weights, tokens, layers = self.parameters, max(self.tokens, 1), len(self.machine.layers)
+        rows = np.arange(layers)
+        distance = done - rows if weights.layer_distance == "printed" else rows - (done + 1)
+        nearness = 1 - distance % layers / layers
         return np.asarray(
-            given.w_lru * self.last / tokens
-            + given.w_lfu * self.uses / tokens
-            + given.w_lhu * self.full_uses / tokens
-            + given.w_fld * of_layer[:, None]
+            weights.w_lru * self.last / tokens
+            + weights.w_lfu * self.uses / tokens
+            + weights.w_lhu * self.full_uses / tokens
+            + weights.w_fld * nearness[:, None]
         )
 
     def prediction(self) -> Mapping[str, Any] | None:

@@ -36,11 +36,11 @@ class HybriMoeParameters(PolicyParameters):
     (section 3.1)"""
 
     threshold: int | None = Field(None, ge=1)
-    """least tokens of a missing expert that goes to the GPU, for that schedule; none: where a copy and the
-    GPU take less than the CPU by this machine's estimates"""
+    """minimum tokens of a missing expert that goes to the GPU, for the schedule threshold; none: where a copy
+    and the GPU take less than the CPU by the estimates for this machine"""
 
     constants: Literal["profile", "code"] = "profile"
-    """what the schedule believes that things take. profile: this machine's estimates (default: the code's are
+    """costs that the schedule assumes. profile: the estimates for this machine (default: the code's are
     marked as to be set for each machine); code: 0.5 for an expert on the GPU, 1 a token and 0.79 once on the
     CPU, 0.4179 for a copy"""
 
@@ -133,7 +133,7 @@ class HybriMoe(Offloading[HybriMoeParameters], GivesRoom):
             return answer
         self._score(view)
         resident, moving, scores = view.placement.resident[row].copy(), view.moving[row], self.scores[row]
-        resident[[one.expert for one in answer if one.layer == view.layer]] = False
+        resident[[move.expert for move in answer if move.layer == view.layer]] = False
         copied = descending(scores, np.flatnonzero(view.copied & ~resident & ~moving))
         free = min(self.slots[row] - int((resident | moving).sum()), view.gpu_free + len(answer))
         goes = descending(-scores, np.flatnonzero(resident & ~moving))[: max(len(copied) - free, 0)]
@@ -149,7 +149,7 @@ class HybriMoe(Offloading[HybriMoeParameters], GivesRoom):
         if view.phase == "prefill" and self.parameters.prefill == "gpu" and ahead < len(resident):
             missing = np.flatnonzero(~(resident[ahead] | view.moving[ahead]))
             wanted = places_in(ahead, missing[: view.gpu_free + len(gone)])
-        self.preloaded = [one for one in self.preloaded if one not in gone] + wanted
+        self.preloaded = [expert for expert in self.preloaded if expert not in gone] + wanted
         return self.moves("evict", gone) + self.moves("prefetch", wanted)
 
     def _score(self, view: BackgroundView) -> None:
@@ -189,16 +189,16 @@ def _both_ends(
     A missing expert begins on the GPU after its copy; copies run one after the other.
     """
     front, back = 0, len(gpu_ns)
-    of_gpu, of_cpu, copied = gpu_begun, cpu_begun, 0.0
+    gpu_sum_ns, cpu_sum_ns, copied = gpu_begun, cpu_begun, 0.0
     while front < back:
         arrives = copied + copy_ns if missing[front] else 0.0
-        on_gpu = max(of_gpu, arrives) + float(gpu_ns[front])
-        on_cpu = of_cpu + float(cpu_ns[back - 1])
+        on_gpu = max(gpu_sum_ns, arrives) + float(gpu_ns[front])
+        on_cpu = cpu_sum_ns + float(cpu_ns[back - 1])
         if on_gpu <= on_cpu:
-            of_gpu, copied = on_gpu, max(copied, arrives)
+            gpu_sum_ns, copied = on_gpu, max(copied, arrives)
             front += 1
         else:
-            of_cpu = on_cpu
+            cpu_sum_ns = on_cpu
             back -= 1
     return front
 

@@ -100,10 +100,10 @@ class Klotski(Offloading[KlotskiParameters]):
         hottest = descending(expected)[: self.hot]
         hot = places_in(row, hottest[expected[hottest] > 0])
         done = self.done_with(self.prefetched, view, (self.row[view.layer],))
-        done = [place for place in done if place not in hot]
-        missing = [place for place in hot if not resident[place] and not moving[place]]
+        done = [expert for expert in done if expert not in hot]
+        missing = [expert for expert in hot if not resident[expert] and not moving[expert]]
         wanted = missing[: view.gpu_free + len(done)]
-        self.prefetched = [place for place in self.prefetched if place not in done] + wanted
+        self.prefetched = [expert for expert in self.prefetched if expert not in done] + wanted
         return [*self.moves("evict", done), *self.moves("prefetch", wanted)]
 
     def _learn(self, view: BackgroundView) -> None:
@@ -123,8 +123,8 @@ class Klotski(Offloading[KlotskiParameters]):
         if not self.follows_code:
             return np.asarray((view.loads[:, np.newaxis] * self.following[row - 1]).sum(axis=0))
         successors = self.successors[row - 1]
-        of_each = np.repeat(view.loads, successors.shape[1])
-        return np.bincount(successors.ravel(), of_each, minlength=len(view.loads)).astype(np.float64)
+        weights = np.repeat(view.loads, successors.shape[1])
+        return np.bincount(successors.ravel(), weights, minlength=len(view.loads)).astype(np.float64)
 
 
 POLICY = Klotski

@@ -38,9 +38,9 @@ class KTransformersParameters(PolicyParameters):
     that all policies use the same memory; DALI, section 6.1, has what its cache takes"""
 
     update_tokens: int | None = Field(None, ge=1)
-    """from so many prompt tokens on, the GPU computes the prefill, and of each layer those experts stay that
-    had most tokens there (--kt-enable-dynamic-expert-update with --kt-gpu-prefill-token-threshold, 512 in the
-    tutorial); none: never (the code's default)"""
+    """minimum number of prompt tokens from which the GPU computes the prefill; the experts of each layer with
+    most tokens there then stay in its memory (--kt-enable-dynamic-expert-update with
+    --kt-gpu-prefill-token-threshold, 512 in the tutorial); none: never (the code's default)"""
 
 
 class KTransformers(Offloading[KTransformersParameters]):

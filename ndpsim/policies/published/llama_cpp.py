@@ -20,8 +20,8 @@ class LlamaCppParameters(PolicyParameters):
     """Parameters of llama.cpp."""
 
     n_cpu_moe: int | None = Field(None, ge=0)
-    """the experts of the model's first so many layers are in the host's memory (--n-cpu-moe, [code]
-    common/arg.cpp); none: of as few layers as the GPU's memory and gpu_share make necessary"""
+    """number of the model's first layers whose experts are in the host's memory (--n-cpu-moe, [code]
+    common/arg.cpp); none: as few layers as the GPU's memory and gpu_share make necessary"""
 
     gpu_share: float = Field(1.0, ge=0, le=1)
     """share of layers with their experts in the GPU's memory, if n_cpu_moe is not given; 1: as many as fit,
@@ -32,8 +32,8 @@ class LlamaCppParameters(PolicyParameters):
     ggml-backend.cpp; off: --no-op-offload)"""
 
     offload_tokens: int = Field(32, ge=1)
-    """least tokens of such a batch ([code] GGML_OP_OFFLOAD_MIN_BATCH; ik_llama.cpp: 32 x experts /
-    experts of a token)"""
+    """minimum tokens of such a batch ([code] GGML_OP_OFFLOAD_MIN_BATCH; ik_llama.cpp: 32 x experts / experts
+    of a token)"""
 
 
 class LlamaCpp(Offloading[LlamaCppParameters]):

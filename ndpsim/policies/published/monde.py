@@ -59,8 +59,8 @@ class MondeParameters(PolicyParameters):
     values rather than model weights'), but for `migrations`"""
 
     contention: bool = True
-    """whether the host's reads and the NDP units slow each other down on a DIMM; false: as the rule for H has
-    it, which leaves it out"""
+    """whether the host's reads and the NDP units slow each other down on a DIMM; false: as in the rule for H,
+    which leaves it out"""
 
 
 class Monde(Offloading[MondeParameters]):
@@ -191,7 +191,7 @@ class Monde(Offloading[MondeParameters]):
         missing = descending(self.tokens[row], np.flatnonzero(still[row] & ~resident[row]))
         victims = places(still & resident)
         # Experts of other layers only if this one has none, the coldest first.
-        victims.sort(key=lambda place: (place[0] != row, self.tokens[place]))
+        victims.sort(key=lambda expert: (expert[0] != row, self.tokens[expert]))
         free = max(view.gpu_free, 0)
         count = min(int(self.due), len(missing), free + len(victims))
         self.due -= count

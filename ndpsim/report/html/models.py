@@ -10,9 +10,9 @@ from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.report.html.page import (
     Column,
     Folded,
+    HtmlTable,
     Part,
     Section,
-    Table,
     configuration,
     count_cell,
     measured,
@@ -24,7 +24,7 @@ from ndpsim.report.html.page import (
 )
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.moe import moe_notes, moe_table, moe_title, run_names
-from ndpsim.report.moe_history import History, RunHistory
+from ndpsim.report.moe_history import MoeHistory, RunHistory
 from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.pictures.serving import rates_figure, serving_figure
 from ndpsim.report.serving import (
@@ -57,11 +57,11 @@ _COMPARED = (
 )
 
 
-def _compared(result: MoeResult, names: Sequence[str]) -> Table:
+def _compared(result: MoeResult, names: Sequence[str]) -> HtmlTable:
     """A line for each policy."""
-    plain, of = [run.to_dict(flat=True) for run in result.runs], (PolicyRun,)
+    plain, results = [run.to_dict(flat=True) for run in result.runs], (PolicyRun,)
     columns = [
-        Column(metric_label(metric, results=of), [run.get(metric) for run in plain], metric, of)
+        Column(metric_label(metric, results=results), [run.get(metric) for run in plain], metric, results)
         for metric in _COMPARED
         if any(run.get(metric) is not None for run in plain)
     ]
@@ -89,7 +89,7 @@ def _layers_table(name: str, run: RunHistory) -> Folded:
     return Folded(f"Layers: {name}", table_of(Column("layer", run.layers), times, elsewhere="--log"))
 
 
-def write_moe_report(path: str, result: MoeResult, history: History, hardware: Hardware) -> None:
+def write_moe_report(path: str, result: MoeResult, history: MoeHistory, hardware: Hardware) -> None:
     """The report of `run_moe`.
 
     Args:
@@ -116,7 +116,7 @@ def write_moe_report(path: str, result: MoeResult, history: History, hardware: H
             *(_jobs_table(name, run.shown) for name, run in histories if run.shown is not None),
             *(_layers_table(name, run) for name, run in histories),
         ),
-        configuration(result.config, hardware, Folded("Policies", Table((), set_to))),
+        configuration(result.config, hardware, Folded("Policies", HtmlTable((), set_to))),
         provenance({"routing": routed}),
     ]
     write_page(path, title, f"ndpsim moe\n{routed}", sections)
@@ -178,16 +178,16 @@ def _requests_table(requests: Sequence[ServedRequest]) -> Folded:
     """When each request arrived, and its latencies."""
     first_ns = requests[0].arrival_ns
     table = table_of(
-        Column("request", [one.id for one in requests]),
-        Column("prompt tokens", [count_cell(one.prompt_tokens) for one in requests]),
-        Column("output tokens", [count_cell(one.output_tokens) for one in requests]),
-        Column("arrival", [one.arrival_ns - first_ns for one in requests], "time_ns"),
-        Column("waited", [one.admitted_ns - one.arrival_ns for one in requests], "time_ns"),
-        Column("to the first token", [one.ttft_ns for one in requests], "ttft_ns"),
-        Column("per output token", [one.tpot_ns for one in requests], "tpot_ns"),
-        Column("to the last token", [one.latency_ns for one in requests], "latency_ns"),
-        Column("reused tokens", [one.reused_tokens for one in requests]),
-        Column("preemptions", [one.preemptions for one in requests]),
+        Column("request", [request.id for request in requests]),
+        Column("prompt tokens", [count_cell(request.prompt_tokens) for request in requests]),
+        Column("output tokens", [count_cell(request.output_tokens) for request in requests]),
+        Column("arrival", [request.arrival_ns - first_ns for request in requests], "time_ns"),
+        Column("waited", [request.admitted_ns - request.arrival_ns for request in requests], "time_ns"),
+        Column("to the first token", [request.ttft_ns for request in requests], "ttft_ns"),
+        Column("per output token", [request.tpot_ns for request in requests], "tpot_ns"),
+        Column("to the last token", [request.latency_ns for request in requests], "latency_ns"),
+        Column("reused tokens", [request.reused_tokens for request in requests]),
+        Column("preemptions", [request.preemptions for request in requests]),
         elsewhere="--json, --log",
     )
     return Folded(f"Requests: {len(requests):,}", table)

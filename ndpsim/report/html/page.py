@@ -36,7 +36,7 @@ MOST_CELLS = 40_000
 
 _MEASURED = re.compile(r"([0-9][0-9,]*(?:\.[0-9]+)?) ?(\S*)")
 # Scales of all units except seconds, which share names with those of nanoseconds.
-_FACTORS = {one.unit: one.divisor for name, unit in UNITS.items() if name != "s" for one in unit.scales}
+_FACTORS = {scale.unit: scale.divisor for name, unit in UNITS.items() if name != "s" for scale in unit.scales}
 
 # ---- tables ----
 
@@ -63,20 +63,20 @@ def most_rows(columns: int) -> int:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A table whose rows a script can sort.
 
     Attributes:
         columns: names of columns; empty: each row begins with its name, and rows keep their order.
         rows: rows of cells, one for each column.
         elsewhere: words for the place of the rows that are left out, for a note.
-        of: total number of rows, if `rows` has only the first ones.
+        total: number of all rows, if `rows` has only the first ones.
     """
 
     columns: Sequence[str]
     rows: Sequence[Row]
     elsewhere: str = ""
-    of: int = 0
+    total: int = 0
     template: ClassVar = "table.html"
 
     def __bool__(self) -> bool:
@@ -142,24 +142,24 @@ def _figures(column: Column) -> tuple[str, list[Cell]]:
     return scale.unit, list(map(cell, values))
 
 
-def table_of(*columns: Column, elsewhere: str = "", of: int = 0) -> Table:
-    """A table of columns; `elsewhere` and `of` as in `Table`."""
+def table_of(*columns: Column, elsewhere: str = "", total: int = 0) -> HtmlTable:
+    """A table of columns; `elsewhere` and `total` as in `HtmlTable`."""
     found = [_figures(column) for column in columns]
     heads = [f"{c.name} ({unit})" if unit else c.name for c, (unit, _) in zip(columns, found, strict=True)]
-    return Table(heads, list(zip(*(cells for _, cells in found), strict=True)), elsewhere, of)
+    return HtmlTable(heads, list(zip(*(cells for _, cells in found), strict=True)), elsewhere, total)
 
 
-def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> HtmlTable:
     """A table of a text report, whose figures sort."""
-    return Table(heads, [[first, *map(measured_cell, cells)] for first, *cells in rows])
+    return HtmlTable(heads, [[first, *map(measured_cell, cells)] for first, *cells in rows])
 
 
-def when(found: Sequence[Any], from_ns: float = 0.0, length: bool = False) -> list[Column]:
+def when(spans: Sequence[Any], from_ns: float = 0.0, length: bool = False) -> list[Column]:
     """Columns with `start_ns` and `end_ns` of each, from `from_ns` on, and if wanted how long each took."""
-    lengths = [Column("length", [one.end_ns - one.start_ns for one in found], "time_ns")]
+    lengths = [Column("length", [span.end_ns - span.start_ns for span in spans], "time_ns")]
     return [
-        Column("start", [one.start_ns - from_ns for one in found], "time_ns"),
-        Column("end", [one.end_ns - from_ns for one in found], "time_ns"),
+        Column("start", [span.start_ns - from_ns for span in spans], "time_ns"),
+        Column("end", [span.end_ns - from_ns for span in spans], "time_ns"),
         *(lengths if length else ()),
     ]
 
@@ -237,7 +237,7 @@ class Folded(Section):
 
 
 #: A text is a paragraph; several are a list.
-Part: TypeAlias = Table | Picture | Section | str | list[str]
+Part: TypeAlias = HtmlTable | Picture | Section | str | list[str]
 
 
 def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: Part) -> Section:
@@ -250,11 +250,11 @@ def configuration(config: Mapping[str, Any], hardware: Hardware | None, *more: P
     """
     call = {key: value for key, value in config.items() if hardware is None or key != "hardware"}
     rows = [(key, "" if value is None else str(value)) for key, value in flattened(call).items()]
-    parts = [Folded(f"What was run: {counted(len(rows), 'value')}", Table((), rows))]
+    parts = [Folded(f"What was run: {counted(len(rows), 'value')}", HtmlTable((), rows))]
     if hardware is not None:
         values = [(row.key, plain_cell(row.value), row.unit, row.origin) for row in hardware.rows()]
         title = f"Hardware: {hardware.system.name}, {counted(len(values), 'value')}"
-        parts.append(Folded(title, Table(("key", "value", "unit", "source, or what is assumed"), values)))
+        parts.append(Folded(title, HtmlTable(("key", "value", "unit", "source, or what is assumed"), values)))
     return Section("Configuration", *parts, *more)
 
 
@@ -274,7 +274,7 @@ def provenance(more: Mapping[str, str] | None = None) -> Section:
         "NumPy": installed("numpy"),
         "Numba": installed("numba"),
     }
-    return Section("Provenance", Table((), [*made.items(), *(more or {}).items()]))
+    return Section("Provenance", HtmlTable((), [*made.items(), *(more or {}).items()]))
 
 
 def _clipped(text: str, most: int) -> str:

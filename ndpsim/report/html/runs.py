@@ -12,9 +12,9 @@ from ndpsim.report.html.page import (
     Cell,
     Column,
     Folded,
+    HtmlTable,
     Part,
     Section,
-    Table,
     configuration,
     measured,
     picture,
@@ -81,7 +81,7 @@ def write_run_report(
         path,
         title,
         command,
-        Section("Summary", Table((), facts_of(result))),
+        Section("Summary", HtmlTable((), facts_of(result))),
         Section(
             "Read latencies" if isinstance(result, TraceResult) else "Over time",
             drawn,
@@ -98,23 +98,24 @@ def _tables(result: Timed) -> list[Part]:
         return [_channels_table(result)]
     if isinstance(result, RelayoutResult):
         moved = result.stretches
-        did = Column("DIMM", [one.dimm for one in moved]), Column("does", [one.name for one in moved])
+        did = Column("DIMM", [move.dimm for move in moved]), Column("does", [move.name for move in moved])
         times = table_of(*did, *when(moved), elsewhere="--timeline")
         stretches = Folded(f"Timeline: {counted(len(moved), 'stretch')}", times)
         return [stretches, _links_table({result.topology: result})]
     if isinstance(result, HostReadResult):
         return []
     jobs, phases = result.jobs if len(result.jobs) > 1 else (), result.phases
-    of_jobs = Column("expert", range(len(jobs))), Column("tokens", [job.tokens for job in jobs])
-    of_phases = Column("phase", [one.name for one in phases]), Column("tile", [one.tile for one in phases])
+    job_columns = Column("expert", range(len(jobs))), Column("tokens", [job.tokens for job in jobs])
+    names, tiles = [phase.name for phase in phases], [phase.tile for phase in phases]
+    phase_columns = Column("phase", names), Column("tile", tiles)
     return [
         Folded(
             f"Timeline: {counted(len(jobs), 'expert')} in turn",
-            table_of(*of_jobs, *when(jobs, length=True), elsewhere="--json"),
+            table_of(*job_columns, *when(jobs, length=True), elsewhere="--json"),
         ),
         Folded(
             f"Timeline: {counted(len(phases), 'phase')}",
-            table_of(*of_phases, *when(phases, length=True), elsewhere="--timeline, --json"),
+            table_of(*phase_columns, *when(phases, length=True), elsewhere="--timeline, --json"),
         ),
     ]
 
@@ -126,7 +127,7 @@ def _energy_table(result: Timed) -> Folded:
     table = table_of(
         Column("component", map(component_words, parts)), Column("energy", energies, "energy_nj")
     )
-    return Folded("Energy by component", table, Table((), [("", result.energy_note)] if parts else ()))
+    return Folded("Energy by component", table, HtmlTable((), [("", result.energy_note)] if parts else ()))
 
 
 def _links_table(results: Mapping[str, RelayoutResult]) -> Folded:
@@ -136,14 +137,14 @@ def _links_table(results: Mapping[str, RelayoutResult]) -> Folded:
         for wire, share in result.link_busy.items()
     ]
     heads = ("topology", "link", "busy (% of the time)")
-    return Folded(f"Links: {counted(len(rows), 'wire')}", Table(heads, rows, "--json"))
+    return Folded(f"Links: {counted(len(rows), 'wire')}", HtmlTable(heads, rows, "--json"))
 
 
 def _channels_table(result: TraceResult) -> Folded:
     """Figures of each channel; nothing for a single channel."""
-    found = result.per_channel if len(result.per_channel) > 1 else ()
-    figures = [Column(name, [one[name] for one in found], name) for name in result.per_channel[0]]
-    return Folded("Channels", table_of(Column("channel", range(len(found))), *figures))
+    channels = result.per_channel if len(result.per_channel) > 1 else ()
+    figures = [Column(name, [channel[name] for channel in channels], name) for name in result.per_channel[0]]
+    return Folded("Channels", table_of(Column("channel", range(len(channels))), *figures))
 
 
 def _timings(memory: Memory) -> Folded:
@@ -187,8 +188,8 @@ def write_load_report(
     """
     title = f"{memory.device.timing} {memory.device.org}, latency against throughput"
     figures = [
-        Column(of.label, [getattr(point, name) for point in points], name)
-        for name, of in quantities(LoadPoint).items()
+        Column(quantity.label, [getattr(point, name) for point in points], name)
+        for name, quantity in quantities(LoadPoint).items()
     ]
     _write(
         path,

@@ -13,8 +13,8 @@ from ndpsim.report.html.page import (
     Cell,
     Column,
     Folded,
+    HtmlTable,
     Section,
-    Table,
     most_rows,
     picture,
     plain_cell,
@@ -79,23 +79,24 @@ def _facts(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None) -> list[tu
             ends = (max, min) if higher_is_better(metric, swept.results) else (min, max)
             for words, choose in zip(("best", "worst"), ends, strict=True):
                 row = choose(measured, key=lambda row: row[metric])
-                at = name_of({key: row[key] for key in swept.varied})
+                point = name_of({key: row[key] for key in swept.varied})
                 value = metric_text(metric, row[metric], swept.results)
-                facts.append((f"{words} {described(metric, swept.results).label}", f"{value} at {at}"))
+                facts.append((f"{words} {described(metric, swept.results).label}", f"{value} at {point}"))
     return facts
 
 
-def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> Table:
+def _points_table(swept: Swept, rows: Sequence[Row], metrics: Sequence[str]) -> HtmlTable:
     """The varied keys and some metrics of each point."""
     count, rows = len(rows), rows[: most_rows(len(swept.varied) + 1 + len(metrics))]
     columns = [Column(key, [_key_cell(row[key]) for row in rows]) for key in swept.varied]
     if any(row["status"] != "ok" for row in rows):
         columns.append(Column("status", [row["status"] for row in rows]))
-    of = swept.results
+    results = swept.results
     columns += [
-        Column(metric_label(name, results=of), [row.get(name) for row in rows], name, of) for name in metrics
+        Column(metric_label(name, results=results), [row.get(name) for row in rows], name, results)
+        for name in metrics
     ]
-    return table_of(*columns, elsewhere=_REST, of=count)
+    return table_of(*columns, elsewhere=_REST, total=count)
 
 
 def _key_cell(value: Any) -> Cell:
@@ -106,30 +107,32 @@ def _published_table(swept: Swept, rows: Sequence[Row]) -> Section:
     """Each published value beside the simulated one at the same point."""
     found = []
     for value in swept.published:
-        where = {key: value_words(of_key) for key, of_key in value.where.items()}
+        where = {key: value_words(wanted) for key, wanted in value.where.items()}
         ours = [
             row[value.metric]
             for row in rows
             if is_number(row.get(value.metric))
-            and all(value_words(row.get(key)) == of_key for key, of_key in where.items())
+            and all(value_words(row.get(key)) == wanted for key, wanted in where.items())
         ]
         scale = scale_of(value.metric, [value.high, *ours], swept.results)
         low, high = value.low / scale.divisor, value.high / scale.divisor
         said = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
         middle = (value.low + value.high) / 2
-        one = ours[0] if len(ours) == 1 else None
+        figure = ours[0] if len(ours) == 1 else None
         found.append(
             (
                 name_of(value.where) or "all points",
                 metric_label(value.metric, scale, results=swept.results),
                 Cell(said, middle),
-                Cell(f"{one / scale.divisor:.4g}", one) if one is not None else counted(len(ours), "point"),
-                Cell(f"{one / middle:.3f}", one / middle) if one is not None and middle else "",
+                Cell(f"{figure / scale.divisor:.4g}", figure)
+                if figure is not None
+                else counted(len(ours), "point"),
+                Cell(f"{figure / middle:.3f}", figure / middle) if figure is not None and middle else "",
                 value.source,
             )
         )
     columns = ("at", "metric", "published", "ours", "ours over published", "source")
-    return Section("Published values beside ours", Table(columns, found))
+    return Section("Published values beside ours", HtmlTable(columns, found))
 
 
 def _configurations(rows: Sequence[Row]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -169,8 +172,8 @@ def _configuration_section(swept: Swept, rows: Sequence[Row]) -> Section:
     differ = [(key, f"{len(values):,} values: {_listed(values)}") for key, values in differing.items()]
     return Section(
         "Configuration",
-        Folded(f"What all points share: {counted(len(shared), 'value')}", Table(columns, shared)),
-        Folded(f"What differs: {counted(len(differ), 'value')}", Table((), differ)),
+        Folded(f"What all points share: {counted(len(shared), 'value')}", HtmlTable(columns, shared)),
+        Folded(f"What differs: {counted(len(differ), 'value')}", HtmlTable((), differ)),
         f"The whole configuration of every point is in {_REST}.",
     )
 
@@ -185,10 +188,10 @@ def _pictures(swept: Swept, rows: Sequence[Row], plot: SweepPlot | None, reason:
     drawn = [
         picture(
             name,
-            lambda one=one: points_figure(rows, swept, one, DEFAULT_SIZE),  # type: ignore[misc]
-            f"{one.title}: {described(one.y, swept.results).label} over {one.x}",
+            lambda shown=shown: points_figure(rows, swept, shown, DEFAULT_SIZE),  # type: ignore[misc]
+            f"{shown.title}: {described(shown.y, swept.results).label} over {shown.x}",
         )
-        for name, one in plots.items()
+        for name, shown in plots.items()
     ]
     return Section("Pictures", *drawn)
 
@@ -222,14 +225,14 @@ def write_sweep_report(path: str, swept: Swept, rows: Sequence[Row], plot: Sweep
     ]
     versions = dict.fromkeys(str(row["version"]) for row in rows if row.get("version"))
     sections = [
-        Section("Summary", Table((), _facts(swept, rows, plot))),
+        Section("Summary", HtmlTable((), _facts(swept, rows, plot))),
         _pictures(swept, rows, plot, reason),
         Section(
             "Points",
             _points_table(swept, rows, main),
             Folded(f"All metrics: {len(metrics):,}", _points_table(swept, rows, metrics)),
         ),
-        Section("Points that failed", Table(("point", "reason"), failures, _REST)),
+        Section("Points that failed", HtmlTable(("point", "reason"), failures, _REST)),
         _published_table(swept, rows),
         _configuration_section(swept, rows),
         provenance({"points of version": ", ".join(versions)} if versions else None),

@@ -76,11 +76,11 @@ def row_panel(
             ends = left + np.array(lengths)
             reached = np.maximum(ends, mark[3]) if mark else ends
             longest = max(longest, *reached)
-            for place, end, text in zip(places, reached, words, strict=False):
-                axes.text(end, place, f" {text}", va="center", color=INK)
-        for place, position in enumerate(mark[3] if mark else ()):
+            for y, end, text in zip(places, reached, words, strict=False):
+                axes.text(end, y, f" {text}", va="center", color=INK)
+        for y, position in enumerate(mark[3] if mark else ()):
             name, colour, line, _ = mark or ("", "", "", ())
-            axes.plot((position, position), (place - 0.42, place + 0.42), line, color=colour, label=name)
+            axes.plot((position, position), (y - 0.42, y + 0.42), line, color=colour, label=name)
         name_rows(axes, names)
         axes.set(xlabel=label, xlim=(0, most or longest or 1))
 
@@ -115,7 +115,7 @@ def share_panel(
 def bus_panel(parts_ns: Mapping[str, float], time_ns: float, bus: str) -> Panel:
     """The time of a data bus in ns, by its use: "data", "refresh", "rows", "FIFO full".
 
-    The rest of `time_ns` is drawn as "nothing to read". `bus` says in words of which buses this is the mean.
+    The rest of `time_ns` is drawn as "nothing to read". `bus`: words for the buses whose mean it is.
     """
     parts = {**parts_ns, "nothing to read": max(0.0, time_ns - sum(parts_ns.values()))}
     said = {name: (ns, format_time(ns)) for name, ns in parts.items()}
@@ -152,9 +152,9 @@ def compare_energies(ways: Ways) -> Panel | None:
         return None
     scale = scale_of("energy_nj", totals.values())
     drawn: dict[str, Bars] = {
-        component: (COLOURS[meaning], [of.get(component, 0.0) / scale.divisor for of in bars.values()], ())
+        component: (COLOURS[meaning], [way.get(component, 0.0) / scale.divisor for way in bars.values()], ())
         for component, meaning in ENERGY.items()
-        if any(component in of for of in bars.values())
+        if any(component in way for way in bars.values())
     }
     words = [f"{format_energy(nj)}, {format_power(nj / ways[way][1])}" for way, nj in totals.items()]
     last = list(drawn)[-1]

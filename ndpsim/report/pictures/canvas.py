@@ -81,7 +81,7 @@ class _Block:
 
     def taken_in(self) -> float:
         """The height of ticks, labels and the legend, without the axes."""
-        axes = sum(one.bbox.height for one in self.axes)
+        axes = sum(area.bbox.height for area in self.axes)
         return float(self.part.bbox.height - axes) / self.part.figure.dpi
 
     def fit_label(self, font_pt: float) -> float:
@@ -179,7 +179,7 @@ def compose(
         heading = figure.suptitle(_filled(title, room), x=0.01, ha="left", parse_math=False)
         # The first column, which has the curves, is wider.
         parts = figure.subfigures(1, len(columns), squeeze=False, width_ratios=(11, 9)[: len(columns)])[0]
-        _lay_out(figure, [_drawn(*of, chosen) for of in zip(parts, columns, strict=True)], chosen)
+        _lay_out(figure, [_drawn(*pair, chosen) for pair in zip(parts, columns, strict=True)], chosen)
         heading.set_y(round(heading.get_position()[1], 5))
     return figure
 
@@ -199,8 +199,8 @@ def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSp
     text = _TEXT * size.font_pt * _LINE
     grid = part.add_gridspec(len(runs) + 1, 1, height_ratios=[*(sum(high) + text for high in heights), 1e-3])
     blocks = []
-    for place, (run, high) in enumerate(zip(runs, heights, strict=True)):
-        block = part.add_subfigure(grid[place])
+    for index, (run, high) in enumerate(zip(runs, heights, strict=True)):
+        block = part.add_subfigure(grid[index])
         where = {"left": 0.12, "right": 0.98, "bottom": 0.5 * text / (sum(high) + text), "hspace": 0}
         where["top"] = 1 - where["bottom"]  # approximate, for code that fits texts into axes
         found = block.subplots(len(run), 1, squeeze=False, height_ratios=high, gridspec_kw=where)

@@ -58,46 +58,46 @@ def draw_claims(
     """
 
     def draw(axes: Axes) -> None:
-        for place, bar in enumerate(bars):
-            _draw_published(axes, place - _HEIGHT / 2, bar)
-            _draw_ours(axes, place + _HEIGHT / 2, bar)
+        for y, bar in enumerate(bars):
+            _draw_published(axes, y - _HEIGHT / 2, bar)
+            _draw_ours(axes, y + _HEIGHT / 2, bar)
         name_rows(axes, [bar.name for bar in bars])
         axes.set_xlabel(unit)
-        for at, style in ((0.0, "-"), (no_effect, ":")):
-            if at is not None:
-                axes.axvline(at, color=INK, linewidth=rcParams["axes.linewidth"], linestyle=style)
+        for x, style in ((0.0, "-"), (no_effect, ":")):
+            if x is not None:
+                axes.axvline(x, color=INK, linewidth=rcParams["axes.linewidth"], linestyle=style)
 
     save(compose(title, ({"claims": Panel(draw, 1.0 + 2.6 * len(bars))},), size), path, size)
 
 
-def _draw_published(axes: Axes, place: float, bar: ClaimBar) -> None:
+def _draw_published(axes: Axes, y: float, bar: ClaimBar) -> None:
     low, high = bar.published
     outline: dict[str, Any] = {"height": _HEIGHT, "edgecolor": INK, "linewidth": rcParams["axes.linewidth"]}
-    axes.barh(place, high, facecolor="white", label="published", **outline)
+    axes.barh(y, high, facecolor="white", label="published", **outline)
     if low < high:
-        axes.barh(place, high - low, left=low, facecolor=tint(INK, 0.2), **outline)
-    _draw_span(axes, place, bar.allowed, "allowed", (0, (2, 1)))
+        axes.barh(y, high - low, left=low, facecolor=tint(INK, 0.2), **outline)
+    _draw_span(axes, y, bar.allowed, "allowed", (0, (2, 1)))
 
 
-def _draw_ours(axes: Axes, place: float, bar: ClaimBar) -> None:
+def _draw_ours(axes: Axes, y: float, bar: ClaimBar) -> None:
     if bar.ours is None:
-        axes.text(0, place, " not run", va="center", color=INK)
+        axes.text(0, y, " not run", va="center", color=INK)
         return
     label, colour = ("ours, holds", SERIES[0]) if bar.holds else ("ours, off", SERIES[1])
     style: dict[str, Any] = {"color": colour}
     if bar.fitted:
         label += ", fitted"
         style = {"facecolor": tint(colour, 0.4), "edgecolor": colour, "hatch": "////"}
-    axes.barh(place, bar.ours, height=_HEIGHT, label=label, **style)
+    axes.barh(y, bar.ours, height=_HEIGHT, label=label, **style)
     end = bar.ours if bar.reach is None else max(bar.ours, bar.reach[1])
     if bar.reach is not None and bar.reach[0] < bar.reach[1]:
-        _draw_span(axes, place, bar.reach, "ours, other assumptions", "solid")
-    axes.text(max(end, 0.0), place, f"  {bar.ours:.3g}", va="center", color=INK)
+        _draw_span(axes, y, bar.reach, "ours, other assumptions", "solid")
+    axes.text(max(end, 0.0), y, f"  {bar.ours:.3g}", va="center", color=INK)
 
 
-def _draw_span(axes: Axes, place: float, ends: tuple[float, float], label: str, style: Any) -> None:
+def _draw_span(axes: Axes, y: float, ends: tuple[float, float], label: str, style: Any) -> None:
     width = rcParams["axes.linewidth"]
     how: Any = {"ecolor": INK, "elinewidth": 1.5 * width, "capsize": 2 * width, "zorder": 3, "label": label}
     middle, reach = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
-    drawn = axes.errorbar(middle, place, xerr=reach, fmt="none", **how)
+    drawn = axes.errorbar(middle, y, xerr=reach, fmt="none", **how)
     drawn.lines[2][0].set_linestyle(style)

@@ -30,7 +30,7 @@ Ints = NDArray[np.int64]
 _RANGES = 600  # number of bins of the range, where whole refresh intervals are shorter
 _REFRESHES_APART = 150  # most intervals whose ranges can be distinguished in a column
 _REFRESHES_SHOWN = 25  # with more intervals than this, means are over whole ones
-_OF_REFRESH = 3  # The range in a bin is over times of nRFC / 3, of which two are within each refresh.
+_OF_REFRESH = 3  # The range in a bin is over times of nRFC / 3; two of these are within each refresh.
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,9 +203,9 @@ def phase_panel(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, 
     def draw(axes: Axes) -> None:
         unit_ns = time_axis(axes, time_ns)
         for phase in phases:
-            place, colour = rows[phase.name]
+            y, colour = rows[phase.name]
             length = max(phase.end_ns - phase.start_ns, time_ns / 150)
-            axes.barh(place, length / unit_ns, 0.7, phase.start_ns / unit_ns, color=colour)
+            axes.barh(y, length / unit_ns, 0.7, phase.start_ns / unit_ns, color=colour)
         name_rows(axes, [f"{name} ({unit})" for name, unit in units.items()])
 
     return Panel(draw, 6.5, axis="time")

@@ -90,7 +90,7 @@ def _both_times(result: ContentionResult) -> Panel:
         words[row] = "nothing asked for" if slowdown is None else f"{words[row]}, {times(slowdown)}"
     colours = [tint(_NDP, 0.35), _NDP, tint(_HOST, 0.35), _HOST]
     names = ["NDP alone", "NDP beside host", "host alone", "host beside NDP"]
-    lengths = [one / scale.divisor for one in ns]
+    lengths = [time_ns / scale.divisor for time_ns in ns]
     label = f"{metric_label('time_ns', scale)}, for the same work"
     return row_panel(names, {"": (colours, lengths, words)}, label, lines=1.3)
 

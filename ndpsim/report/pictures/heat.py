@@ -18,7 +18,7 @@ from ndpsim.report.metrics import is_number, name_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER, Panel
 from ndpsim.report.pictures.colours import INK
 from ndpsim.report.pictures.points import Points, figure_of, logarithmic, named_ticks, plain_ticks, room_pt
-from ndpsim.report.sweep_plot import Published
+from ndpsim.report.sweep_plot import PublishedValue
 
 _MAP = "viridis"  # of uniform lightness, so that it also works in grey and for colour-blind readers
 _NOTHING = "\N{EN DASH}"  # in a cell without a value, and between two values
@@ -44,13 +44,13 @@ def _norm(points: Points) -> Normalize:
 def _heat(axes: Axes, points: Points, panel: Mapping[str, Any], norm: Normalize) -> None:
     plot, (key,) = points.plot, points.plot.by
     columns, rows = points.values(plot.x), points.values(key)
-    across, down = ({value_words(value): n for n, value in enumerate(of)} for of in (columns, rows))
+    across, down = ({value_words(value): n for n, value in enumerate(values)} for values in (columns, rows))
     cells = np.full((len(rows), len(columns)), np.nan)
     for row in points.of(panel):
         cells[down[value_words(row[key])], across[value_words(row[plot.x])]] = points.scaled(row[plot.y])
     narrow = min(side / count for side, count in zip(room_pt(axes), reversed(cells.shape), strict=True))
     edge = rcParams["axes.linewidth"] if narrow > _EDGED_PT else 0.0
-    edges = [np.arange(len(of) + 1) - 0.5 for of in (columns, rows)]
+    edges = [np.arange(len(values) + 1) - 0.5 for values in (columns, rows)]
     colours = colormaps[_MAP].with_extremes(bad="#FFFFFF")
     masked = np.ma.masked_invalid(cells)
     axes.pcolormesh(*edges, masked, cmap=colours, norm=norm, edgecolors="white", linewidth=edge)
@@ -65,24 +65,25 @@ def _heat(axes: Axes, points: Points, panel: Mapping[str, Any], norm: Normalize)
         for (line, column), value in np.ndenumerate(cells)
     }
     shown = {
-        at: one.value
-        for one in points.published(panel)
-        if (at := (across.get(value_words(one.x)), down.get(value_words(one.value.where.get(key))))) in ours
+        cell: mark.value
+        for mark in points.published(panel)
+        if (cell := (across.get(value_words(mark.x)), down.get(value_words(mark.value.where.get(key)))))
+        in ours
     }
     both = {
-        at: f"{text}\n{_interval(points, shown[at])}" if at in shown and text != _NOTHING else text
-        for at, text in ours.items()
+        cell: f"{text}\n{_interval(points, shown[cell])}" if cell in shown and text != _NOTHING else text
+        for cell, text in ours.items()
     }
     fit = _write(axes, cells, norm, both)
     if not fit and shown:
         _write(axes, cells, norm, ours)
-    for one in shown.values():
-        words = f"in brackets: {one.source}" if fit else f"no room in the cells: {one.source}"
+    for mark in shown.values():
+        words = f"in brackets: {mark.source}" if fit else f"no room in the cells: {mark.source}"
         axes.plot([], [], " ", label=f"({words})")
 
 
-def _interval(points: Points, one: Published) -> str:
-    ends = dict.fromkeys(significant(points.scaled(end), _DIGITS) for end in (one.low, one.high))
+def _interval(points: Points, mark: PublishedValue) -> str:
+    ends = dict.fromkeys(significant(points.scaled(end), _DIGITS) for end in (mark.low, mark.high))
     return f"({_NOTHING.join(ends)})"
 
 

@@ -47,9 +47,9 @@ def _tail(axes: Axes, result: TraceResult) -> None:
     ends = np.append(100.0, np.maximum(longer[:-1], lowest))
     axes.step(np.append(ns, ns[-1]), np.append(ends, lowest), where="pre", color=COLOURS["read"])
     for name, marker in _MARKED.items():
-        at = percentile_ns(result, float(name))
-        how: Any = {"color": INK, "linestyle": "none", "label": f"p{name} {format_time(at)}"}
-        axes.plot(at, max(lowest, 100 - float(name)), marker, **how)
+        time_ns = percentile_ns(result, float(name))
+        how: Any = {"color": INK, "linestyle": "none", "label": f"p{name} {format_time(time_ns)}"}
+        axes.plot(time_ns, max(lowest, 100 - float(name)), marker, **how)
     assert result.read_latency_ns is not None
     mean_ns = result.read_latency_ns["mean"]
     axes.axvline(mean_ns, color=INK, linestyle=":", label=f"mean {format_time(mean_ns)}")

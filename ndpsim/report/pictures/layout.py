@@ -43,11 +43,11 @@ def layout_figure(placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Panels
         return Panel(draw, 1.2 * _ROWS * layout.geometry.device.banks_per_group, stretches=True)
 
     lanes = {"lanes": Panel(lambda axes: _lanes(axes, layout), 7, stretches=True)}
-    of_lane = {"first": rows(0, f"first rows of {where}", chosen[0] == "first" or size == "slide")}
+    lane_panels = {"first": rows(0, f"first rows of {where}", chosen[0] == "first" or size == "slide")}
     if down_row >= _ROWS:
         explains = "first" not in chosen and chosen[0] != "lanes"
-        of_lane["down"] = rows(down_row - 1, f"where down begins in {where}", explains)
-    groups = lanes, of_lane
+        lane_panels["down"] = rows(down_row - 1, f"where down begins in {where}", explains)
+    groups = lanes, lane_panels
     return compose(f"Locations of weights: {layout_title(placed)}", groups, size, panels, "layout")
 
 
@@ -56,14 +56,14 @@ def _lanes(axes: Axes, layout: Layout) -> None:
     geometry, held = layout.geometry, layout.lane_bits() / 8
     unit, size = ("MiB", 1 << 20) if held.sum(axis=2).max() >= 1 << 20 else ("KiB", 1 << 10)
     held /= size
-    at = (
+    positions = (
         np.arange(geometry.dimms)[:, np.newaxis] + (np.arange(geometry.lanes) + 1) / (geometry.lanes + 1)
     ).ravel()
-    bottom = np.zeros_like(at)
+    bottom = np.zeros_like(positions)
     for number, name in enumerate(MATRICES):
         height = held[:, :, number].ravel()
         width = 0.85 / (geometry.lanes + 1)
-        axes.bar(at, height, width=width, bottom=bottom, color=COLOURS[name], label=name)
+        axes.bar(positions, height, width=width, bottom=bottom, color=COLOURS[name], label=name)
         bottom += height
     step = -(-geometry.dimms // _LABELS)
     shown = np.arange(0, geometry.dimms, step)
@@ -108,8 +108,8 @@ def _rows(
         range(device.bankgroups),
         range(device.bursts_per_row),
     )
-    place = layout.parts[0].interleaving.place(rank, bankgroup, bank, row, column)
-    held = np.where(place < len(matrix), matrix[np.minimum(place, len(matrix) - 1)], -1)
+    burst = layout.parts[0].interleaving.place(rank, bankgroup, bank, row, column)
+    held = np.where(burst < len(matrix), matrix[np.minimum(burst, len(matrix) - 1)], -1)
     banks = len(rows) * device.banks_per_group
     groups = device.ranks * device.bankgroups
     lines = banks * groups

@@ -18,7 +18,7 @@ from ndpsim.base.units import TIMES, Scale, format_time, times
 from ndpsim.inference.layers.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.moe import moe_title, run_names
-from ndpsim.report.moe_history import History, RunHistory
+from ndpsim.report.moe_history import MoeHistory, RunHistory
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
 from ndpsim.report.pictures.bars import Bars, row_panel, share_panel
 from ndpsim.report.pictures.canvas import Panel, Panels, compose
@@ -88,7 +88,7 @@ def _layers(axes: Axes, run: RunHistory, name: str, limits_ns: tuple[float, floa
         how: Any = {"color": colour, "linestyle": line, "linewidth": width, "where": "mid", "label": label}
         axes.step(ticks, means[group] / scale.divisor, **how)
     few = range(0, len(run.layers), max(1, -(-len(run.layers) // 12)))
-    axes.set_xticks(list(few), [str(run.layers[place]) for place in few])
+    axes.set_xticks(list(few), [str(run.layers[index]) for index in few])
     axes.set(xlim=(-0.5, len(run.layers) - 0.5), ylim=[ns / scale.divisor for ns in limits_ns])
     if limits_ns[0]:
         logarithmic(axes, "y")
@@ -111,11 +111,13 @@ def _migrations(sums: Mapping[str, Mapping[str, float]]) -> Panel | None:
     """The times of migrations in windows, where they cost nothing, and beside experts."""
     if not sums:
         return None
-    totals = [of["hidden_ns"] + of["exposed_ns"] for of in sums.values()]
+    totals = [times["hidden_ns"] + times["exposed_ns"] for times in sums.values()]
     scale = scale_of("time_ns", totals)
-    words = [f"{of['count']:,.0f} in {format_time(ns)}" for ns, of in zip(totals, sums.values(), strict=True)]
+    words = [
+        f"{times['count']:,.0f} in {format_time(ns)}" for ns, times in zip(totals, sums.values(), strict=True)
+    ]
     parts: dict[str, Bars] = {
-        part: (COLOURS[part], [of[f"{part}_ns"] / scale.divisor for of in sums.values()], said)
+        part: (COLOURS[part], [times[f"{part}_ns"] / scale.divisor for times in sums.values()], said)
         for part, said in {"hidden": (), "exposed": words}.items()
     }
     return row_panel(list(sums), parts, f"{metric_label('time_ns', scale)}, all migrations")
@@ -127,7 +129,7 @@ def _migrations(sums: Mapping[str, Mapping[str, float]]) -> Panel | None:
 def _places(layer: LayerRecord) -> dict[str, tuple[float, float]]:
     """The position and height of each resource's row; many DIMMs share the height of a few."""
     found = {job.resource for job in layer.jobs} | {move.resource for move in layer.moving}
-    places = {name: (float(place), 0.8) for place, name in enumerate(n for n in _ROWS if n in found)}
+    places = {name: (float(y), 0.8) for y, name in enumerate(n for n in _ROWS if n in found)}
     dimms = sorted((name for name in found if name.startswith("ndp ")), key=lambda name: int(name[4:]))
     high = min(1.0, _DIMM_LABELS / max(1, len(dimms)))
     below = len(places) - 0.1  # room for the label of the first DIMM
@@ -138,7 +140,7 @@ def _labels(places: Mapping[str, tuple[float, float]]) -> dict[str, float]:
     """The names beside rows and their positions; of many DIMMs, only some are named."""
     dimms = [name for name in places if name.startswith("ndp ")]
     shown = dimms[:: max(1, -(-len(dimms) // _DIMM_LABELS))]
-    engines = {_ROWS[name]: at for name, (at, _) in places.items() if name in _ROWS}
+    engines = {_ROWS[name]: y for name, (y, _) in places.items() if name in _ROWS}
     return engines | {f"DIMM {name[4:]}": places[name][0] for name in shown}
 
 
@@ -147,13 +149,13 @@ def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
     places, scale = _places(layer), scale_of("time_ns", [until_ns])
     until = until_ns / scale.divisor
 
-    def bar(of: JobRecord | MovingRecord, colour: str | tuple[float, float, float]) -> None:
+    def bar(job: JobRecord | MovingRecord, colour: str | tuple[float, float, float]) -> None:
         """Draw the part of a job or migration that is within the layer."""
-        at, high = places[of.resource]
-        times_ns = np.clip((of.start_ns, of.end_ns), layer.start_ns, layer.end_ns) - layer.start_ns
+        y, high = places[job.resource]
+        times_ns = np.clip((job.start_ns, job.end_ns), layer.start_ns, layer.end_ns) - layer.start_ns
         start, end = times_ns / scale.divisor
         edge = 0.4 * rcParams["axes.linewidth"] if end - start > _EDGED * until else 0.0
-        axes.barh(at, end - start, high, start, color=colour, edgecolor="white", linewidth=edge)
+        axes.barh(y, end - start, high, start, color=colour, edgecolor="white", linewidth=edge)
 
     for job in layer.jobs:
         colour = COLOURS[_COLOUR_OF[job.resource.partition(" ")[0]]]
@@ -165,7 +167,7 @@ def _jobs(axes: Axes, layer: LayerRecord, name: str, until_ns: float) -> None:
     labels = _labels(places)
     axes.set_yticks(list(labels.values()), list(labels))
     axes.tick_params(axis="y", length=0)
-    bottom = max(at + high / 2 for at, high in places.values())
+    bottom = max(y + high / 2 for y, high in places.values())
     where = f"step {layer.step}" if layer.phase == "decode" else "prefill"
     since = f"{metric_label('time_ns', scale)}, since the gate of layer {layer.layer}, {where}"
     axes.set(ylim=(bottom + 0.1, -0.6), xlim=(0, until), ylabel=_in_lines(name), xlabel=since)
@@ -201,7 +203,7 @@ def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
 
 
 def moe_figure(
-    result: MoeResult, history: History, size: str = DEFAULT_SIZE, panels: Panels = None
+    result: MoeResult, history: MoeHistory, size: str = DEFAULT_SIZE, panels: Panels = None
 ) -> Figure:
     """Speed-ups, time by layer and resource, engines, migrations, and the jobs of one layer.
 
@@ -219,13 +221,13 @@ def moe_figure(
     runs = dict(zip(names, result.runs, strict=True))
     most = len(names) if chosen_size(size).height_in is None else 1
     histories = dict(itertools.islice(zip(names, history.runs, strict=True), most))
-    shown = {name: of.shown for name, of in histories.items() if of.shown is not None}
+    shown = {name: history.shown for name, history in histories.items() if history.shown is not None}
     several = len(runs) > 1
     sums = {
-        f"{name}: {kind}" if several else kind: of
+        f"{name}: {kind}" if several else kind: windows
         for name, run in runs.items()
-        for kind, of in run.migrations.items()
-        if of["hidden_ns"] + of["exposed_ns"] > 0
+        for kind, windows in run.migrations.items()
+        if windows["hidden_ns"] + windows["exposed_ns"] > 0
     }
     by_layer = {
         "speedup": _speedups(runs) if several else None,
@@ -263,12 +265,14 @@ def _parts(phase: PhasePrediction, name: str, what: str) -> Panel:
 
 
 def _upgrades(result: Prediction) -> Panel | None:
-    shown = [one for one in result.upgrades if not one.problem]
+    shown = [upgrade for upgrade in result.upgrades if not upgrade.problem]
     if not shown:
         return None
-    gains = {phase: [getattr(one, f"{phase}_gain") for one in shown] for phase in ("prefill", "decode")}
-    parts = {phase: (COLOURS[phase], of, list(map(times, of))) for phase, of in gains.items()}
-    names = [f"{one.name}:\n{one.change.split(',')[0]}" for one in shown]
+    gains = {
+        phase: [getattr(upgrade, f"{phase}_gain") for upgrade in shown] for phase in ("prefill", "decode")
+    }
+    parts = {phase: (COLOURS[phase], values, list(map(times, values))) for phase, values in gains.items()}
+    names = [f"{upgrade.name}:\n{upgrade.change.split(',')[0]}" for upgrade in shown]
     label = metric_label("speedup", Scale(TIMES), "the machine as it is")
     as_it_is = "", INK, "-", [1.0] * len(shown)
     return row_panel(names, parts, label, mark=as_it_is, beside=True, lines=3.2)
@@ -306,9 +310,9 @@ def _ranks(axes: Axes, statistics: RoutingStatistics) -> None:
 def _active(axes: Axes, statistics: RoutingStatistics) -> None:
     """The number of distinct experts that a batch chooses, by its size."""
     found, colour = statistics.active_experts, COLOURS["decode"]
-    sizes, percent = [one.batch for one in found], 100 / statistics.trace["experts"]
+    sizes, percent = [estimate.batch for estimate in found], 100 / statistics.trace["experts"]
     least, mean, most = (
-        [percent * getattr(one, name) for one in found] for name in ("least", "mean", "most")
+        [percent * getattr(estimate, name) for estimate in found] for name in ("least", "mean", "most")
     )
     light = tint(colour, 0.4)
     axes.fill_between(sizes, least, most, color=light, linewidth=0, label="fewest to most")
@@ -322,10 +326,10 @@ def _active(axes: Axes, statistics: RoutingStatistics) -> None:
 
 def _classes(axes: Axes, phase: PhaseStatistics) -> None:
     """Shares of selections by class and layer."""
-    layers = [one.layer for one in phase.layers]
+    layers = [shares.layer for shares in phase.layers]
     bottom = np.zeros(len(layers))
     for name in ("hot", "warm", "cold"):
-        height = np.array([100 * getattr(one, name) for one in phase.layers])
+        height = np.array([100 * getattr(shares, name) for shares in phase.layers])
         axes.bar(layers, height, 0.8, bottom, color=COLOURS[name], label=name)
         bottom += height
     axes.set(xlim=(layers[0] - 0.6, layers[-1] + 0.6), ylim=(0, 100))
@@ -338,9 +342,9 @@ def _reuse(statistics: RoutingStatistics) -> Panel | None:
     if not found:
         return None
     colours = [COLOURS[_REUSES[name]] for name in found]
-    bars = colours, [100 * one.reuse.value for one in found.values()], ()
-    by_chance = [100 * one.independent.value for one in found.values()]
-    errors = [100 * (one.reuse.error or 0.0) for one in found.values()]
+    bars = colours, [100 * reuse.reuse.value for reuse in found.values()], ()
+    by_chance = [100 * reuse.independent.value for reuse in found.values()]
+    errors = [100 * (reuse.reuse.error or 0.0) for reuse in found.values()]
     names = [label_of(name, RoutingStatistics) for name in found]
     mark = label_of("independent", Reuse), INK, ":", by_chance
     most = 1.03 * max(map(sum, zip(bars[1], errors, strict=True)))

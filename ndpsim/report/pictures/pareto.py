@@ -62,20 +62,20 @@ def _wanted(metric: str, points: Points) -> str:
 def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     plot, series = points.plot, points.series
 
-    def at(row: Row) -> Point:
+    def position(row: Row) -> Point:
         return row[plot.x] / across.divisor, points.scaled(row[plot.y])
 
     front = front_of(points.rows, plot.x, plot.y, plot.wants_more)
     chosen = {id(row) for row in front}
     label = f"Pareto front: {_wanted(plot.x, points)}, {_wanted(plot.y, points)}"
-    corners = _corners([at(row) for row in front], plot.wants_more(plot.x))
+    corners = _corners([position(row) for row in front], plot.wants_more(plot.x))
     axes.plot(*zip(*corners, strict=True), color=INK, linestyle="--", label=label)
     looks = [(SERIES[n % len(SERIES)], MARKERS[n % len(MARKERS)]) for n in range(len(series))]
-    for of_series, (colour, marker) in zip(series, looks, strict=True):
+    for named, (colour, marker) in zip(series, looks, strict=True):
         for on_front, face in ((False, tint(colour, _PALE)), (True, colour)):
-            where = [at(row) for row in points.of(of_series) if (id(row) in chosen) == on_front]
+            where = [position(row) for row in points.of(named) if (id(row) in chosen) == on_front]
             axes.plot([x for x, _ in where], [y for _, y in where], marker, color=face, zorder=3)
-        axes.plot([], [], marker, color=colour, label=name_of(of_series))
+        axes.plot([], [], marker, color=colour, label=name_of(named))
     colour, marker = (INK, "o") if any(series) else looks[0]
     axes.plot([], [], marker, color=colour, label="on the front")
     if len(front) < len(points.rows):
@@ -86,7 +86,7 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     axes.margins(x=0.1, y=0.1)
     for which in "xy":
         (logarithmic if which in plot.log else plain_ticks)(axes, which)
-    _name_points(axes, points, front, at, corners)
+    _name_points(axes, points, front, position, corners)
 
 
 def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
@@ -98,25 +98,29 @@ def _corners(front: Sequence[Point], upright_first: bool) -> list[Point]:
 
 
 def _draw_published(axes: Axes, points: Points, across: Scale) -> None:
-    """Draw hollow markers for points of which a paper has both metrics."""
+    """Draw hollow markers for points with both metrics in a paper."""
     others = [value for value in points.swept.published if value.metric == points.plot.x]
-    for one, other in itertools.product(points.published({}), others):
-        if other.where == one.value.where:
+    for vertical, horizontal in itertools.product(points.published({}), others):
+        if horizontal.where == vertical.value.where:
             axes.errorbar(
-                (other.low + other.high) / 2 / across.divisor,
-                points.scaled(one.middle),
-                xerr=(other.high - other.low) / 2 / across.divisor,
-                yerr=points.scaled(one.value.high - one.value.low) / 2,
-                marker=one.marker,
+                (horizontal.low + horizontal.high) / 2 / across.divisor,
+                points.scaled(vertical.middle),
+                xerr=(horizontal.high - horizontal.low) / 2 / across.divisor,
+                yerr=points.scaled(vertical.value.high - vertical.value.low) / 2,
+                marker=vertical.marker,
                 markerfacecolor="white",
-                color=one.colour,
-                label=one.value.source,
+                color=vertical.colour,
+                label=vertical.value.source,
                 zorder=4,
             )
 
 
 def _name_points(
-    axes: Axes, points: Points, front: Sequence[Row], at: Callable[[Row], Point], stairs: Sequence[Point]
+    axes: Axes,
+    points: Points,
+    front: Sequence[Row],
+    position: Callable[[Row], Point],
+    stairs: Sequence[Point],
 ) -> None:
     """Label points that have room: those of the front, and others if they are few."""
     keys = [
@@ -135,13 +139,13 @@ def _name_points(
         values = {key: row[key] for key in keys}
         return name_of(values) if named else " / ".join(map(value_words, values.values()))
 
-    labels = _Labels(axes, [at(row) for row in points.rows], stairs)
+    labels = _Labels(axes, [position(row) for row in points.rows], stairs)
     for row in [*front[:1], *front[:0:-1]][:_MOST_LABELS]:  # The ends of a front come first.
-        labels.add(name(row), at(row), _FURTHER)
+        labels.add(name(row), position(row), _FURTHER)
     on_front = {id(row) for row in front}
     for row in points.rows if len(points.rows) <= _LABELLED else ():
         if id(row) not in on_front:
-            labels.add(name(row), at(row), _FURTHER[:1])
+            labels.add(name(row), position(row), _FURTHER[:1])
 
 
 class _Labels:
@@ -159,7 +163,7 @@ class _Labels:
         self._pixels_per_pt = figure_of(axes).dpi / 72
         self._half = 0.45 * self._font * self._pixels_per_pt
         self._pixels = axes.transData.transform(points)
-        self._taken = [Bbox([at - self._half, at + self._half]) for at in self._pixels]
+        self._taken = [Bbox([point - self._half, point + self._half]) for point in self._pixels]
         self._names: list[Bbox] = []
         self._stairs = Path(axes.transData.transform(stairs))
         self._leaders: list[Path] = []  # leader lines, which cross neither names nor each other
@@ -212,8 +216,8 @@ class _Labels:
 
     def _is_nearest(self, box: Bbox, own: NDArray[np.float64]) -> bool:
         """Whether a name is nearer to its own point than to all separate points."""
-        others = [at for at in self._pixels if np.abs(at - own).max() > self._half]
-        distance, *further = (math.dist(at, np.clip(at, box.min, box.max)) for at in (own, *others))
+        others = [point for point in self._pixels if np.abs(point - own).max() > self._half]
+        distance, *further = (math.dist(point, np.clip(point, box.min, box.max)) for point in (own, *others))
         return distance < _NEARER * min(further, default=math.inf)
 
 

@@ -19,7 +19,7 @@ from ndpsim.base.units import Scale
 from ndpsim.report.metrics import is_number, key_label, metric_label, name_of, scale_of, value_words
 from ndpsim.report.pictures.canvas import CHARACTER
 from ndpsim.report.pictures.colours import INK, SERIES
-from ndpsim.report.sweep_plot import Published, Row, SweepPlot, Swept, ordered_values, panel_keys
+from ndpsim.report.sweep_plot import PublishedValue, Row, SweepPlot, Swept, ordered_values, panel_keys
 
 MARKERS = "os^DvPX*"
 _LONG = 24  # Names of more characters are broken before they are turned.
@@ -37,7 +37,7 @@ def _same(some: Named, others: Named) -> bool:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Mark:
     """A published value in a panel.
 
     Attributes:
@@ -47,7 +47,7 @@ class Shown:
         marker: the marker of its source.
     """
 
-    value: Published
+    value: PublishedValue
     x: Any
     series: int | None
     marker: str
@@ -86,11 +86,11 @@ class Points:
         """The number of points that are not drawn, with reasons."""
         failed = sum(row.get("status") == "failed" for row in self.everything)
         without = len(self.everything) - len(self.rows) - failed
-        of = f"of {len(self.everything):,} points"
-        notes = [f"{failed:,} {of} failed and {'is' if failed == 1 else 'are'} left out"] if failed else []
-        notes += [f"{without:,} {of} {'has' if without == 1 else 'have'} no value"] if without else []
+        share = f"of {len(self.everything):,} points"
+        notes = [f"{failed:,} {share} failed and {'is' if failed == 1 else 'are'} left out"] if failed else []
+        notes += [f"{without:,} {share} {'has' if without == 1 else 'have'} no value"] if without else []
         meant = [value for value in self.swept.published if value.metric == self.plot.y]
-        shown = {id(one.value) for panel in self.panels for one in self.published(panel)}
+        shown = {id(mark.value) for panel in self.panels for mark in self.published(panel)}
         absent = sum(id(value) not in shown for value in meant)
         return notes + (
             [f"{absent:,} of {len(meant):,} published values are of other points"] if absent else []
@@ -113,7 +113,7 @@ class Points:
             tuple(places[key][value_words(row[key])] for key in keys): {key: row[key] for key in keys}
             for row in self.rows
         }
-        return [found[place] for place in sorted(found)]
+        return [found[index] for index in sorted(found)]
 
     @cached_property
     def series(self) -> list[dict[str, Any]]:
@@ -154,19 +154,19 @@ class Points:
         """A value of the metric in the unit of its axis."""
         return value / self.scale.divisor
 
-    def published(self, panel: Named) -> list[Shown]:
+    def published(self, panel: Named) -> list[Mark]:
         """The published values that belong into a panel."""
-        found: list[Shown] = []
+        found: list[Mark] = []
         markers: dict[str, str] = {}
         for value in self.swept.published:
             if value.metric != self.plot.y:
                 continue
             marker = markers.setdefault(value.source, _PUBLISHED[len(markers) % len(_PUBLISHED)])
-            told = {key: of_key for key, of_key in value.where.items() if key not in self._between}
+            told = {key: wanted for key, wanted in value.where.items() if key not in self._between}
             if any(_same(told, row) for row in self.of(panel)):
-                fitting = [n for n, of_series in enumerate(self.series) if _same(of_series, value.where)]
+                fitting = [n for n, named in enumerate(self.series) if _same(named, value.where)]
                 series = fitting[0] if len(fitting) == 1 else None
-                found.append(Shown(value, value.where.get(self.plot.x), series, marker))
+                found.append(Mark(value, value.where.get(self.plot.x), series, marker))
         return found
 
 
@@ -194,7 +194,7 @@ def named_ticks(
     Names at a horizontal axis are broken or turned if they have no room side by side.
     """
     places = range(0, len(values), max(1, -(-len(values) // most)))
-    names = [value_words(values[place]) for place in places]
+    names = [value_words(values[index]) for index in places]
     axis = axes.xaxis if which == "x" else axes.yaxis
     axis.set_ticks(places, names, parse_math=False)
     axis.set_label_text(key_label(key))
@@ -210,7 +210,7 @@ def named_ticks(
             label.set(rotation=30, horizontalalignment="right", rotation_mode="anchor")
 
 
-def _plain(value: float, place: object = None) -> str:
+def _plain(value: float, position: object = None) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 and value == round(value) else f"{value:.6g}"
 
 

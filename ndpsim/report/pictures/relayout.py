@@ -75,7 +75,7 @@ def _links(axes: Axes, result: RelayoutResult) -> None:
     apart = 1.15 * float(axes.xaxis.get_major_ticks()[0].label1.get_fontsize())
     step = max(1, -(-len(names) * apart // room_pt(axes)[0])) if names else 1
     shown = range(0, len(names), int(step))
-    short = [names[place].removeprefix("dimm ").replace(" to ", ">") for place in shown]
+    short = [names[index].removeprefix("dimm ").replace(" to ", ">") for index in shown]
     axes.set_xticks(list(shown), short, rotation=90)
 
 
@@ -83,7 +83,8 @@ def _dram(result: RelayoutResult) -> Panel:
     """The utilization of the busiest lane's data bus by each kind of data."""
     names, meanings = zip(*(_DATA[kind] for kind in result.dram_busy), strict=True)
     shares = list(result.dram_busy.values())
-    parts = [COLOURS[one] for one in meanings], [100 * share for share in shares], list(map(percent, shares))
+    colours = [COLOURS[meaning] for meaning in meanings]
+    parts = colours, [100 * share for share in shares], list(map(percent, shares))
     return row_panel(names, {"": parts}, f"busy: {metric_label('dram_busy', Scale('%'), results=_OF)}", 100)
 
 
@@ -121,16 +122,16 @@ def _all_over_time(axes: Axes, results: Mapping[str, RelayoutResult]) -> None:
     unit_ns = time_axis(axes, max(map(_end_ns, results.values())))
     moving = {name: result for name, result in results.items() if result.curve_ns}
     most = 0.0
-    for place, (name, result) in enumerate(moving.items()):
+    for index, (name, result) in enumerate(moving.items()):
         interval_ns = refresh_interval_ns(result.config["hardware"])
         edges, means, _ = means_of(result.curve_ns, result.written_gbps, interval_ns)
         most = max(most, float(means.max()))
-        style, colour = ("-", "--", "-.")[place % 3], SERIES[place % len(SERIES)]
+        style, colour = ("-", "--", "-.")[index % 3], SERIES[index % len(SERIES)]
         how: Any = {"color": colour, "linestyle": style, "label": name}
         axes.stairs(means, edges / unit_ns, baseline=None, **how)
     _draw_host(axes, next(iter(results.values())).host, unit_ns)
     if moving:
-        ends = [_end_ns(result) for result in results.values()] + [one.time_ns for one in moving.values()]
+        ends = [_end_ns(result) for result in results.values()] + [run.time_ns for run in moving.values()]
         low = 0.4 * min(result.bandwidth_gbps for result in moving.values())
         axes.set(xlim=(0.1 * min(ends) / unit_ns, 1.1 * max(ends) / unit_ns), ylim=(low, 1.5 * most))
         logarithmic(axes, "x")
@@ -151,8 +152,8 @@ def _times(times_ns: Mapping[str, float]) -> Panel:
 
 def _busy(results: Mapping[str, RelayoutResult]) -> Panel:
     """The utilization of the busiest wire and the busiest lane with each topology."""
-    wires = [100 * max(one.link_busy.values(), default=0.0) for one in results.values()]
-    lanes = [100 * one.dram_busy["both"] for one in results.values()]
+    wires = [100 * max(run.link_busy.values(), default=0.0) for run in results.values()]
+    lanes = [100 * run.dram_busy["both"] for run in results.values()]
     parts = {
         "busiest wire": (COLOURS["link"], wires, ()),
         described("dram_busy", _OF).label: (COLOURS["read or write"], lanes, ()),

@@ -54,7 +54,7 @@ def _spread(axes: Axes, result: ServingResult) -> None:
     level = result.config["slo"] or {}
     scale = scale_of("time_ns", [result.latency_ns["p50"]])
     for name, (colour, words) in _LATENCIES.items():
-        values = [getattr(one, name) for one in result.per_request]
+        values = [getattr(request, name) for request in result.per_request]
         known = np.sort([value for value in values if value is not None]) / scale.divisor
         if len(known):
             shares = 100 * np.arange(1, len(known) + 1) / len(known)
@@ -90,12 +90,14 @@ def serving_figure(result: ServingResult, size: str = DEFAULT_SIZE, panels: Pane
 
 def _latency(axes: Axes, results: Sequence[ServingResult], name: str) -> None:
     """Percentiles of a latency over the rate of arrivals, and its limit."""
-    found = [(one.offered_per_s or 0.0, of) for one in results if (of := getattr(one, name))]
+    found = [
+        (run.offered_per_s or 0.0, percentiles) for run in results if (percentiles := getattr(run, name))
+    ]
     level = (results[0].config["slo"] or {}).get(name)
-    values = [of[part] for _, of in found for part in _MARKED]
+    values = [percentiles[part] for _, percentiles in found for part in _MARKED]
     scale = scale_of(name, values, _OF)
     for part, line in _MARKED.items():
-        ns = [of[part] / scale.divisor for _, of in found]
+        ns = [percentiles[part] / scale.divisor for _, percentiles in found]
         axes.plot([rate for rate, _ in found], ns, line, color=_LATENCIES[name][0], label=part)
     if level:
         axes.axhline(level / scale.divisor, color=INK, linestyle="-.", label="service level")
@@ -106,11 +108,11 @@ def _latency(axes: Axes, results: Sequence[ServingResult], name: str) -> None:
 
 def _throughput(axes: Axes, results: Sequence[ServingResult]) -> None:
     """The rates of requests that arrive, are served, and are within the service level."""
-    rates = [one.offered_per_s or 0.0 for one in results]
+    rates = [run.offered_per_s or 0.0 for run in results]
     lines = {"requests_per_s": (COLOURS["read"], "o-"), "goodput_per_s": (COLOURS["compute"], "s--")}
     axes.plot(rates, rates, color=INK, linestyle=":", label="all that arrive")
     for name, (colour, line) in lines.items():
-        values = [getattr(one, name) for one in results]
+        values = [getattr(run, name) for run in results]
         if None not in values:
             axes.plot(rates, values, line, color=colour, label=metric_label(name, results=_OF))
     axes.set(ylabel="requests (1/s)", ylim=(0, None))
@@ -119,7 +121,7 @@ def _throughput(axes: Axes, results: Sequence[ServingResult]) -> None:
 
 def _across(axes: Axes, results: Sequence[ServingResult]) -> None:
     axes.set_xlabel(metric_label("offered_per_s", Scale("1/s"), results=_OF))
-    _spread_axis(axes, "x", [one.offered_per_s or 0.0 for one in results])
+    _spread_axis(axes, "x", [run.offered_per_s or 0.0 for run in results])
 
 
 def _spread_axis(axes: Axes, which: str, values: Sequence[float]) -> None:
@@ -137,7 +139,7 @@ def rates_figure(results: Sequence[ServingResult], size: str = DEFAULT_SIZE, pan
         results: results of `run_serving` at different rates.
     """
     over_rate = {"ttft": Panel(lambda axes: _latency(axes, results, "ttft_ns"), 8, stretches=True)}
-    if any(one.tpot_ns for one in results):
+    if any(run.tpot_ns for run in results):
         over_rate["tpot"] = Panel(lambda axes: _latency(axes, results, "tpot_ns"), 8, stretches=True)
     throughput = {"throughput": Panel(lambda axes: _throughput(axes, results), 7, stretches=True)}
     requests, *growing = rates_notes(results)

@@ -22,8 +22,8 @@ from ndpsim.report.pictures.heat import heat_panels
 from ndpsim.report.pictures.pareto import pareto_panels
 from ndpsim.report.pictures.points import (
     MARKERS,
+    Mark,
     Points,
-    Shown,
     key_ticks,
     logarithmic,
     named_ticks,
@@ -46,12 +46,12 @@ def _draw(axes: Axes, points: Points, panel: Mapping[str, Any]) -> None:
     """A line for each series over numbers or words, or a bar of each at each value."""
     plot, values, bars = points.plot, points.values(points.plot.x), points.plot.kind == "bars"
     numeric = not bars and all(map(is_number, values))
-    at = {value_words(value): value if numeric else n for n, value in enumerate(values)}
+    positions = {value_words(value): value if numeric else n for n, value in enumerate(values)}
     wide = _GROUP / max(1, len(points.series)) if bars else 0.0
     offsets = [(n - (len(points.series) - 1) / 2) * wide for n in range(len(points.series))]
     for n, (series, offset) in enumerate(zip(points.series, offsets, strict=True)):
-        rows = sorted(points.of(panel, series), key=lambda row: at[value_words(row[plot.x])])
-        xs = [at[value_words(row[plot.x])] + offset for row in rows]
+        rows = sorted(points.of(panel, series), key=lambda row: positions[value_words(row[plot.x])])
+        xs = [positions[value_words(row[plot.x])] + offset for row in rows]
         ys = [points.scaled(row[plot.y]) for row in rows]
         how: dict[str, Any] = {"color": SERIES[n % len(SERIES)], "label": name_of(series)}
         if bars:
@@ -65,29 +65,29 @@ def _draw(axes: Axes, points: Points, panel: Mapping[str, Any]) -> None:
         named_ticks(axes, "x", plot.x, values)
         axes.set_xlim(-0.6, len(values) - 0.4)
     shown = points.published(panel)
-    for one in shown:
-        middle = at.get(value_words(one.x), one.x if numeric else None)
-        beside = 0.0 if one.series is None else offsets[one.series]
-        _draw_published(axes, points, one, None if middle is None else middle + beside)
+    for mark in shown:
+        middle = positions.get(value_words(mark.x), mark.x if numeric else None)
+        beside = 0.0 if mark.series is None else offsets[mark.series]
+        _draw_published(axes, points, mark, None if middle is None else middle + beside)
     _vertical(axes, points)
     if bars and "y" not in plot.log and not shown:
         _write_values(axes, wide)
 
 
-def _draw_published(axes: Axes, points: Points, one: Shown, at: float | None) -> None:
+def _draw_published(axes: Axes, points: Points, mark: Mark, x: float | None) -> None:
     """Draw a published value or interval, hollow; across the axes if it applies at any position."""
-    colour = INK if points.plot.kind == "bars" else one.colour  # which is that of the bar behind it
+    colour = INK if points.plot.kind == "bars" else mark.colour  # which is that of the bar behind it
     size = _HOLLOW * rcParams["lines.markersize"]
-    low, high, middle = (points.scaled(value) for value in (one.value.low, one.value.high, one.middle))
-    how: dict[str, Any] = {"marker": one.marker, "markerfacecolor": "white"}
-    if one.x is None and high > low:
+    low, high, middle = (points.scaled(value) for value in (mark.value.low, mark.value.high, mark.middle))
+    how: dict[str, Any] = {"marker": mark.marker, "markerfacecolor": "white"}
+    if mark.x is None and high > low:
         axes.axhspan(low, high, facecolor="none", edgecolor=colour, linestyle=":", linewidth=0.8)
-    elif one.x is None:
+    elif mark.x is None:
         axes.axhline(low, color=colour, linestyle=":")
-    elif at is not None:
+    elif x is not None:
         error = [[middle - low], [high - middle]] if high > low else None
-        axes.errorbar(at, middle, error, color=colour, markersize=size, capsize=size / 2, zorder=4, **how)
-    axes.errorbar([], [], color=INK, linestyle="none", label=one.value.source, **how)
+        axes.errorbar(x, middle, error, color=colour, markersize=size, capsize=size / 2, zorder=4, **how)
+    axes.errorbar([], [], color=INK, linestyle="none", label=mark.value.source, **how)
 
 
 def _vertical(axes: Axes, points: Points) -> None:
@@ -119,9 +119,9 @@ def _write_values(axes: Axes, wide: float) -> None:
     above = ((longest if upright else font) + 0.6 * font) / height_pt
     axes.set_ylim(0, max(bar.get_height() for bar in bars) / max(0.4, 1 - above))
     for bar, text in zip(bars, texts, strict=True):
-        at = bar.get_x() + bar.get_width() / 2, bar.get_height()
+        position = bar.get_x() + bar.get_width() / 2, bar.get_height()
         how: dict[str, Any] = {"ha": "center", "va": "bottom", "rotation": 90 if upright else 0}
-        axes.annotate(text, at, (0, 0.25 * font), textcoords="offset points", fontsize=font, **how)
+        axes.annotate(text, position, (0, 0.25 * font), textcoords="offset points", fontsize=font, **how)
 
 
 def _series_panels(points: Points) -> list[Panel]:

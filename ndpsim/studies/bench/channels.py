@@ -43,6 +43,6 @@ class ChannelCall(TimedRuns):
         commands, time_ns, clock_ns = self.call(hardware, expert)
         seconds = time.perf_counter() - began
         known = hardware.lane_device().standard.commands
-        requests = sum(commands.get(one.name, 0) for one in known if one.reads or one.writes)
+        requests = sum(commands.get(command.name, 0) for command in known if command.reads or command.writes)
         work = Results(requests, round(time_ns / clock_ns), dict(commands))
         return BenchRow(self.name, work, seconds, simulated_s=time_ns / 1e9)

@@ -35,7 +35,7 @@ class ExpertCall(Benchmark):
     tokens: int = 1
 
     def run(self, repeat: int) -> BenchRow:
-        """See `Benchmark`.
+        """Measure one expert.
 
         Raises:
             MismatchError: the pinned work or the plain run disagrees.
@@ -87,7 +87,7 @@ class UnlikeCalls(TimedRuns):
         works = [work_of(result) for result in results]
         commands = sum((Counter(work.commands) for work in works), Counter[str]())
         requests, cycles = sum(work.requests for work in works), sum(work.cycles for work in works)
-        forwarded = sum(one.fast_forwarded * work.requests for one, work in zip(results, works, strict=True))
+        forwarded = sum(run.fast_forwarded * work.requests for run, work in zip(results, works, strict=True))
         return BenchRow(
             self.name,
             Results(requests, cycles, dict(commands)),

@@ -37,7 +37,6 @@ class PolicyLayers(_Layers):
     """
 
     def timed(self) -> BenchRow:
-        """See `TimedRuns`; of a layer."""
         result, ends = self._run(run_moe, [self.policy], batch=_BATCH, steps=_STEPS)
         run, first = result.runs[0], len(ends) // _STEPS
         seconds = (ends[-1] - ends[first - 1]) / (len(ends) - first)
@@ -59,7 +58,6 @@ class ServedLayers(_Layers):
     gpu_experts: int
 
     def timed(self) -> BenchRow:
-        """See `TimedRuns`; of a layer."""
         result, ends = self._run(run_serving, _REQUESTS, self.policy, gpu_experts=self.gpu_experts)
         layers = (len(ends) - 1) * load_model(self.model).moe_layers
         work = Results(result.output_tokens, round(result.time_ns / result.steps), {})

@@ -33,7 +33,7 @@ class FreshProcess(Benchmark):
     compiles: bool = False
 
     def run(self, repeat: int) -> BenchRow:
-        """See `Benchmark`.
+        """Measure a command in a process of its own.
 
         Raises:
             MismatchError: the process failed or its result is another than the pinned one.

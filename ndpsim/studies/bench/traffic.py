@@ -72,7 +72,7 @@ def random_bursts(device: Device, count: int) -> tuple[Ints, NDArray[np.int8]]:
     return address, (words[1] % np.uint64(100) < _WRITE_PERCENT).astype(np.int8)
 
 
-class _Run(NamedTuple):
+class _Timed(NamedTuple):
     """A controller that has served everything."""
 
     channel: Controller
@@ -113,7 +113,7 @@ class Traffic(Benchmark):
         return Requests.of(address, write if self.writes else np.zeros_like(write))
 
     def run(self, repeat: int) -> BenchRow:
-        """See `Benchmark`.
+        """Measure the fast controller, and compare it with the general one.
 
         Raises:
             MismatchError: the pinned work, the plain controller or Ramulator disagrees.
@@ -123,18 +123,18 @@ class Traffic(Benchmark):
         source = self._source(memory, requests)
         plain = self._runs(ScanController, source, memory, repeat)
         fast = self._runs(make_controller, source, memory, repeat)
-        for one in fast + plain:
-            different = compare_channels(one.channel, plain[0].channel)
+        for run in fast + plain:
+            different = compare_channels(run.channel, plain[0].channel)
             if different:
                 raise MismatchError(f"{self.name}: fast and plain differ in {', '.join(different)}")
         work = self._work(plain[0].channel, memory.device.standard)
         expect(self.name, work, self.pinned)
-        seconds = min(one.seconds for one in fast[1:])
+        seconds = min(run.seconds for run in fast[1:])
         return BenchRow(
             self.name,
             work,
             seconds,
-            ratio_plain=min(one.seconds for one in plain[1:]) / seconds,
+            ratio_plain=min(run.seconds for run in plain[1:]) / seconds,
             ratio_ramulator=self._ratio_ramulator(requests, memory, repeat, fast[0].accepted, seconds),
             fast_forwarded=fast[0].skipped / work.requests,
         )
@@ -142,11 +142,12 @@ class Traffic(Benchmark):
     def _source(self, memory: Memory, requests: Requests) -> state.Source:
         device, address = memory.device, requests.address
         assert address is not None
-        at = map_addresses(address, memory.mapping, device)[:5]  # rank, bank group, bank, row, column
+        # Rank, bank group, bank, row, column.
+        coordinates = map_addresses(address, memory.mapping, device)[:5]
         period = device.bankgroups if self.fast_forward else 0
-        return state.make_source((*at, requests.write, address), period=period)
+        return state.make_source((*coordinates, requests.write, address), period=period)
 
-    def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Run]:
+    def _runs(self, make: MakeController, source: state.Source, memory: Memory, repeat: int) -> list[_Timed]:
         """One run that may compile, and `repeat` measured runs."""
         tables, standard = lower(memory.device), memory.device.standard
         policy = memory.policy
@@ -168,7 +169,7 @@ class Traffic(Benchmark):
         return ramulator_s / seconds
 
 
-def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Run:
+def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Timed:
     """Serve all requests; only the controller's own time counts."""
     count, data_sink, silent = len(source.place), sink.null_sink(), no_commands()
     began = time.perf_counter()
@@ -178,4 +179,4 @@ def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Ru
     resumed = time.perf_counter()
     run_channel(channel, source, data_sink, silent, count)
     seconds = time.perf_counter() - resumed + taken - began
-    return _Run(channel, seconds, accepted, channel.skipped)
+    return _Timed(channel, seconds, accepted, channel.skipped)

@@ -19,7 +19,7 @@ Source = Literal["paper", "simulator", "measurement"]
 SOURCES: tuple[Source, ...] = get_args(Source)
 
 
-class Published(_Part):
+class PublishedFigure(_Part):
     """A claim of the paper: a value, an interval, or for a trend a statement.
 
     Attributes:
@@ -43,7 +43,7 @@ class Published(_Part):
     reading_error: float = Field(default=0.0, ge=0, le=1)
 
     @model_validator(mode="after")
-    def _one_form(self) -> Published:
+    def _one_form(self) -> PublishedFigure:
         forms = [
             self.value is not None,
             self.low is not None and self.high is not None,
@@ -52,7 +52,7 @@ class Published(_Part):
         if sum(forms) != 1 or (self.low is None) != (self.high is None):
             raise ValueError("give value, or low and high, or statement")
         if self.reading == "derived" and not self.derivation:
-            raise ValueError("a derived figure says by which derivation")
+            raise ValueError("a derived figure needs its derivation")
         return self
 
 
@@ -137,7 +137,7 @@ class Claim(_Part):
     name: Name
     place: Words
     kind: Literal["exact", "simulated", "trend", "not-reproducible"]
-    published: Published
+    published: PublishedFigure
     over: dict[str, list[Any]] = {}
     runs: dict[str, ClaimRun] = {}
     ours: str | None = None
@@ -169,26 +169,26 @@ class Claim(_Part):
     def _complete(self) -> Claim:
         if self.kind == "not-reproducible":
             if not self.why or self.ours is not None:
-                raise ValueError("a claim that is not reproducible says why, and has no ours")
+                raise ValueError("a claim that is not reproducible needs why, and has no ours")
             return self
         if self.ours is None or not self.runs:
             raise ValueError("runs and ours are missing")
         if (self.kind == "trend") != (self.published.statement is not None):
-            raise ValueError("a trend, and nothing else, publishes a statement")
+            raise ValueError("a statement is for trends only, and each trend needs one")
         if (self.kind == "trend") != (self.reduce == "all"):
-            raise ValueError("reduce is all for a trend, and for nothing else")
+            raise ValueError("reduce: all is for trends only, and each trend needs it")
         if (self.given_by is not None) + (self.falsified_by is not None) != (self.kind == "trend"):
-            raise ValueError("a trend, and nothing else, has either given_by or falsified_by")
+            raise ValueError("given_by or falsified_by is for trends only, and each trend needs one of them")
         if (self.kind == "trend") == (self.tolerance is not None):
-            raise ValueError("a tolerance belongs to exact and simulated claims, and to all of them")
+            raise ValueError("a tolerance is for exact and simulated claims only, and each of them needs one")
         if self.expected != "holds" and not self.why:
-            raise ValueError("what is expected to be off says why")
+            raise ValueError("a claim that is expected to be off needs why")
         unknown = Expression(self.ours).runs - set(self.runs)
         if unknown:
-            raise ValueError(f"ours has a run that is not there: {', '.join(sorted(unknown))}")
+            raise ValueError(f"ours names a run that the claim does not have: {', '.join(sorted(unknown))}")
         for assumption in self.assumptions:
             if set(assumption.runs) - set(self.runs):
-                raise ValueError(f"the assumption {assumption.key} is of a run that is not there")
+                raise ValueError(f"the assumption {assumption.key} names a run that the claim does not have")
         return self
 
 

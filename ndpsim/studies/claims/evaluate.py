@@ -88,9 +88,9 @@ def runs_of(claim: Claim) -> list[dict[str, ResolvedRun]]:
 
 def loads_of(claim: Claim) -> str | None:
     """The loads of experts in moe runs: "measured" (published counts or curves), "skewed"; None: both."""
-    runs = {run for of in runs_of(claim) for run in of.values() if run.command == "moe"}
-    given = [json.loads(run.given) for run in runs]
-    specs = [one.get("routing") or default_routing(load_model(one["model"])) for one in given]
+    runs = {run for named in runs_of(claim) for run in named.values() if run.command == "moe"}
+    settings = [json.loads(run.settings) for run in runs]
+    specs = [s.get("routing") or default_routing(load_model(s["model"])) for s in settings]
     kinds = {"skewed" if spec.startswith("skewed") else "measured" for spec in specs}
     return kinds.pop() if len(kinds) == 1 else None
 
@@ -105,9 +105,9 @@ def _worked_out(
     """
     assert claim.ours is not None
     expression, values = Expression(claim.ours), {}
-    for combination, of_names in zip(_combinations(claim), runs, strict=True):
+    for combination, named in zip(_combinations(claim), runs, strict=True):
         metrics = {}
-        for name, run in of_names.items():
+        for name, run in named.items():
             result = found[run]
             if isinstance(result, str):
                 raise InputError(f"{name}: {result}", "missing")
@@ -126,8 +126,8 @@ def evaluate(
     """
     tolerances = read_tolerances()
     runs = [runs_of(claim) for _, claim in claims]
-    found = measured((run for of in runs for each in of for run in each.values()), jobs, progress)
-    return [_outcome(*pair, of, found, tolerances) for pair, of in zip(claims, runs, strict=True)]
+    found = measured((run for case in runs for named in case for run in named.values()), jobs, progress)
+    return [_outcome(*pair, named, found, tolerances) for pair, named in zip(claims, runs, strict=True)]
 
 
 def _outcome(
@@ -161,10 +161,10 @@ def sensitivity(
         as_it_is = runs_of(claim)
         for assumption in claim.assumptions:
             for value in assumption.values:
-                other = changed(claim, assumption, value)
-                runs = runs_of(other)
+                variant = changed(claim, assumption, value)
+                runs = runs_of(variant)
                 if runs != as_it_is:  # a mapping by model may change no run
-                    loads = loads_of(other) if claim.is_headline else None
+                    loads = loads_of(variant) if claim.is_headline else None
                     cases.append((paper, claim, assumption, value, loads, runs))
     found = measured((run for *_, runs in cases for each in runs for run in each.values()), jobs, progress)
     changes: dict[str, list[Change]] = {}
@@ -177,12 +177,12 @@ def sensitivity(
 def changed(claim: Claim, assumption: Assumption, value: Any) -> Claim:
     """The claim with another value in the runs that an assumption names, or in all that have its key."""
     names = assumption.runs or [name for name, run in claim.runs.items() if takes(run, assumption.key)]
-    given = {name: {"given": _with(claim.runs[name].given, assumption.key, value)} for name in names}
-    runs = {name: run.model_copy(update=given.get(name)) for name, run in claim.runs.items()}
+    updates = {name: {"given": _with(claim.runs[name].given, assumption.key, value)} for name in names}
+    runs = {name: run.model_copy(update=updates.get(name)) for name, run in claim.runs.items()}
     return claim.model_copy(update={"runs": runs})
 
 
-def _with(given: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
-    if isinstance(value, dict) and key in given:
-        value = {OTHER_MODELS: given[key], **value}
-    return {**given, key: value}
+def _with(settings: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
+    if isinstance(value, dict) and key in settings:
+        value = {OTHER_MODELS: settings[key], **value}
+    return {**settings, key: value}

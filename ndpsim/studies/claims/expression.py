@@ -18,7 +18,7 @@ Metrics = Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
-class _Run:
+class _RunMetrics:
     """The metrics of a run; `before`: the beginning of a dotted name, up to a dot."""
 
     name: str
@@ -27,12 +27,12 @@ class _Run:
 
     def __getattr__(self, name: str) -> Any:
         name = self.before + name
-        if name not in self.metrics and any(one.startswith(f"{name}.") for one in self.metrics):
-            return _Run(self.name, self.metrics, f"{name}.")
+        if name not in self.metrics and any(metric.startswith(f"{name}.") for metric in self.metrics):
+            return _RunMetrics(self.name, self.metrics, f"{name}.")
         return _metric(self, name)
 
 
-def _metric(run: _Run, name: str) -> float:
+def _metric(run: _RunMetrics, name: str) -> float:
     """A metric of a run, or the mean of all whose names match.
 
     Raises:
@@ -41,10 +41,10 @@ def _metric(run: _Run, name: str) -> float:
     names = [name] if name in run.metrics else fnmatch.filter(run.metrics, name)
     if not names:
         raise InputError(f"{run.name}: {one_of(name, run.metrics, 'metric')}", "unknown-name")
-    values = [run.metrics[one] for one in names]
-    for one, value in zip(names, values, strict=True):
+    values = [run.metrics[metric] for metric in names]
+    for metric, value in zip(names, values, strict=True):
         if not isinstance(value, int | float):
-            raise InputError(f"{run.name}.{one} is {value!r}, no number", "type")
+            raise InputError(f"{run.name}.{metric} is {value!r}, no number", "type")
     return values[0] if names == [name] else statistics.fmean(values)
 
 
@@ -100,7 +100,7 @@ class Expression:
         Raises:
             InputError: a metric is not there, is not known (None), or a division is by 0.
         """
-        runs = {name: _Run(name, of_run) for name, of_run in metrics.items()}
+        runs = {name: _RunMetrics(name, values) for name, values in metrics.items()}
         try:
             return eval(self._code, {"__builtins__": {}}, {**_FUNCTIONS, **runs})
         except ZeroDivisionError:

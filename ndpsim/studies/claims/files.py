@@ -25,9 +25,9 @@ def _validated(model: type[M], root: Node, file: Path) -> M:
         return model.model_validate(plain_of(root))
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = tuple(first["loc"])
-        key = ".".join(map(str, place)) or None
-        raise InputError(str(first["msg"]), "form", file=file, line=line_of(root, place), key=key) from None
+        keys = tuple(first["loc"])
+        key = ".".join(map(str, keys)) or None
+        raise InputError(str(first["msg"]), "form", file=file, line=line_of(root, keys), key=key) from None
 
 
 def read_paper(file: Path) -> Paper:
@@ -48,8 +48,8 @@ def read_papers() -> Mapping[str, Paper]:
 
 
 def _place(paper: Paper) -> tuple[int, int]:
-    place = _PAPERS.index(paper.paper) if paper.paper in _PAPERS else len(_PAPERS)
-    return SOURCES.index(paper.source), place
+    index = _PAPERS.index(paper.paper) if paper.paper in _PAPERS else len(_PAPERS)
+    return SOURCES.index(paper.source), index
 
 
 def read_tolerances() -> Mapping[str, ToleranceClass]:

@@ -41,42 +41,44 @@ def pairs(
     for (key, _), count in turned.items():
         by_key[key] = by_key.get(key, 0) + count
     keys = sorted(by_key, key=lambda key: -by_key[key])[:_KEYS]
-    strong = sorted((one for one in turned if one[0] in keys), key=lambda one: -turned[one])
-    both = [(one, other) for one, other in itertools.combinations(strong, 2) if one[0] != other[0]]
-    both.sort(key=lambda pair: -sum(turned[one] for one in pair))
+    strong = sorted((setting for setting in turned if setting[0] in keys), key=lambda s: -turned[s])
+    both = [(first, second) for first, second in itertools.combinations(strong, 2) if first[0] != second[0]]
+    both.sort(key=lambda pair: -sum(turned[setting] for setting in pair))
 
-    known = _runs(claims) | _runs([(paper, one) for paper, claim in claims for one in _each(claim)])
+    known = _runs(claims) | _runs([(paper, variant) for paper, claim in claims for variant in _each(claim)])
     cases: dict[tuple[Setting, Setting], list[tuple[Paper, Claim]]] = {}
     for pair in both:
-        case = [(paper, one) for paper, claim in claims for one in _with(claim, pair)]
+        case = [(paper, variant) for paper, claim in claims for variant in _with(claim, pair)]
         further = _runs(case) - known
         if case and len(further) <= most_runs:
             most_runs -= len(further)
             known |= further
             cases[pair] = case
-    found = iter(evaluate([one for case in cases.values() for one in case], jobs, progress))
-    before = {one.claim.name: one for one in outcomes}
+    found = iter(evaluate([claim for case in cases.values() for claim in case], jobs, progress))
+    before = {outcome.claim.name: outcome for outcome in outcomes}
     alone = _alone(changes)
     return [_pair(pair, [next(found) for _ in case], before, alone) for pair, case in cases.items()]
 
 
 def _runs(claims: Sequence[tuple[Paper, Claim]]) -> set[ResolvedRun]:
-    return {run for _, claim in claims for of in runs_of(claim) for run in of.values()}
+    return {run for _, claim in claims for named in runs_of(claim) for run in named.values()}
 
 
 def _each(claim: Claim) -> list[Claim]:
     """The claim at each value of each assumption."""
-    return [changed(claim, one, value) for one in claim.assumptions for value in one.values]
+    return [
+        changed(claim, assumption, value) for assumption in claim.assumptions for value in assumption.values
+    ]
 
 
 def _with(claim: Claim, settings: Sequence[Setting]) -> list[Claim]:
     """The claim with settings; nothing if it does not depend on each of them."""
     for key, words in settings:
         found = [
-            (one, value)
-            for one in claim.assumptions
-            for value in one.values
-            if (one.key, value_in_words(value)) == (key, words)
+            (assumption, value)
+            for assumption in claim.assumptions
+            for value in assumption.values
+            if (assumption.key, value_in_words(value)) == (key, words)
         ]
         if not found:
             return []
@@ -87,9 +89,9 @@ def _with(claim: Claim, settings: Sequence[Setting]) -> list[Claim]:
 def _alone(changes: Changes) -> Mapping[tuple[str, Setting], str]:
     """The verdict of each claim, by its name, with each setting."""
     return {
-        (name, (one.assumption.key, value_in_words(one.value))): one.outcome.verdict
-        for name, of_claim in changes.items()
-        for one in of_claim
+        (name, (change.assumption.key, value_in_words(change.value))): change.outcome.verdict
+        for name, outcomes in changes.items()
+        for change in outcomes
     }
 
 
@@ -100,10 +102,10 @@ def _pair(
     alone: Mapping[tuple[str, Setting], str],
 ) -> Pair:
     turned = [
-        (before[one.claim.name].verdict, one.verdict, one.claim.name)
-        for one in outcomes
-        if {before[one.claim.name].verdict, one.verdict} == {"holds", "off"}
+        (before[outcome.claim.name].verdict, outcome.verdict, outcome.claim.name)
+        for outcome in outcomes
+        if {before[outcome.claim.name].verdict, outcome.verdict} == {"holds", "off"}
     ]
-    together = sum(all(alone.get((name, one)) != now for one in settings) for _, now, name in turned)
+    together = sum(all(alone.get((name, setting)) != now for setting in settings) for _, now, name in turned)
     mends = sum(was == "off" for was, _, _ in turned)
     return Pair(settings, mends, len(turned) - mends, together)

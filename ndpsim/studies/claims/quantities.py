@@ -32,35 +32,35 @@ _TOKENS = Parameter("tokens", "Tokens that go through the expert.", Whole(1), 1)
 _GENERATED = ("batch", "steps", "prompt", "seed")
 
 
-class Quantity(SweptCommand):
+class ClaimQuantity(SweptCommand):
     """A quantity that is computed at once; its result is its configuration."""
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        values = self.measure(given)
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        values = self.measure(settings)
         return Resolved(values, digest_of([self.name, values]))
 
 
-class HardwareValues(Quantity):
+class HardwareValues(ClaimQuantity):
     """All values of a hardware file, with timings and derived values."""
 
     name = "hardware"
     parameters = Table({"hw": HW})
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        hardware = hardware_of(given, self.parameters)
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        hardware = hardware_of(settings, self.parameters)
         return flattened(hardware.to_dict())
 
 
-class ModelValues(Quantity):
+class ModelValues(ClaimQuantity):
     """The shape of a model, and `parameters`, the number of its weights without norms and biases."""
 
     name = "model"
     parameters = joined(_MODEL, table({"": (_BITS,)}))
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        model = load_model(given.get("model", "deepseek-v2"))
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        model = load_model(settings.get("model", "deepseek-v2"))
         experts, weights = model.routed_experts * model.moe_layers, model.expert.weights
-        expert_bytes = model.expert.weight_bytes(given.get("bits", 16))
+        expert_bytes = model.expert.weight_bytes(settings.get("bits", 16))
         return {
             **flattened(asdict(model)),
             "parameters": experts * weights + sum(dense_weight_bytes(model, bits=8).values()),
@@ -71,33 +71,33 @@ class ModelValues(Quantity):
         }
 
 
-class ProcessorTimes(Quantity):
+class ProcessorTimes(ClaimQuantity):
     """The time of one expert on the GPU or the CPU of a machine."""
 
     name = "processor"
     parameters = joined(_MODEL, table({"": (HW, _DEVICE, _TOKENS, _BITS)}))
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        hardware = hardware_of(given, self.parameters)
-        processors, model = load_processors(hardware), load_model(given.get("model", "deepseek-v2"))
-        device = processors.cpu if given.get("device", "gpu") == "cpu" else processors.gpu
-        time = device.expert_time(model.expert, given.get("tokens", 1), given.get("bits", 16))
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        hardware = hardware_of(settings, self.parameters)
+        processors, model = load_processors(hardware), load_model(settings.get("model", "deepseek-v2"))
+        device = processors.cpu if settings.get("device", "gpu") == "cpu" else processors.gpu
+        time = device.expert_time(model.expert, settings.get("tokens", 1), settings.get("bits", 16))
         return {"time_ns": time.time_ns}
 
 
-class RoutingStatistics(SweptCommand):
+class RoutingQuantities(SweptCommand):
     """The statistics of a generated routing trace."""
 
     name = "routing"
     parameters = Table({name: MOE[name] for name in ("model", "routing", *_GENERATED)})
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        config = {**given, "model": asdict(load_model(given.get("model", "deepseek-v2")))}
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        config = {**settings, "model": asdict(load_model(settings.get("model", "deepseek-v2")))}
         return Resolved(config, digest_of([self.name, "reuse", config]))
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        generated = MOE.arguments(given, *_GENERATED)
-        routing = find_routing(given.get("routing"), MOE.value(given, "model"), **generated)
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        generated = MOE.arguments(settings, *_GENERATED)
+        routing = find_routing(settings.get("routing"), MOE.value(settings, "model"), **generated)
         return flattened(describe_routing(routing).to_dict() | {"reuse": reuse_of(routing.ids)})
 
 
@@ -116,9 +116,9 @@ def reuse_of(ids: Ids) -> dict[str, float | None]:
     again = [chosen[3:] & chosen[2:-1]]
     for back in (1, 0):
         again.append(again[-1] & chosen[back : back - 3])
-    one, two, three = (int(experts.any(axis=-1).sum()) for experts in again)
+    reusing, two, three = (int(experts.any(axis=-1).sum()) for experts in again)
     shares = {"two_before": two - three, "three_before": three}
-    return {name: count / one if one else None for name, count in shares.items()}
+    return {name: count / reusing if reusing else None for name, count in shares.items()}
 
 
 class Residency(SweptCommand):
@@ -132,11 +132,11 @@ class Residency(SweptCommand):
     name = "residency"
     parameters = MOE
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        moe = COMMAND.resolve(given)
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        moe = COMMAND.resolve(settings)
         return Resolved(moe.config, digest_of([self.name, moe.key]))
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         seen: dict[tuple[int, int], list[bool]] = {}
         experts = 0
 
@@ -144,23 +144,25 @@ class Residency(SweptCommand):
             nonlocal experts
             experts = layer.residents
             if layer.phase == "decode":
-                on_gpu = [one if isinstance(one, int) else one.expert for one in layer.assignment.gpu]
-                there = layer.placement.resident[on_gpu].tolist()
-                seen.setdefault((layer.step // 8, layer.layer), []).extend(there)
+                on_gpu = [job if isinstance(job, int) else job.expert for job in layer.assignment.gpu]
+                hits = layer.placement.resident[on_gpu].tolist()
+                seen.setdefault((layer.step // 8, layer.layer), []).extend(hits)
 
-        COMMAND.run(given, count)
+        COMMAND.run(settings, count)
         groups = {"first": 0, "last": max(group for group, _ in seen)}
-        rates = {name: _hit_rates([seen[one] for one in seen if one[0] == n]) for name, n in groups.items()}
+        rates = {
+            name: _hit_rates([seen[when] for when in seen if when[0] == n]) for name, n in groups.items()
+        }
         return flattened({"experts": experts, **rates})
 
 
 def _hit_rates(layers: Sequence[Sequence[bool]]) -> dict[str, float | None]:
-    computing = [of for of in layers if of]
+    computing = [hits for hits in layers if hits]
     if not computing:
         return {"mean": None, "best": None}
-    best = max(sum(of) / len(of) for of in computing)
+    best = max(sum(hits) / len(hits) for hits in computing)
     return {"mean": sum(map(sum, computing)) / sum(map(len, computing)), "best": best}
 
 
-_ALL = HardwareValues(), ModelValues(), ProcessorTimes(), RoutingStatistics(), Residency()
-QUANTITIES = {one.name: one for one in _ALL}
+_ALL = HardwareValues(), ModelValues(), ProcessorTimes(), RoutingQuantities(), Residency()
+QUANTITIES = {quantity.name: quantity for quantity in _ALL}

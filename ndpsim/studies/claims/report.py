@@ -63,7 +63,7 @@ def _lines(
     outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair], pictures: Sequence[_Picture]
 ) -> list[str]:
     option = "" if changes is None else " --sensitivity"
-    papers = {one.paper.paper: one.paper for one in outcomes}
+    papers = {outcome.paper.paper: outcome.paper for outcome in outcomes}
     lines = [
         "# Published and simulated figures",
         "",
@@ -81,14 +81,14 @@ def _lines(
         "",
         *_table(
             ("class", "share", "why"),
-            ((name, f"{100 * one.share:.0f}%", one.reason) for name, one in read_tolerances().items()),
+            ((name, f"{100 * rule.share:.0f}%", rule.reason) for name, rule in read_tolerances().items()),
         ),
     ]
     if changes is not None:
         lines += _decided(outcomes, changes, pairs)
     for name, paper in papers.items():
-        of_paper = [one for one in outcomes if one.paper.paper == name]
-        lines += _paper_section(paper, of_paper, changes, [one for one in pictures if one.paper == name])
+        theirs = [outcome for outcome in outcomes if outcome.paper.paper == name]
+        lines += _paper_section(paper, theirs, changes, [drawn for drawn in pictures if drawn.paper == name])
     return lines
 
 
@@ -114,10 +114,10 @@ def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair
 def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str]:
     """The papers' main figures, each with measured and with skewed loads of experts."""
     rows = []
-    for one in outcomes:
-        if one.claim.is_headline:
-            name, place, published, ours, error, _, verdict = row_of(one)
-            loads = (_on_loads(one, kind, (changes or {}).get(one.claim.name, ())) for kind in _LOADS)
+    for outcome in outcomes:
+        if outcome.claim.is_headline:
+            name, place, published, ours, error, _, verdict = row_of(outcome)
+            loads = (_on_loads(outcome, kind, (changes or {}).get(outcome.claim.name, ())) for kind in _LOADS)
             rows.append((name, place, published, ours, error, verdict, *loads))
     words = (
         'The simulated figure ("ours") has the loads of the claim. The last columns have the first '
@@ -129,7 +129,9 @@ def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str
 
 def _on_loads(outcome: Outcome, kind: str, changes: Sequence[Change]) -> str:
     """The simulated figure with such loads; empty: it was not run, or does not depend on loads."""
-    others = [one.outcome for one in changes if one.loads == kind and one.assumption.key == "routing"]
+    others = [
+        change.outcome for change in changes if change.loads == kind and change.assumption.key == "routing"
+    ]
     found = [outcome] if loads_of(outcome.claim) == kind else others
     return f"{row_of(found[0])[3]}, {found[0].verdict}" if found else ""
 
@@ -137,21 +139,24 @@ def _on_loads(outcome: Outcome, kind: str, changes: Sequence[Change]) -> str:
 def _paper_section(
     paper: Paper, outcomes: Sequence[Outcome], changes: Changes | None, pictures: Sequence[_Picture]
 ) -> list[str]:
-    lines = ["", f"## {paper.paper}", "", f"*{paper.title}*", "", *(f"- {one}" for one in summary(outcomes))]
-    compared = [one for one in outcomes if one.claim.kind != "not-reproducible"]
+    lines = ["", f"## {paper.paper}", "", f"*{paper.title}*", ""]
+    lines += (f"- {line}" for line in summary(outcomes))
+    compared = [outcome for outcome in outcomes if outcome.claim.kind != "not-reproducible"]
     lines += ["", *_table(COLUMNS, map(row_of, compared))]
-    reasons = [(one.claim.name, one.claim.why or one.reason) for one in compared]
+    reasons = [(outcome.claim.name, outcome.claim.why or outcome.reason) for outcome in compared]
     explained = [f"- `{name}`: {reason}" for name, reason in reasons if reason]
     if explained:
         lines += ["", f"### {paper.paper}: why not", "", *explained]
-    lines += _trends(paper, [one for one in compared if one.claim.kind == "trend"])
+    lines += _trends(paper, [outcome for outcome in compared if outcome.claim.kind == "trend"])
     for picture in pictures:
         lines += ["", f"![{picture.figure} of {paper.paper}, published and ours]({picture.file})"]
     if changes is not None:
         lines += _sensitivity(paper, compared, changes)
-    others = [one.claim for one in outcomes if one.claim.kind == "not-reproducible"]
+    others = [outcome.claim for outcome in outcomes if outcome.claim.kind == "not-reproducible"]
     if others:
-        rows = ((one.name, one.place, figure_in_words(one.published), one.why or "") for one in others)
+        rows = (
+            (claim.name, claim.place, figure_in_words(claim.published), claim.why or "") for claim in others
+        )
         header = ("claim", "place", "published", "why")
         lines += ["", f"### {paper.paper}: not reproducible here", "", *_table(header, rows)]
     return lines
@@ -162,16 +167,17 @@ def _trends(paper: Paper, outcomes: Sequence[Outcome]) -> list[str]:
     if not outcomes:
         return []
     rows = []
-    for one in outcomes:
-        says = one.claim.falsified_by.says if one.claim.falsified_by else f"given by {one.claim.given_by}"
-        rows.append((one.claim.name, says, one.verdict))
+    for outcome in outcomes:
+        claim = outcome.claim
+        says = claim.falsified_by.says if claim.falsified_by else f"given by {claim.given_by}"
+        rows.append((claim.name, says, outcome.verdict))
     header = ("trend", "false where", "verdict")
     return ["", f"### {paper.paper}: what would make its trends false", "", *_table(header, rows)]
 
 
 def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) -> list[str]:
-    simulated = [one for one in outcomes if one.claim.name in changes]
-    rows = (sensitivity_row(one, changes[one.claim.name]) for one in simulated)
+    simulated = [outcome for outcome in outcomes if outcome.claim.name in changes]
+    rows = (sensitivity_row(outcome, changes[outcome.claim.name]) for outcome in simulated)
     return [
         "",
         f"### {paper.paper}: effect of assumptions",
@@ -187,7 +193,7 @@ def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) ->
             ("claim", "assumption", "ours by its value"),
             (
                 (claim.name, assumption.key, "; ".join(_at_values(assumption, changes[claim.name])))
-                for claim in (one.claim for one in simulated)
+                for claim in (outcome.claim for outcome in simulated)
                 for assumption in claim.assumptions
             ),
         ),
@@ -211,25 +217,25 @@ def _draw(folder: Path, outcomes: Sequence[Outcome], changes: Changes) -> list[_
 
     (folder / _PICTURES).mkdir(parents=True, exist_ok=True)
     figures: dict[tuple[str, str, str], list[Outcome]] = {}
-    for one in outcomes:
-        claim = one.claim
+    for outcome in outcomes:
+        claim = outcome.claim
         if claim.figure is not None and claim.kind in ("exact", "simulated"):
-            figures.setdefault((one.paper.paper, claim.figure, claim.published.unit), []).append(one)
+            figures.setdefault((outcome.paper.paper, claim.figure, claim.published.unit), []).append(outcome)
     pictures = []
-    for (paper, figure, unit), of_figure in figures.items():
-        if len(of_figure) < 2:
+    for (paper, figure, unit), together in figures.items():
+        if len(together) < 2:
             continue
         bars = [
             ClaimBar(
-                name=one.claim.name.removeprefix(f"{paper}-"),
-                published=interval_of(one.claim.published),
-                ours=None if one.ours is None else float(one.ours),
-                allowed=allowed_interval(one.claim.published, one.tolerance or 0.0),
-                holds=one.verdict == "holds",
-                fitted=bool(one.claim.fitted),
-                reach=range_of(one, changes.get(one.claim.name, ())),
+                name=outcome.claim.name.removeprefix(f"{paper}-"),
+                published=interval_of(outcome.claim.published),
+                ours=None if outcome.ours is None else float(outcome.ours),
+                allowed=allowed_interval(outcome.claim.published, outcome.tolerance or 0.0),
+                holds=outcome.verdict == "holds",
+                fitted=bool(outcome.claim.fitted),
+                reach=range_of(outcome, changes.get(outcome.claim.name, ())),
             )
-            for one in of_figure
+            for outcome in together
         ]
         file = f"{_PICTURES}/{_file_name(f'{paper} {figure} {unit}')}.svg"
         is_ratio = unit in RATIOS

@@ -14,7 +14,7 @@ from ndpsim.base.options import Table
 from ndpsim.config.files import data_folder
 from ndpsim.simulate.results.cache import stored_beside_results
 from ndpsim.studies.claims.claim import ClaimRun
-from ndpsim.studies.claims.quantities import QUANTITIES, Quantity
+from ndpsim.studies.claims.quantities import QUANTITIES, ClaimQuantity
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import Task
@@ -30,11 +30,11 @@ class _AnyCommand(SweptCommand):
     name = "claim"
     parameters = Table()
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        return _command(given["command"]).resolve(given["given"])
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        return _command(settings["command"]).resolve(settings["given"])
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return _command(given["command"]).measure(given["given"])
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return _command(settings["command"]).measure(settings["given"])
 
 
 #: Metrics by dotted name, or the reason why there are none.
@@ -57,11 +57,11 @@ class ResolvedRun:
 
     Attributes:
         command: see `ClaimRun`.
-        given: the arguments by key, as JSON; runs with equal arguments are equal.
+        settings: the arguments by key, as JSON; runs with equal arguments are equal.
     """
 
     command: str
-    given: str
+    settings: str
 
 
 def takes(run: ClaimRun, key: str) -> bool:
@@ -80,14 +80,14 @@ def filled(run: ClaimRun, values: Mapping[str, Any]) -> ResolvedRun:
     """
     values = {"validation": data_folder("validation"), **values}
     model = str(_filled(run.given.get("model"), values))
-    given = {}
+    settings = {}
     for key, value in run.given.items():
         by_model = value if isinstance(value, dict) else {OTHER_MODELS: value}
-        for place in (model, OTHER_MODELS):
-            if place in by_model:
-                given[key] = _taken(run.command, key, json.dumps(_filled(by_model[place], values)))
+        for name in (model, OTHER_MODELS):
+            if name in by_model:
+                settings[key] = _taken(run.command, key, json.dumps(_filled(by_model[name], values)))
                 break
-    return ResolvedRun(run.command, json.dumps(given, sort_keys=True))
+    return ResolvedRun(run.command, json.dumps(settings, sort_keys=True))
 
 
 @functools.lru_cache(maxsize=1 << 14)
@@ -98,13 +98,13 @@ def _taken(command: str, key: str, value: str) -> Any:
 
 def _filled(value: Any, values: Mapping[str, Any]) -> Any:
     if isinstance(value, list):
-        return [_filled(one, values) for one in value]
+        return [_filled(entry, values) for entry in value]
     if not isinstance(value, str):
         return value
-    for key, of_key in values.items():
+    for key, filling in values.items():
         if value == f"{{{key}}}":
-            return of_key
-        value = value.replace(f"{{{key}}}", str(of_key))
+            return filling
+        value = value.replace(f"{{{key}}}", str(filling))
     return value
 
 
@@ -138,14 +138,14 @@ def _found(
     tasks: list[Task] = []
     runs_of: dict[str, list[ResolvedRun]] = {}
     for run in runs:
-        given = {"command": run.command, "given": json.loads(run.given)}
+        settings = {"command": run.command, "given": json.loads(run.settings)}
         try:
-            resolved = _ANY.resolve(given)
+            resolved = _ANY.resolve(settings)
         except InputError as error:
             found[run] = reason_of(error)
             continue
         name = point_name(run.command, resolved.key)
-        if isinstance(_command(run.command), Quantity):
+        if isinstance(_command(run.command), ClaimQuantity):
             found[run] = resolved.config
         elif name in runs_of:
             runs_of[name].append(run)
@@ -153,7 +153,7 @@ def _found(
             found[run] = metrics
         else:
             runs_of[name] = [run]
-            tasks.append(Task(name, given, resolved.key))
+            tasks.append(Task(name, settings, resolved.key))
     return found, tasks, runs_of
 
 

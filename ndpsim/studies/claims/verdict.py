@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from ndpsim.studies.claims.claim import Claim, Paper, Published, ToleranceClass
+from ndpsim.studies.claims.claim import Claim, Paper, PublishedFigure, ToleranceClass
 
 #: Units of ratios of two times or similar: 1 means no effect.
 RATIOS = ("x",)
@@ -95,7 +95,7 @@ def _decimals(number: Decimal) -> int:
     return max(-int(number.as_tuple().exponent), 0)
 
 
-def interval_of(published: Published) -> tuple[float, float]:
+def interval_of(published: PublishedFigure) -> tuple[float, float]:
     """Both ends of the published interval, equal for a single value."""
     low = published.value if published.low is None else published.low
     high = published.value if published.high is None else published.high
@@ -104,7 +104,7 @@ def interval_of(published: Published) -> tuple[float, float]:
     return low, high
 
 
-def allowed_interval(published: Published, share: float) -> tuple[float, float]:
+def allowed_interval(published: PublishedFigure, share: float) -> tuple[float, float]:
     """The minimum and maximum of a simulated figure that holds.
 
     A ratio may be larger or smaller by a factor of 1 + `share`, but must be on the same side of 1. A
@@ -125,7 +125,7 @@ def allowed_interval(published: Published, share: float) -> tuple[float, float]:
     return least - share * _scale(published, low), most + share * _scale(published, high)
 
 
-def _scale(published: Published, end: float) -> float:
+def _scale(published: PublishedFigure, end: float) -> float:
     return min(abs(end), abs(_SHARES.get(published.unit, math.inf) - end))
 
 

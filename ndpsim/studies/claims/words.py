@@ -8,7 +8,7 @@ from typing import Any
 
 from ndpsim.base.units import significant
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.studies.claims.claim import Claim, Published
+from ndpsim.studies.claims.claim import Claim, PublishedFigure
 from ndpsim.studies.claims.evaluate import Change, Pair, Setting
 from ndpsim.studies.claims.verdict import Outcome, interval_of
 
@@ -49,7 +49,7 @@ def value_in_words(value: Any) -> str:
     return ", ".join(dict.fromkeys(map(str, value.values()))) if isinstance(value, dict) else str(value)
 
 
-def figure_in_words(published: Published) -> str:
+def figure_in_words(published: PublishedFigure) -> str:
     """The published figure, with its digits and its unit."""
     if published.statement is not None:
         return published.statement
@@ -85,17 +85,17 @@ def summary(outcomes: Sequence[Outcome]) -> list[str]:
     """The numbers of claims of each kind that hold, without and with fitted ones, by kind of source."""
     lines = []
     for source, name in _SOURCES.items():
-        of_source = [one for one in outcomes if one.paper.source == source]
+        theirs = [outcome for outcome in outcomes if outcome.paper.source == source]
         parts = [
-            _counts([one for one in of_source if _kind_of(one.claim) == kind], words)
+            _counts([outcome for outcome in theirs if _kind_of(outcome.claim) == kind], words)
             for kind, words in _KINDS.items()
         ]
-        others = sum(one.claim.kind == "not-reproducible" for one in of_source)
+        others = sum(outcome.claim.kind == "not-reproducible" for outcome in theirs)
         if others:
             parts.append(f"{others} cannot be reproduced here")
-        if of_source:
+        if theirs:
             lines.append(f"{name}: {'; '.join(filter(None, parts))}")
-    news = [one.claim.name for one in outcomes if one.is_news]
+    news = [outcome.claim.name for outcome in outcomes if outcome.is_news]
     if news:
         lines.append(f"not as expected: {', '.join(news)}")
     return lines
@@ -108,21 +108,23 @@ def _kind_of(claim: Claim) -> str:
 
 
 def _counts(outcomes: Sequence[Outcome], words: str) -> str:
-    free = [one for one in outcomes if not one.claim.fitted]
+    free = [outcome for outcome in outcomes if not outcome.claim.fitted]
     text = f"{_hold(free)} of {len(free)} {words} hold" if outcomes else ""
     if len(free) < len(outcomes):
         text += f" ({_hold(outcomes)} of {len(outcomes)} with fitted ones)"
-    not_run = sum(one.verdict == "not-run" for one in outcomes)
+    not_run = sum(outcome.verdict == "not-run" for outcome in outcomes)
     return text + (f", {not_run} not run" if not_run else "")
 
 
 def _hold(outcomes: Sequence[Outcome]) -> int:
-    return sum(one.verdict == "holds" for one in outcomes)
+    return sum(outcome.verdict == "holds" for outcome in outcomes)
 
 
 def range_of(outcome: Outcome, changes: Sequence[Change]) -> tuple[float, float] | None:
     """Minimum and maximum of the simulated figure over all values of assumptions; None: it is no number."""
-    values = [one.ours for one in (outcome, *(change.outcome for change in changes)) if one.ours is not None]
+    values = [
+        each.ours for each in (outcome, *(change.outcome for change in changes)) if each.ours is not None
+    ]
     if outcome.claim.kind == "trend" or not values:
         return None
     return float(min(values)), float(max(values))
@@ -171,9 +173,9 @@ def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, .
 def changed_verdicts(outcomes: Sequence[Outcome], changes: Changes) -> dict[Setting, tuple[int, int]]:
     """The verdicts that each value mends and breaks, for values that change a verdict."""
     counts: dict[Setting, tuple[int, int]] = {}
-    for one in outcomes:
-        for change in changes.get(one.claim.name, ()):
-            verdicts = one.verdict, change.outcome.verdict
+    for outcome in outcomes:
+        for change in changes.get(outcome.claim.name, ()):
+            verdicts = outcome.verdict, change.outcome.verdict
             if verdicts in (("off", "holds"), ("holds", "off")):
                 setting = change.assumption.key, value_in_words(change.value)
                 mends, breaks = counts.get(setting, (0, 0))
@@ -190,10 +192,10 @@ def decided_by_value(outcomes: Sequence[Outcome], changes: Changes) -> list[tupl
 
 def decided_by_pair(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
     """The cells of `PAIR_COLUMNS`, for each pair that changes a verdict."""
-    turning = [one for one in pairs if one.mends + one.breaks]
+    turning = [pair for pair in pairs if pair.mends + pair.breaks]
     return [
-        (*("=".join(one) for one in pair.settings), *map(str, (pair.mends, pair.breaks, pair.together)))
-        for pair in sorted(turning, key=lambda one: -one.mends - one.breaks)
+        (*map("=".join, pair.settings), *map(str, (pair.mends, pair.breaks, pair.together)))
+        for pair in sorted(turning, key=lambda pair: -pair.mends - pair.breaks)
     ]
 
 
@@ -222,28 +224,28 @@ def plain_data(
     outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()
 ) -> dict[str, Any]:
     """Plain data for JSON; `changes`, `pairs`: outcomes with other values, if these were run."""
-    claims = [one.to_dict() for one in outcomes]
+    claims = [outcome.to_dict() for outcome in outcomes]
     if changes is not None:
-        for one, claim in zip(outcomes, claims, strict=True):
-            claim["sensitivity"] = _sensitivity(one, changes.get(one.claim.name, ()))
+        for outcome, claim in zip(outcomes, claims, strict=True):
+            claim["sensitivity"] = _sensitivity(outcome, changes.get(outcome.claim.name, ()))
     data = {"claims": claims, "summary": summary(outcomes)}
     if changes is not None:
         values = decided_by_value(outcomes, changes)
         data["by_value"] = [dict(zip(VALUE_COLUMNS, row, strict=True)) for row in values]
-        data["by_pair"] = [asdict(one) for one in pairs]
+        data["by_pair"] = [asdict(pair) for pair in pairs]
     return data
 
 
 def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()) -> None:
     """Print a table of the claims that can be compared, and the numbers that hold."""
-    compared = [one for one in outcomes if one.claim.kind != "not-reproducible"]
+    compared = [outcome for outcome in outcomes if outcome.claim.kind != "not-reproducible"]
     if compared:
         print_table("", COLUMNS, map(row_of, compared), left=3)
-    for one in compared:
-        if one.verdict == "not-run":
-            print_text(f"{one.claim.name} is not run: {one.reason}")
+    for outcome in compared:
+        if outcome.verdict == "not-run":
+            print_text(f"{outcome.claim.name} is not run: {outcome.reason}")
     if changes is not None:
-        rows = [sensitivity_row(one, changes.get(one.claim.name, ())) for one in compared]
+        rows = [sensitivity_row(outcome, changes.get(outcome.claim.name, ())) for outcome in compared]
         print_table("", SENSITIVITY_COLUMNS, rows, left=1)
         print_table("verdicts by value", VALUE_COLUMNS, decided_by_value(outcomes, changes), left=2)
         if rows := decided_by_pair(pairs):

@@ -45,9 +45,9 @@ class Formula:
     text: str
     names: tuple[str, ...]
 
-    def value(self, of: Callable[[str], Any]) -> float | None:
-        """The value, where `of` gives those of names; None if a name or the result is not a number."""
-        values = {name: of(name) for name in self.names}
+    def value(self, value_of: Callable[[str], Any]) -> float | None:
+        """The value, where `value_of` gives those of names; None if a name or the result is not a number."""
+        values = {name: value_of(name) for name in self.names}
         if not all(map(is_number, values.values())):
             return None
         try:

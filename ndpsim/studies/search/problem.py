@@ -81,7 +81,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Problem:
+class SearchProblem:
     """A search.
 
     Attributes:
@@ -153,38 +153,38 @@ def _known(row: Mapping[str, Any], fixed: Mapping[str, Any]) -> dict[str, Any]:
     return {**{key.replace("-", "_"): value for key, value in known.items()}, **known}
 
 
-def range_of(command: SweptCommand, key: str, given: Any) -> Range | None:
+def range_of(command: SweptCommand, key: str, text: Any) -> Range | None:
     """The range that a text describes: ``0.5..2.0``, ``log:10..1000``; None for other texts.
 
     Raises:
         InputError: the range ends before it begins, or the key cannot have a value at one of its ends.
     """
-    found = _RANGE.fullmatch(given.strip()) if isinstance(given, str) else None
-    if found is None or _WHOLE_RANGE.fullmatch(given.strip()):
+    found = _RANGE.fullmatch(text.strip()) if isinstance(text, str) else None
+    if found is None or _WHOLE_RANGE.fullmatch(text.strip()):
         return None
     log, low, high = bool(found[1]), float(found[2]), float(found[3])
     if not low < high:
-        raise InputError(f"'{given}' ends before it begins", "form", key=key)
+        raise InputError(f"'{text}' ends before it begins", "form", key=key)
     if log and low <= 0:
-        raise InputError(f"'{given}' is not log:LOW..HIGH with 0 < LOW", "form", key=key)
+        raise InputError(f"'{text}' is not log:LOW..HIGH with 0 < LOW", "form", key=key)
     whole = is_whole(command, key) and low.is_integer() and high.is_integer()
     ends = (int(low), int(high)) if whole else (low, high)
     return Range(one_value(command, key, ends[0]), one_value(command, key, ends[1]), log, whole)
 
 
-def limit_of(name: str, given: Any) -> Limit:
+def limit_of(name: str, text: Any) -> Limit:
     """The constraint that a text describes: ``>= 50``.
 
     Raises:
         InputError: the text is not a constraint.
     """
-    found = _LIMIT.fullmatch(given) if isinstance(given, str) else None
+    found = _LIMIT.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise InputError(f"{shown(given)} is not of the form '>= 50' or '<= 50'", "form", key=name)
+        raise InputError(f"{shown(text)} is not of the form '>= 50' or '<= 50'", "form", key=name)
     return Limit(found[1] == "<=", float(found[2]))
 
 
-def check_problem(problem: Problem, command: SweptCommand) -> Problem:
+def check_problem(problem: SearchProblem, command: SweptCommand) -> SearchProblem:
     """Check a problem, and return it with the values of its base as the command takes them.
 
     Raises:
@@ -212,14 +212,14 @@ def check_problem(problem: Problem, command: SweptCommand) -> Problem:
     return replace(problem, base=base)
 
 
-def _check_name(name: str, problem: Problem, command: SweptCommand, key: str) -> None:
+def _check_name(name: str, problem: SearchProblem, command: SweptCommand, key: str) -> None:
     """Check that a name can be a metric or a key of the command."""
     options = {option.replace("-", "_") for option in command.parameters} | set(command.parameters)
     if "." not in name or field_at(tuple(name.split("."))) is None:
         command.check_metric(name, key, (*problem.derived, *problem.definition.varied, *options))
 
 
-def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
+def _check_base(base: Mapping[str, Any], problem: SearchProblem) -> None:
     """Check that a base, if any, is a point of the search."""
     if not base:
         return
@@ -240,6 +240,6 @@ def _check_base(base: Mapping[str, Any], problem: Problem) -> None:
             within = {key: base[key] for key in axis.keys} in axis.values
             allowed = (" / ".join(str(part) for part in value.values()) for value in axis.values)
         if not within:
-            given = " / ".join(str(base[key]) for key in axis.keys)
-            wrong = f"{given} is no value of {', '.join(axis.keys)} ({', '.join(allowed)})"
+            values = " / ".join(str(base[key]) for key in axis.keys)
+            wrong = f"{values} is no value of {', '.join(axis.keys)} ({', '.join(allowed)})"
             raise InputError(wrong, "range", key="base")

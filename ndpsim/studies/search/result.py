@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.report.metrics import metric_label, metric_text, value_words
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
-from ndpsim.studies.search.problem import Problem
+from ndpsim.studies.search.problem import SearchProblem
 from ndpsim.studies.sweeps.table import Listed, SweepResult, csv_of
 
 
@@ -27,7 +27,7 @@ class SearchResult(Listed):
         approach: each point that was better than all points before it; empty with several objectives.
     """
 
-    def __init__(self, problem: Problem, points: SweepResult, best: set[int]) -> None:
+    def __init__(self, problem: SearchProblem, points: SweepResult, best: set[int]) -> None:
         self.problem, self.points = problem, points
         self.front = self.listed = self._distinct([row for row in points if row["run"] in best])
         self.approach = self._improvements() if len(problem.objectives) == 1 else []
@@ -71,8 +71,8 @@ class SearchResult(Listed):
         others = [base] * len(rows) if base else [{}, *rows][: len(rows)]
         keys = self.problem.definition.varied
         return [
-            {key: (other[key], row[key]) for key in keys if other and other[key] != row[key]}
-            for row, other in zip(rows, others, strict=True)
+            {key: (base[key], row[key]) for key in keys if base and base[key] != row[key]}
+            for row, base in zip(rows, others, strict=True)
         ]
 
     def to_dict(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class SearchResult(Listed):
         return "\n".join([f"SearchResult: {self.title()}", *aligned(cells, None, names)])
 
 
-def described(problem: Problem) -> dict[str, Any]:
+def described(problem: SearchProblem) -> dict[str, Any]:
     """A problem as plain data."""
     definition = problem.definition
     varied: Mapping[str, Any] = {

@@ -9,23 +9,54 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field
+
 from ndpsim.base.arguments import path_of, shown
 from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.base.options.settings import called_with
 from ndpsim.base.options.swept import OPTIMIZE, STUDIES, SearchOptions, StudyOptions
 from ndpsim.report.metrics import is_number
-from ndpsim.studies.search.file import SECTIONS, SearchKeys
 from ndpsim.studies.search.formula import parse_formula
-from ndpsim.studies.search.problem import Problem, check_problem, limit_of, range_of
+from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of, range_of
 from ndpsim.studies.search.result import SearchResult, described
-from ndpsim.studies.search.sampling import Asked, Sampler
+from ndpsim.studies.search.sampling import Sampler, Trial
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
-from ndpsim.studies.sweeps.file import placed, read_file
-from ndpsim.studies.sweeps.points import Point, SweepRun, shares
+from ndpsim.studies.sweeps.file import SharedKeys, placed, read_file
+from ndpsim.studies.sweeps.points import SweepPoint, SweepRun, shares
 from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
+
+_SECTIONS = ("fixed", "vary", "objectives", "constraints", "derived", "base")
+
+
+class SearchKeys(SharedKeys):
+    """The keys of a file, a sweep's with objectives; see `SearchProblem`.
+
+    ```yaml
+    command: moe
+    fixed: {model: deepseek-v2, steps: 2}
+    vary:                                # whole numbers with a step, a range, or values
+      dimm.count: 8..32:8
+      host.cpu_tflops: 10.0..200.0       # log:10.0..200.0: drawn by its logarithm
+      policy: [monde, trimoe]
+    derived: {cost_usd: dimm.count * 100}
+    objectives: {tokens_per_s: maximize, cost_usd: minimize}
+    constraints: {layer_ns.p99: <= 2e6}
+    base: {dimm.count: 16, host.cpu_tflops: 90.1, policy: trimoe}
+    budget: 100
+    ```
+    """
+
+    objectives: dict[str, str]
+    constraints: dict[str, str] = Field(default_factory=dict)
+    derived: dict[str, Any] = Field(default_factory=dict)
+    base: dict[str, Any] = Field(default_factory=dict)
+    budget: int = 100
+    sampler: str = "tpe"
+    seed: int = 1
+    batch: int = 8
 
 
 @called_with(SearchOptions)
@@ -94,7 +125,7 @@ def problem_of(
     fixed: Mapping[str, Any] | None = None,
     zipped: bool | Sequence[Sequence[str]] = False,
     **said: Any,
-) -> Problem:
+) -> SearchProblem:
     """The problem that the arguments of `optimize` describe.
 
     Args:
@@ -103,20 +134,20 @@ def problem_of(
     Raises:
         InputError: the arguments are invalid.
     """
-    given = {name: value for name, value in said.items() if value is not None}
-    for name in given.keys() & {"objectives", "constraints", "derived", "base"}:
-        given[name] = mapping_of(given[name], name)
+    overriding = {name: value for name, value in said.items() if value is not None}
+    for name in overriding.keys() & {"objectives", "constraints", "derived", "base"}:
+        overriding[name] = mapping_of(overriding[name], name)
     name = os.fspath(path_of(command, "command"))
     vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
     if name.endswith(STUDIES) and name not in swept_commands():
         keys, root = read_file(name, SearchKeys)
         try:
-            return _problem(keys.model_copy(update=given), vary, fixed, zipped)
+            return _problem(keys.model_copy(update=overriding), vary, fixed, zipped)
         except InputError as error:
-            raise placed(error, Path(name), root, SECTIONS) from None
+            raise placed(error, Path(name), root, _SECTIONS) from None
     if name not in swept_commands():
         raise no_study(name)
-    keys = SearchKeys.model_construct(command=name, vary={}, **{"objectives": {}, **given})
+    keys = SearchKeys.model_construct(command=name, vary={}, **{"objectives": {}, **overriding})
     return _problem(keys, vary, fixed, zipped)
 
 
@@ -125,22 +156,22 @@ def _problem(
     vary: dict[str, Any],
     fixed: dict[str, Any],
     zipped: bool | Sequence[Sequence[str]],
-) -> Problem:
+) -> SearchProblem:
     for key in fixed.keys() & vary.keys():
-        raise InputError("has one value and varies, too", "conflict", key=key)
+        raise InputError("has a fixed value and varies; give one of them", "conflict", key=key)
     definition = said.definition(vary)
     command = definition.swept
     ranges = {
-        key: range_of(command, key, given) for key, given in definition.varied.items() if key not in fixed
+        key: range_of(command, key, text) for key, text in definition.varied.items() if key not in fixed
     }
     known = {key: found for key, found in ranges.items() if found is not None}
     ends = {key: (found.low, found.high) for key, found in known.items()}
     definition = defined(replace(definition, varied={**definition.varied, **ends}), {}, fixed, zipped)
     for key in (key for group in definition.zipped for key in group):
         if key in known:
-            wrong = f"{key} is a range, whose values go together with no others"
+            wrong = f"{key} is a range, which cannot be zipped with other keys"
             raise InputError(wrong, "conflict", key="zip")
-    problem = Problem(
+    problem = SearchProblem(
         definition,
         dict(said.objectives),
         known,
@@ -155,7 +186,7 @@ def _problem(
     return check_problem(problem, command)
 
 
-def run_search(problem: Problem, options: StudyOptions, *watching: Callable[..., Any]) -> SearchResult:
+def run_search(problem: SearchProblem, options: StudyOptions, *watching: Callable[..., Any]) -> SearchResult:
     """Run the search of a problem from `problem_of`; see `optimize`, and for `watching` see `SweepRun`.
 
     Raises:
@@ -174,10 +205,10 @@ class _SearchRun(SweepRun):
 
     table = "runs"
 
-    def __init__(self, problem: Problem, options: StudyOptions, *watching: Callable[..., Any]) -> None:
+    def __init__(self, problem: SearchProblem, options: StudyOptions, *watching: Callable[..., Any]) -> None:
         self._problem, self._sampler = problem, Sampler(problem)
         super().__init__(problem.definition, [], options, *watching)
-        self._asked: list[Asked] = []
+        self._trials: list[Trial] = []
         self._had: set[str] = set()  # metrics of any point so far
 
     @property
@@ -188,24 +219,24 @@ class _SearchRun(SweepRun):
     def tasks(self) -> Tasks:
         """Tasks, batch by batch; None while results of a batch are missing."""
         while len(self._points) < self._problem.budget:
-            asked = self._sampler.ask(min(self._problem.batch, self._problem.budget - len(self._points)))
-            if not asked:
+            trials = self._sampler.ask(min(self._problem.batch, self._problem.budget - len(self._points)))
+            if not trials:
                 return
-            batch = [Point(dict(one.values)) for one in asked]
+            batch = [SweepPoint(dict(trial.values)) for trial in trials]
             self._points += batch
-            self._asked += asked
+            self._trials += trials
             yield from self._tasks_of(batch)
             while any(point.record is None for point in batch):
                 yield None
-            self._tell(asked, batch)
+            self._tell(trials, batch)
 
-    def _tell(self, asked: Sequence[Asked], batch: Sequence[Point]) -> None:
+    def _tell(self, trials: Sequence[Trial], batch: Sequence[SweepPoint]) -> None:
         rows = [self._problem.judged(row) for row in self._rows_of(batch)]
         for name in (*self._problem.objectives, *self._problem.constraints):
             self._check_metric(name, rows)
-        for one, row in zip(asked, rows, strict=True):
+        for trial, row in zip(trials, rows, strict=True):
             objectives = [row[name] for name in self._problem.objectives]
-            self._sampler.tell(one, objectives, self._problem.excess(row))
+            self._sampler.tell(trial, objectives, self._problem.excess(row))
 
     def _check_metric(self, name: str, rows: Sequence[Mapping[str, Any]]) -> None:
         """Check that a metric whose existence depends on results is in some result.
@@ -220,9 +251,9 @@ class _SearchRun(SweepRun):
             return
         known = [metric for metric, value in ran[0].items() if is_number(value) and metric not in OWN_COLUMNS]
         hint = did_you_mean(name, known)
-        given = f"is {shown(ran[0][name])}" if ran[0][name] is not None else "has no value"
+        problem = f"is {shown(ran[0][name])}" if ran[0][name] is not None else "has no value"
         raise InputError(
-            f"'{name}' {given} at the first points that were run{hint}", "unknown-name", key=name
+            f"'{name}' {problem} at the first points that were run{hint}", "unknown-name", key=name
         )
 
     def _rows(self) -> list[dict[str, Any]]:
@@ -235,7 +266,7 @@ class _SearchRun(SweepRun):
     def best(self) -> set[int]:
         """The numbers of the runs that no other feasible run beats."""
         best = self._sampler.best()
-        return {number for number, one in enumerate(self._asked, 1) if one.trial.number in best}
+        return {number for number, trial in enumerate(self._trials, 1) if trial.trial.number in best}
 
     def result(self) -> SweepResult:
         """The result of all points; the values of a range are the drawn ones."""

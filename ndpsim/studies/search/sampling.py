@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.studies.search.problem import Axis, Problem, Range
+from ndpsim.studies.search.problem import Axis, Range, SearchProblem
 
 _STEPS = 10_000  # maximum steps of a walk to a new point
 _FAILED = 1e9  # violation by a point without metrics, more than that of any other
@@ -24,7 +24,7 @@ def on_log_scale(value: float) -> float:
 
 
 @dataclass(frozen=True)
-class Asked:
+class Trial:
     """A chosen point: its index, and the values of all keys."""
 
     trial: Any
@@ -41,7 +41,7 @@ class Sampler:
         InputError: Optuna is not installed.
     """
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, problem: SearchProblem) -> None:
         try:
             self._optuna: Any = importlib.import_module("optuna")  # optional and slow to import
         except ImportError:
@@ -76,16 +76,18 @@ class Sampler:
         return makers[name]()
 
     def _distribution(self, axis: Axis) -> Any:
-        of = self._optuna.distributions
+        kinds = self._optuna.distributions
         if isinstance(axis.values, Range):
-            kind = of.IntDistribution if axis.values.whole else of.FloatDistribution
+            kind = kinds.IntDistribution if axis.values.whole else kinds.FloatDistribution
             return kind(axis.values.low, axis.values.high, log=axis.values.log)
         places = range(len(axis.values))
-        return of.IntDistribution(0, len(places) - 1) if axis.ordered else of.CategoricalDistribution(places)
+        if axis.ordered:
+            return kinds.IntDistribution(0, len(places) - 1)
+        return kinds.CategoricalDistribution(places)
 
-    def ask(self, count: int) -> list[Asked]:
+    def ask(self, count: int) -> list[Trial]:
         """Choose new points, at most this many; fewer or none if few are left."""
-        asked = []
+        trials = []
         for _ in range(count):
             trial = self._study.ask(self._distributions)
             places = dict(trial.params)
@@ -96,8 +98,8 @@ class Sampler:
                 self._study.enqueue_trial(places)
                 trial = self._study.ask(self._distributions)
             self._seen.add(self._identity(places))
-            asked.append(Asked(trial, self._values(places)))
-        return asked
+            trials.append(Trial(trial, self._values(places)))
+        return trials
 
     def _walk(self, places: dict[str, Any]) -> bool:
         """Change one variable after the other until the point is new; False if there is none."""
@@ -105,8 +107,8 @@ class Sampler:
         if len(finite) == len(self._axes) and len(self._seen) == math.prod(map(len, finite)):
             return False
         for _ in range(_STEPS):
-            place = self._random.randrange(len(self._axes))
-            places[self._names[place]] = self._drawn(self._axes[place])
+            index = self._random.randrange(len(self._axes))
+            places[self._names[index]] = self._drawn(self._axes[index])
             if self._identity(places) not in self._seen:
                 return True
         return False
@@ -135,17 +137,17 @@ class Sampler:
             for name, axis in zip(self._names, self._axes, strict=True)
         )
 
-    def tell(self, asked: Asked, objectives: Sequence[Any], excess: Sequence[float]) -> None:
+    def tell(self, trial: Trial, objectives: Sequence[Any], excess: Sequence[float]) -> None:
         """Report the outcome of a point: its objectives, and its violation of each constraint.
 
         A failed point, whose violation is infinite, counts as worse than any other.
         """
         beyond = sum(max(each, 0.0) for each in excess)
-        asked.trial.set_constraint("excess", min(beyond, _FAILED))
+        trial.trial.set_constraint("excess", min(beyond, _FAILED))
         if beyond < math.inf:
-            self._study.tell(asked.trial, [on_log_scale(value) for value in objectives])
+            self._study.tell(trial.trial, [on_log_scale(value) for value in objectives])
         else:
-            self._study.tell(asked.trial, state=self._optuna.trial.TrialState.PRUNED)
+            self._study.tell(trial.trial, state=self._optuna.trial.TrialState.PRUNED)
 
     def best(self) -> set[int]:
         """The numbers of the trials that no other feasible one beats; with one objective, of the best."""

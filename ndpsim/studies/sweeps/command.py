@@ -34,7 +34,7 @@ class Resolved:
 class SweptCommand(ABC):
     """A command that a sweep can run.
 
-    `given` is always values by key, which is an option without its leading dashes or a dotted key of the
+    `settings` are always values by key, which is an option without its leading dashes or a dotted key of the
     hardware.
 
     Attributes:
@@ -58,10 +58,8 @@ class SweptCommand(ABC):
 
     def metric_beginnings(self) -> tuple[str, ...]:
         """Beginnings of the names of its metrics, up to the first dot; empty if they are unknown."""
-        of_results = (each.name for result in self.results for each in fields(result))
-        return tuple(
-            dict.fromkeys(name for name in (*of_results, *self.own_metrics) if name not in OF_THE_RUN)
-        )
+        names = (each.name for result in self.results for each in fields(result))
+        return tuple(dict.fromkeys(name for name in (*names, *self.own_metrics) if name not in OF_THE_RUN))
 
     def check_metric(self, name: str, key: str, others: Collection[str] = ()) -> None:
         """Check that a name may be a metric, as far as it can be known before any results.
@@ -84,7 +82,7 @@ class SweptCommand(ABC):
         return Resolved(config, digest_of([self.name, config | dict.fromkeys(apart), *contents]))
 
     @abstractmethod
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
         """The configuration of a run, without running it.
 
         Raises:
@@ -92,7 +90,7 @@ class SweptCommand(ABC):
         """
 
     @abstractmethod
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         """Run a point; returns the scalars of its result by dotted name, but no configuration or wall times.
 
         Earlier results are taken from the result cache.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.report.sweep_plot import Published
+from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.studies.sweeps.command import SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
 
@@ -39,7 +39,7 @@ class Definition:
     baseline: Mapping[str, Any] = field(default_factory=dict)
     speedup_of: str | None = None
     plot: Mapping[str, Any] = field(default_factory=dict)
-    published: tuple[Published, ...] = ()
+    published: tuple[PublishedValue, ...] = ()
     title: str | None = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
@@ -98,20 +98,20 @@ class Definition:
     def labelled(self, rows: Sequence[Mapping[str, Any]]) -> tuple[Definition, list[dict[str, Any]]]:
         """This sweep and rows of its table, with values replaced by their labels."""
 
-        def one(value: Any) -> Any:
+        def label(value: Any) -> Any:
             return self.labels.get(value, value) if isinstance(value, str) else value
 
         def all_of(values: Mapping[str, Any]) -> dict[str, Any]:
-            return {key: one(value) for key, value in values.items()}
+            return {key: label(value) for key, value in values.items()}
 
         definition = replace(
             self,
-            varied={key: tuple(map(one, values)) for key, values in self.varied.items()},
+            varied={key: tuple(map(label, values)) for key, values in self.varied.items()},
             baseline=all_of(self.baseline),
             published=tuple(replace(each, where=all_of(each.where)) for each in self.published),
         )
         return definition, [{**row, **all_of({key: row[key] for key in self.varied})} for row in rows]
 
-    def given(self, point: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(self, point: Mapping[str, Any]) -> dict[str, Any]:
         """All values for the command at a point, by key."""
         return {**self.fixed, **point}

@@ -64,7 +64,7 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None
     if list(before["varied"]) != list(now["varied"]):
         return f"holds a run over {', '.join(before['varied'])}"
     for key in sorted({*before["fixed"], *now["fixed"]}):
-        values = [of.get(key) for of in (before["fixed"], now["fixed"])]
+        values = [definition.get(key) for definition in (before["fixed"], now["fixed"])]
         if values[0] != values[1]:
             there, here = ("its default" if value is None else shown(value) for value in values)
             return f"holds a run with {key} {there}, not {here}"

@@ -32,7 +32,7 @@ from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError, nearest, unknown
 from ndpsim.base.options.swept import KINDS
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
-from ndpsim.report.sweep_plot import Published
+from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.values import checked
@@ -98,7 +98,7 @@ class _File(SharedKeys):
 
 def _problem(error: ValidationError, kind: type[BaseModel]) -> tuple[tuple[Any, ...], str]:
     """The place of the first mistake, and its description."""
-    first = min(error.errors(include_url=False), key=lambda one: one["type"] == "missing")
+    first = min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
     path = tuple(first["loc"])
     if first["type"] == "extra_forbidden":
         known = [*kind.model_fields, *_Plot.model_fields, *_Published.model_fields]
@@ -125,7 +125,7 @@ def read_definition(path: str | Path, varied: Mapping[str, Any] | None = None) -
         said.definition(dict(varied or {})),
         baseline=said.baseline,
         speedup_of=said.speedup_of,
-        published=tuple(_published(one, number, file, root) for number, one in enumerate(said.published)),
+        published=tuple(_published(value, number, file, root) for number, value in enumerate(said.published)),
     )
     try:
         return checked(definition)
@@ -144,21 +144,21 @@ def read_file(path: str | Path, kind: type[Keys]) -> tuple[Keys, Node]:
     try:
         said = kind.model_validate(plain_of(root))
     except ValidationError as error:
-        place, problem = _problem(error, kind)
-        key = ".".join(map(str, place))
-        raise InputError(problem, "form", file=file, line=line_of(root, place), key=key or None) from None
+        keys, problem = _problem(error, kind)
+        key = ".".join(map(str, keys))
+        raise InputError(problem, "form", file=file, line=line_of(root, keys), key=key or None) from None
     commands, line = swept_commands(), line_of(root, ("command",))
     if said.command not in commands:
         raise unknown(said.command, commands, "command", file=file, line=line, key="command")
     return said, root
 
 
-def _published(said: _Published, number: int, file: Path, root: Node) -> Published:
+def _published(said: _Published, number: int, file: Path, root: Node) -> PublishedValue:
     low, high = (said.low, said.high) if said.value is None else (said.value, said.value)
     if low is None or high is None or (said.value is not None and said.low is not None) or low > high:
         line = line_of(root, ("published", number))
         raise InputError("give a value, or low and high", "conflict", file=file, line=line, key="published")
-    return Published(said.metric, said.where, low, high, said.source)
+    return PublishedValue(said.metric, said.where, low, high, said.source)
 
 
 def placed(error: InputError, file: Path, root: Node, sections: Iterable[str]) -> InputError:

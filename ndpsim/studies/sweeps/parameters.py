@@ -30,44 +30,44 @@ def plain(value: Any) -> Any:
     return scalar(value.strip()) if isinstance(value, str) else value
 
 
-def expert_of(given: Mapping[str, Any]) -> str | Expert:
+def expert_of(settings: Mapping[str, Any]) -> str | Expert:
     """The given model or shape.
 
     Raises:
         InputError: both are given.
     """
-    if "shape" in given:
-        if "model" in given:
+    if "shape" in settings:
+        if "model" in settings:
             raise InputError("give a model or a shape, not both", "conflict", key="shape")
-        return parse_shape(given["shape"])
-    return str(given.get("model", DEFAULT_MODEL))
+        return parse_shape(settings["shape"])
+    return str(settings.get("model", DEFAULT_MODEL))
 
 
-def weight_format(given: Mapping[str, Any]) -> ExpertFormat:
+def weight_format(settings: Mapping[str, Any]) -> ExpertFormat:
     """The format that the options of `ndpsim.base.options.weights` describe.
 
     Raises:
         InputError: the options are invalid.
     """
-    if "weights" in given:
+    if "weights" in settings:
         said = "bits", "group-size", "scale-bits", "zero-point-bits", "shape"
-        refuse(given, "is not for weights of a file of a model", *said)
-        return expert_format_of(weight_file(given["weights"], given.get("model", DEFAULT_MODEL)))
+        refuse(settings, "is not for weights of a file of a model", *said)
+        return expert_format_of(weight_file(settings["weights"], settings.get("model", DEFAULT_MODEL)))
     return ExpertFormat.of(
-        given.get("bits", 16),
-        given.get("group-size", 0),
-        given.get("scale-bits", 16),
-        given.get("zero-point-bits"),
+        settings.get("bits", 16),
+        settings.get("group-size", 0),
+        settings.get("scale-bits", 16),
+        settings.get("zero-point-bits"),
     )
 
 
-def hardware_of(given: Mapping[str, Any], parameters: Table) -> Hardware:
+def hardware_of(settings: Mapping[str, Any], parameters: Table) -> Hardware:
     """The given or default hardware, with given keys.
 
     Raises:
         InputError: there is no such hardware.
     """
-    return load_hardware(parameters.value(given, "hw"), hardware_sets(given, parameters))
+    return load_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters))
 
 
 def _setting(value: Any) -> str:
@@ -75,15 +75,15 @@ def _setting(value: Any) -> str:
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(_setting, value))}]"
     if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_setting(of_key)}' for key, of_key in value.items())}}}"
+        return f"{{{', '.join(f'{key}: {_setting(inner)}' for key, inner in value.items())}}}"
     return (
         {None: "null", True: "true", False: "false"}[value] if value is None or is_flag(value) else str(value)
     )
 
 
-def hardware_sets(given: Mapping[str, Any], parameters: Table) -> list[str]:
+def hardware_sets(settings: Mapping[str, Any], parameters: Table) -> list[str]:
     """The given keys of the hardware, in the form of ``--set``."""
-    return [f"{key}={_setting(value)}" for key, value in given.items() if key not in parameters]
+    return [f"{key}={_setting(value)}" for key, value in settings.items() if key not in parameters]
 
 
 def file_digests(*paths: str | os.PathLike[str]) -> list[str | None]:

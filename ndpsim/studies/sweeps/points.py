@@ -46,7 +46,7 @@ def shares(progress: Callable[[float], None] | None) -> Callable[[Progress], obj
 
 
 @dataclass
-class Point:
+class SweepPoint:
     """A point in a run: its values, and, once known, the name of its file, its configuration and record."""
 
     values: dict[str, Any]
@@ -84,8 +84,8 @@ class SweepRun:
         self._definition, self.command, self.options = definition, definition.swept, options
         self._watch, self._begin = watch, begin
         self._store = None if options.folder is None else Store(options.folder)
-        self._points = [Point(values) for values in points]
-        self._same: dict[str, list[Point]] = {}  # points by name, since equal ones are run once
+        self._points = [SweepPoint(values) for values in points]
+        self._same: dict[str, list[SweepPoint]] = {}  # points by name, since equal ones are run once
         self._stored_before: set[str] = set()
         self._done = self._found = self._failed = 0
         self._has_begun = False
@@ -101,14 +101,14 @@ class SweepRun:
         """The points that have to run."""
         return self._tasks_of(self._points)
 
-    def _tasks_of(self, points: Sequence[Point]) -> Tasks:
+    def _tasks_of(self, points: Sequence[SweepPoint]) -> Tasks:
         """Tasks of points, resolved if requested; points without a task are finished at once."""
         for point in points:
-            given = self._definition.given(point.values)
+            settings = self._definition.settings(point.values)
             try:
-                resolved = self.command.resolve(given)
+                resolved = self.command.resolve(settings)
             except Exception as error:  # other points continue after any error
-                point.name = point_name(self.command.name, ["given", given])
+                point.name = point_name(self.command.name, ["given", settings])
                 self._finish([point], self._record(point, failure(reason_of(error))), store=True)
                 continue
             point.name = point_name(self.command.name, resolved.key)
@@ -123,7 +123,7 @@ class SweepRun:
                     if not self._has_begun:
                         self._has_begun = True
                         self._begin()
-                    yield Task(point.name, given, resolved.key)
+                    yield Task(point.name, settings, resolved.key)
                 else:
                     self._stored_before.add(point.name)
                     self._finish([point], record)
@@ -143,9 +143,9 @@ class SweepRun:
                 record = self._record(same[0], answer)
                 if record["status"] != "ok" and self._store is not None:
                     # Another sweep may have succeeded meanwhile; its result stays.
-                    other = self._store.find(task.name)
-                    if other is not None and other["status"] == "ok":
-                        record, stored = other, False
+                    earlier = self._store.find(task.name)
+                    if earlier is not None and earlier["status"] == "ok":
+                        record, stored = earlier, False
                 self._finish(same, record, store=stored)
                 self._write_tables_now_and_then()
 
@@ -159,14 +159,14 @@ class SweepRun:
         if self._store is not None:
             self._store.close()
 
-    def _record(self, point: Point, answer: Mapping[str, Any]) -> dict[str, Any]:
+    def _record(self, point: SweepPoint, answer: Mapping[str, Any]) -> dict[str, Any]:
         """The content of the file of a point."""
         return {
             "schema": SCHEMA,
             "key": point.name,
             "command": self.command.name,
             "point": point.values,
-            "given": self._definition.given(point.values),
+            "given": self._definition.settings(point.values),
             "config": json.loads(point.config),
             "host": None,
             "wall_s": None,
@@ -176,7 +176,7 @@ class SweepRun:
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
-    def _finish(self, points: list[Point], record: dict[str, Any], store: bool = False) -> None:
+    def _finish(self, points: list[SweepPoint], record: dict[str, Any], store: bool = False) -> None:
         """Finish points, and store their record if it is new."""
         for point in points:
             if point.record is None:
@@ -207,9 +207,11 @@ class SweepRun:
     def _rows(self) -> list[dict[str, Any]]:
         return self._rows_of(self._points)
 
-    def _rows_of(self, points: Sequence[Point]) -> list[dict[str, Any]]:
+    def _rows_of(self, points: Sequence[SweepPoint]) -> list[dict[str, Any]]:
         """The rows of finished points."""
-        finished = [(one.values, one.record, one.config) for one in points if one.record is not None]
+        finished = [
+            (point.values, point.record, point.config) for point in points if point.record is not None
+        ]
         return rows_of(self._definition, finished)
 
     def result(self) -> SweepResult:

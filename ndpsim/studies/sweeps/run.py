@@ -78,7 +78,7 @@ def defined(
     vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
     baseline = mapping_of(baseline, "baseline")
     for key in fixed.keys() & vary.keys():
-        raise InputError("has one value and varies, too", "conflict", key=key)
+        raise InputError("has a fixed value and varies; give one of them", "conflict", key=key)
     if isinstance(command, Definition):
         said = replace(
             command,
@@ -100,7 +100,7 @@ def defined(
         zipped=_groups(zipped, varied) or _without(said.zipped, fixed),
         baseline=baseline,
         speedup_of=said.speedup_of if baseline else None,
-        published=tuple(one for one in said.published if not fixed.keys() & one.where.keys()),
+        published=tuple(value for value in said.published if not fixed.keys() & value.where.keys()),
     )
     return checked(said)
 

@@ -56,10 +56,10 @@ def _speedups(
     """The speedup of each point over the one with the baseline's values; None: unknown."""
     metric = definition.speedup_of or definition.swept.time_metric
     times = [record["metrics"].get(metric) for _, record, _ in points]
-    place = {_sorted_json(dict(point)): number for number, (point, _, _) in enumerate(points)}
+    index = {_sorted_json(dict(point)): number for number, (point, _, _) in enumerate(points)}
     speedups: list[float | None] = []
     for (point, _, _), own in zip(points, times, strict=True):
-        number = place.get(_sorted_json({**point, **definition.baseline}))
+        number = index.get(_sorted_json({**point, **definition.baseline}))
         base = None if number is None else times[number]
         speedups.append(base / own if base is not None and own else None)
     return speedups
@@ -127,11 +127,11 @@ class Listed:
         return iter(self.listed)
 
     @overload
-    def __getitem__(self, place: int) -> dict[str, Any]: ...
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
     @overload
-    def __getitem__(self, place: slice) -> list[dict[str, Any]]: ...
-    def __getitem__(self, place: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        return self.listed[place]
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        return self.listed[index]
 
 
 class SweepResult(Listed):

@@ -21,11 +21,11 @@ _LOG = re.compile(rf"log:({NUMBER})\.\.({NUMBER}):([0-9]{{1,6}})", re.ASCII)
 _MOST_VALUES = 100_000
 
 
-def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
+def values_of(command: SweptCommand, key: str, values: Any) -> tuple[Any, ...]:
     """All values of a varied key.
 
     Args:
-        given: a text, VALUES with commas between them (or semicolons, where values have commas in them), each
+        values: a text, VALUES with commas between them (or semicolons, where values have commas), each
             a value, ``LOW..HIGH`` (whole numbers, both ends included), ``LOW..HIGH:STEP`` (from LOW on, STEP
             apart) or ``log:LOW..HIGH:N`` (N numbers, each the same factor from the next; of a key of whole
             numbers the nearest ones, each once); or a list of values; or one value.
@@ -34,13 +34,13 @@ def values_of(command: SweptCommand, key: str, given: Any) -> tuple[Any, ...]:
         InputError: the command has no such key, or a value can never be one of it.
     """
     whole = is_whole(command, key)
-    if isinstance(given, str):
-        texts = given.removesuffix(";").split(";" if ";" in given else ",")
+    if isinstance(values, str):
+        texts = values.removesuffix(";").split(";" if ";" in values else ",")
         parts = [value for part in texts for value in _spread(part.strip(), key, whole)]
-    elif isinstance(given, Sequence) or (hasattr(given, "tolist") and getattr(given, "ndim", 0) == 1):
-        parts = list(given)
+    elif isinstance(values, Sequence) or (hasattr(values, "tolist") and getattr(values, "ndim", 0) == 1):
+        parts = list(values)
     else:
-        parts = [given]
+        parts = [values]
     if not parts:
         raise InputError("has no values", "missing", key=key)
     return tuple(one_value(command, key, part) for part in parts)
@@ -159,7 +159,7 @@ def checked(definition: Definition) -> Definition:
         raise InputError(problem, "missing", key="vary")
     twice = [key for key in definition.fixed if key in varied]
     if twice:
-        raise InputError("has one value and varies, too", "conflict", key=twice[0])
+        raise InputError("has a fixed value and varies; give one of them", "conflict", key=twice[0])
     fixed = {key: one_value(command, key, value) for key, value in definition.fixed.items()}
     baseline = {key: one_value(command, key, value) for key, value in definition.baseline.items()}
     for key, value in baseline.items():
@@ -170,20 +170,22 @@ def checked(definition: Definition) -> Definition:
             raise InputError(f"{shown(value)} is no value of {key} ({known})", "unknown-name", key="baseline")
     if definition.speedup_of is not None:
         if not baseline:
-            raise InputError("is of a baseline, which is not given", "conflict", key="speedup_of")
+            raise InputError("needs a baseline", "conflict", key="speedup_of")
         if not definition.speedup_of.endswith("_ns"):
             problem = f"'{definition.speedup_of}' is no time, whose name ends in _ns"
             raise InputError(problem, "type", key="speedup_of")
     _check_groups(definition.zipped, varied)
-    published = tuple(replace(one, where=_where(command, varied, one.where)) for one in definition.published)
+    published = tuple(
+        replace(value, where=_where(command, varied, value.where)) for value in definition.published
+    )
     taken = replace(definition, fixed=fixed, varied=varied, baseline=baseline, published=published)
     for choices in taken.choices():
         _check_different(choices)
     return taken
 
 
-def _no_variable(key: str, varied: Iterable[str], place: str) -> InputError:
-    return InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key=place)
+def _no_variable(key: str, varied: Iterable[str], key_path: str) -> InputError:
+    return InputError(f"'{key}' does not vary ({', '.join(varied)} do)", "unknown-key", key=key_path)
 
 
 def _check_different(choices: Sequence[Sequence[tuple[str, Any]]]) -> None:

@@ -22,9 +22,9 @@ class Family:
     Attributes:
         shared_experts: keys of the number of shared experts, each of the size of a routed one.
         shared_intermediate: keys of the size of the shared expert, if it differs.
-        layer_pattern: keys, of which the file must have one, that list the dense layers; empty: every layer
+        layer_pattern: keys that list the dense layers; the file must have one of them; empty: every layer
             has experts unless the file says otherwise.
-        attention_pattern: keys, of which the file must have one, that give the attention of each layer.
+        attention_pattern: keys that give the attention of each layer; the file must have one of them.
         always_shared: number of shared experts, of the size of a routed one, that the file does not mention.
         gated_attention: attention with keys and values has a gate on its result.
     """

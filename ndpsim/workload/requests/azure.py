@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ndpsim.base.errors import InputError
-from ndpsim.workload.requests.recorded import Rows, begins_with, cells_of, whole
+from ndpsim.workload.requests.recorded import RecordedRequests, begins_with, cells_of, whole
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT = HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -37,7 +37,7 @@ def read_azure(path: Path, most: int | None, timestamp: re.Pattern[str], form: s
     Raises:
         InputError: the file cannot be read, or a row is invalid.
     """
-    rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
     for line, cells in cells_of(path, HEADER):
         if rows.full:
             break

@@ -61,7 +61,7 @@ def _lengths(spec: RequestSpec, count: int, seed: int) -> tuple[Ints, Ints]:
             _drawn("output", settings, count, _random(seed, _OUTPUT)),
         )
     for name in LENGTH_KEYS:
-        if name in spec.given:
+        if name in spec.stated:
             raise InputError("cannot be given with lengths", "conflict", key=spec.generator.place(name))
     recorded = import_requests(settings["lengths"])
     chosen = (_random(seed, _FROM_FILE).random(count) * len(recorded)).astype(np.int64)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -37,7 +36,7 @@ class WorkloadFormat:
 
 
 @dataclass
-class Rows:
+class RecordedRequests:
     """Requests as they are read, row by row.
 
     Attributes:
@@ -148,21 +147,6 @@ def seconds(text: str, file: Path, line: int, key: str) -> Decimal:
         problem = f"'{text[:40]}' is not a number of seconds from 0"
         raise InputError(problem, "type", file=file, line=line, key=key)
     return Decimal(text).scaleb(9)
-
-
-def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None) -> int:
-    """A whole number from 0 in a JSON object.
-
-    Raises:
-        InputError: it is missing or invalid.
-    """
-    value = record.get(key)
-    if key not in record:
-        raise InputError("is missing", "missing", file=file, line=line, key=key)
-    if type(value) is not int or value < 0:
-        problem = f"{str(value)[:40]} is not a whole number from 0"
-        raise InputError(problem, "type", file=file, line=line, key=key)
-    return value
 
 
 def cells_of(file: Path, header: Sequence[str]) -> Iterator[tuple[int, list[str]]]:

@@ -18,7 +18,7 @@ from ndpsim.workload.requests import generators as _folder
 _MOST_TOKENS = 1 << 24
 
 
-class Arrivals(NamedTuple):
+class ArrivalTimes(NamedTuple):
     """Arrivals of requests; with `closed_loop`, see `Requests`, all are at 0."""
 
     arrival_ns: NDArray[np.float64]
@@ -36,7 +36,7 @@ COMMON = (
     Setting("lengths", "", "file of requests from which pairs of lengths are drawn"),
 )
 #: Settings without effect if lengths are drawn from a file.
-LENGTH_KEYS = tuple(one.name for one in COMMON if one.name.startswith(("input_", "output_")))
+LENGTH_KEYS = tuple(setting.name for setting in COMMON if setting.name.startswith(("input_", "output_")))
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class ArrivalGenerator(settings.Generator):
             0.
     """
 
-    arrivals: Callable[[int, Mapping[str, Any], np.random.Generator], Arrivals]
+    arrivals: Callable[[int, Mapping[str, Any], np.random.Generator], ArrivalTimes]
     common = COMMON
     key = "requests"
 

@@ -49,9 +49,7 @@ def shape_of(spec: RoutingSpec, model: MoeShape | None) -> RoutingShape:
         return RoutingShape(model.routed_experts, model.experts_per_token, layers)
     shape = spec.generator.shape(spec.name)
     if shape is None:
-        raise InputError(
-            f"{spec} does not say the number of experts and layers; give a model", "missing", key="model"
-        )
+        raise InputError(f"{spec} has no number of experts and layers; give a model", "missing", key="model")
     return shape
 
 
@@ -116,7 +114,7 @@ def generate_routing(
 def shares_of(spec: RoutingSpec, shape: RoutingShape, seed: int) -> Shares:
     """The popularity of experts in decode."""
     randoms = randoms_of(shape.layers, seed, _POPULARITY)
-    return spec.generator.shares(shape, spec.name, spec.settings, frozenset(spec.given), randoms)
+    return spec.generator.shares(shape, spec.name, spec.settings, frozenset(spec.stated), randoms)
 
 
 def prefill_shares(popularity: Shares, spec: RoutingSpec, shape: RoutingShape, seed: int) -> Shares:
@@ -161,7 +159,7 @@ def _decode(popularity: Shares, inputs: _Inputs, steps: int) -> Ids:
 
 
 def _prefill(popularity: Shares, inputs: _Inputs, prompt: int) -> Ids:
-    """The choices of prompts, each of which is a block."""
+    """The choices of prompts, a block for each prompt."""
     shape, batch, sticky = inputs.shape, inputs.batch, inputs.parameters["token_stickiness"]
     ids = np.empty((len(shape.layers), batch * prompt, shape.experts_per_token), np.int16)
     for row, random in enumerate(inputs.randoms(_PREFILL)):

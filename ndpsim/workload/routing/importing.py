@@ -19,7 +19,7 @@ from ndpsim.base.text_files import first_bytes, recognised
 from ndpsim.workload.models import MoeShape, load_model
 from ndpsim.workload.routing import formats as _folder
 from ndpsim.workload.routing.file import is_routing_file
-from ndpsim.workload.routing.recorded import Asked, Recorded, RoutingFormat
+from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
 from ndpsim.workload.routing.trace import MAX_EXPERTS, Routing
 
 
@@ -61,7 +61,7 @@ def import_routing(
         raise InputError(
             "cannot be given with a model, which sets it", "conflict", key="experts or experts_per_token"
         )
-    asked = Asked(
+    stated = Stated(
         shape,
         _number(experts_per_token, "experts_per_token", MAX_EXPERTS),
         _number(steps, "steps", 1 << 24),
@@ -70,10 +70,10 @@ def import_routing(
         name = _detected(paths[0])
     else:
         name = choice(format, "format", routing_formats(), "format of routing")
-    recorded = routing_formats()[name].read(paths, asked)
+    recorded = routing_formats()[name].read(paths, stated)
     source: dict[str, Any] = {"imported": name, "files": [path.name for path in paths]}
     try:
-        recorded = _numbered(_first_steps(recorded, asked.steps), shape)
+        recorded = _numbered(_first_steps(recorded, stated.steps), shape)
         number = _number(experts, "experts", MAX_EXPERTS)
         trace = _trace(recorded, shape, number, source)
         return trace if shape is None else trace.for_model(shape, layers=trace.layers)
@@ -111,14 +111,14 @@ def _numbered(recorded: Recorded, model: MoeShape | None) -> Recorded:
     Raises:
         InputError: the model has another number of layers.
     """
-    if model is None or recorded.of_model:
+    if model is None or recorded.numbers_in_model:
         return recorded
     sparse = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
     count = len(recorded.layers)
     if count == len(sparse):
         return replace(recorded, layers=sparse)
     if count != model.layers:
-        problem = f"has {count} layers; {model.name} has {model.layers}, of which {len(sparse)} have experts"
+        problem = f"has {count} layers; {model.name} has {model.layers}, {len(sparse)} with experts"
         raise InputError(problem, "conflict")
     rows = list(sparse)
 

@@ -15,7 +15,7 @@ from ndpsim.workload.models import MoeShape
 
 
 @dataclass(frozen=True)
-class Asked:
+class Stated:
     """The user's values for properties that files lack, and the wanted number of steps."""
 
     model: MoeShape | None = None
@@ -42,8 +42,8 @@ class Recorded:
         scores: as `ids`.
         experts: experts of a layer, if the files have their number.
         notes: notes for users of the files.
-        of_model: whether `layers` are numbers in the model, from 0; else they count layers with experts, or
-            all layers.
+        numbers_in_model: whether `layers` are numbers in the model, from 0; else they count layers with
+            experts, or all layers.
     """
 
     layers: tuple[int, ...]
@@ -54,7 +54,7 @@ class Recorded:
     prefill_scores: NDArray[Any] | None = None
     experts: int | None = None
     notes: tuple[str, ...] = ()
-    of_model: bool = True
+    numbers_in_model: bool = True
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class RoutingFormat:
     example: str
     meaning: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Sequence[Path], Asked], Recorded]
+    read: Callable[[Sequence[Path], Stated], Recorded]
 
 
 @dataclass

@@ -54,7 +54,7 @@ class RoutingGenerator(settings.Generator):
 
     Attributes:
         names: names of the data to generate from; empty if it needs none.
-        shares: makes shares from the shape, the name, the settings, the names of given settings, and random
+        shares: makes shares from the shape, the name, the settings, the names of the stated ones, and random
             numbers for each layer.
         shape: the shape for a name, if no model is given; None: a model is needed.
     """

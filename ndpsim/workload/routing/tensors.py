@@ -58,7 +58,7 @@ def read_saved(path: Path) -> Any:
             ensure_fits(_FACTOR * size, "its content", file=path)
             name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
             with archive.open(name) as file:
-                return _Reader(file, archive, name.removesuffix("data.pkl"), path).load()
+                return _TensorReader(file, archive, name.removesuffix("data.pkl"), path).load()
     except InputError:
         raise
     except Exception as error:  # a damaged pickle may raise any exception
@@ -66,7 +66,7 @@ def read_saved(path: Path) -> Any:
         raise InputError(problem, "form", file=path) from None
 
 
-class _Reader(pickle.Unpickler):
+class _TensorReader(pickle.Unpickler):
     """An unpickler that only makes plain data and arrays from tensors."""
 
     def __init__(self, file: Any, archive: zipfile.ZipFile, folder: str, path: Path) -> None:

@@ -175,7 +175,7 @@ class Routing(Shown):
                 experts.
             batch: number of sequences to take, from the first; None: all.
             steps: number of decode steps to take, from the first; None: all.
-            layers: layers of the model, of which dense ones are ignored; None: all.
+            layers: layers of the model; dense ones are ignored; None: all.
 
         Raises:
             InputError: the trace is of another model, or has too few sequences, steps or layers.

@@ -99,7 +99,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     ini = Ini(file.text, sheet.file, _DEFAULTS)
     protocol = ini["dram_structure", "protocol"]
     if protocol.text not in _STANDARDS:
-        missing = "" if protocol.given else " (DRAMsim3's default)"
+        missing = "" if protocol.is_written else " (DRAMsim3's default)"
         supported = ", ".join(_STANDARDS)
         problem = f"{protocol.text[:60]}{missing} is not supported (supported: {supported})"
         raise protocol.place.error(problem, code="unsupported")
@@ -130,7 +130,7 @@ def _key(place: Place) -> str:
 
 def _note_default(sheet: Sheet, entry: Entry, unit: str = "") -> None:
     """Add a note if a key is missing."""
-    if not entry.given:
+    if not entry.is_written:
         sheet.note(entry.place, f"is missing; DRAMsim3 takes {entry.text}{unit}, and so does this file")
 
 
@@ -183,9 +183,9 @@ def _clocks(ini: Ini, sheet: Sheet, standard: Standard) -> dict[str, presets.Clo
 def _refresh_interval(ini: Ini, sheet: Sheet) -> Entry:
     """The refresh interval, whose key some files that come with DRAMsim3 misspell."""
     right, misspelt = ini["timing", "tREFI"], ini["timing", "REFI"]
-    if misspelt.given and right.given:
+    if misspelt.is_written and right.is_written:
         sheet.note(misspelt.place, "is left out: tREFI is what DRAMsim3 reads")
-    elif misspelt.given:
+    elif misspelt.is_written:
         problem = "is taken as tREFI; DRAMsim3 does not read this name and refreshes every 7800 clocks"
         sheet.note(misspelt.place, problem)
         return misspelt

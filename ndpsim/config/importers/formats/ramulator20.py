@@ -186,7 +186,7 @@ def _written(timing: Tree, sheet: Sheet, name: str, standard: Standard, rate: in
     clocks, ns = timing.whole(name), timing.number(in_ns)
     if clocks is not None:
         if ns is not None:
-            sheet.note(timing.place(in_ns), f"left out: {name} says it in clocks")
+            sheet.note(timing.place(in_ns), f"left out: {name} has it in clocks")
         return presets.Clocks(clocks, timing.place(name), f" = {clocks}")
     if ns is None:
         return None

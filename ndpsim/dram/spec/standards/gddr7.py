@@ -1,6 +1,6 @@
 """GDDR7 SGRAM, JESD239D, with PAM3 data. A channel here is one of the four 8-bit channels of a device.
 
-A clock is CK4, of which a burst takes two. The standard leaves most timings to the maker, and no data sheet
+A clock is CK4; a burst takes two. The standard leaves most timings to the maker, and no data sheet
 is public: those of the preset are Ramulator 2.1's, which calls them guesses (`cited`). No tFAW is known. What
 JESD239D says of the change from read to write, of refreshes and of the read clock is here as a public page
 quotes it (docs/memories.md names it). No public source was found for tRFC of 32 and 64 Gb, nor for timings of
@@ -143,7 +143,7 @@ STANDARD = Standard(
     prefetch=32,
     channel_bits=8,
     rules=_RULES + _LEFT_OUT,
-    # Density of a device in Gb, of which a channel has a quarter: rows of a bank.
+    # Density of a device in Gb (a channel has a quarter of it): rows of a bank.
     organisations={
         f"GDDR7_{density}Gb_x8": Organisation(density * 1024, 8, 1, 16, rows, 2048, ranks=1)
         for density, rows in ((16, 1 << 14), (32, 1 << 15), (64, 1 << 16))

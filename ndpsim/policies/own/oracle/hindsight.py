@@ -17,19 +17,19 @@ def layouts(machine: Machine, estimates: Estimates, loads: Mapping[Visit, Ints])
     The GPU has equal numbers of experts of each layer, those with most tokens in the run. Each other expert
     goes to the DIMMs with the least work.
     """
-    of_rows = [
-        np.stack([of_visit for visit, of_visit in loads.items() if visit.layer == layer])
+    by_row = [
+        np.stack([visit_loads for visit, visit_loads in loads.items() if visit.layer == layer])
         for layer in machine.layers
     ]
-    empty = Placement.striped(len(of_rows), machine.model.routed_experts)
-    tokens = np.array([of_row.sum(axis=0) for of_row in of_rows])
-    empty.resident[:] = hottest_of_each(tokens, [machine.gpu_experts // len(of_rows)] * len(of_rows))
+    empty = Placement.striped(len(by_row), machine.model.routed_experts)
+    tokens = np.array([tokens_of_row.sum(axis=0) for tokens_of_row in by_row])
+    empty.resident[:] = hottest_of_each(tokens, [machine.gpu_experts // len(by_row)] * len(by_row))
     if not machine.dimms:
         yield empty
     for shards in (count for count in range(machine.dimms, 0, -1) if machine.dimms % count == 0):
         times = estimates.ndp_ns if shards == 1 else estimates.sharded_ns(shards)
         dimm, groups = empty.dimm.copy(), machine.dimms // shards
-        for row, of_row in enumerate(of_rows):
-            work = np.where(empty.resident[row], 0.0, times[of_row].sum(axis=0))
+        for row, tokens_of_row in enumerate(by_row):
+            work = np.where(empty.resident[row], 0.0, times[tokens_of_row].sum(axis=0))
             dimm[row] = shards * spread(work, groups)
         yield Placement(dimm, np.full_like(empty.shards, shards), empty.resident)

@@ -63,13 +63,13 @@ class Sweeps:
 
     def _judged(self, stage: Stage, answers: Answers, gates: int) -> tuple[float, Mapping[str, float]]:
         """The clock this many gates further on, and when resources were done with the layer."""
-        other = stage.copy()
+        trial = stage.copy()
         ends_ns: list[Mapping[str, float]] = []
         for _ in range(gates):
-            if other.visit is not None:
-                self._go_on(other, answers[other.visit])
-                ends_ns.append(other.ends_ns)
-        return other.clock_ns, ends_ns[0]
+            if trial.visit is not None:
+                self._go_on(trial, answers[trial.visit])
+                ends_ns.append(trial.ends_ns)
+        return trial.clock_ns, ends_ns[0]
 
     def _reassign(self, stage: Stage, answers: Answers, number: int) -> None:
         """Try other assignments at a gate."""
@@ -77,7 +77,7 @@ class Sweeps:
         answer = answers[visit]
         legal = legal_assignment(answer.assignment, view, self._machine, self._estimates)
         answers[visit] = answer = replace(answer, assignment=legal)
-        moving = stage.moving.any() or any(one.kind in _MOVING for one in (*answer.gate, *answer.end))
+        moving = stage.moving.any() or any(move.kind in _MOVING for move in (*answer.gate, *answer.end))
         gates = 2 if moving else 1
         moves = LayerMoves(view, self._machine, self._estimates)
         best_ns, ends_ns = self._judged(stage, answers, gates)
@@ -131,18 +131,20 @@ class Sweeps:
                 if not there[expert]:
                     ns = times[engine].get(expert, 0.0) - float(self._estimates.gpu_ns[loads[expert]])
                     gains[expert] = gains.get(expert, 0.0) + share * ns
-        return [one for one in sorted(gains, key=lambda one: (-gains[one], one)) if gains[one] > 0]
+        return [e for e in sorted(gains, key=lambda e: (-gains[e], e)) if gains[e] > 0]
 
     def _with_prefetch(self, stage: Stage, answer: Answer, number: int, expert: int) -> Answer | None:
         """The answer with another prefetch, at the gate if there is space; None: no expert can be evicted."""
-        asked = (*answer.gate, *answer.end)
+        moves = (*answer.gate, *answer.end)
         copy = Migration("prefetch", self._visits[number + 1].layer, expert)
-        room = stage.gpu_free + sum((one.kind == "evict") - (one.kind in (*COPIES, "keep")) for one in asked)
+        room = stage.gpu_free + sum(
+            (move.kind == "evict") - (move.kind in (*COPIES, "keep")) for move in moves
+        )
         if room > 0:
             return replace(answer, gate=(*answer.gate, copy))
         leaves = stage.placement.resident & ~stage.moving
-        for one in asked:
-            leaves[self._machine.layers.index(one.layer), one.expert] = False
+        for move in moves:
+            leaves[self._machine.layers.index(move.layer), move.expert] = False
         found = self._future.needed_last(number, leaves)
         if found is None:
             return None
@@ -156,8 +158,8 @@ class Sweeps:
 class Future:
     """The next layer visits that need each expert."""
 
-    def __init__(self, machine: Machine, of_visits: Mapping[Visit, Ints]) -> None:
-        visits, loads = list(of_visits), list(of_visits.values())
+    def __init__(self, machine: Machine, loads_by_visit: Mapping[Visit, Ints]) -> None:
+        visits, loads = list(loads_by_visit), list(loads_by_visit.values())
         self._rows = [machine.layers.index(visit.layer) for visit in visits]
         shape = machine.shape
         #: Of each visit, when each expert is needed after it, and with how many tokens.

@@ -14,8 +14,8 @@ from ndpsim.policies.views import Estimates, LayerView, Machine
 #: For each engine the shares of its experts, in the engine's order.
 Plan = dict[str, dict[int, float]]
 
-_Place = tuple[str, int, int]  # an engine; for NDP with the first DIMM and the number of DIMMs
-_Ends = Mapping[_Place, float]  # the end of each place
+_Resource = tuple[str, int, int]  # an engine; for NDP with the first DIMM and the number of DIMMs
+_Ends = Mapping[_Resource, float]  # the end of each resource
 _Step = tuple[int, str, str, float]  # an expert, its old and new engine, and the moved share
 
 _SHARES = 16  # number of equal parts of a split expert
@@ -47,7 +47,7 @@ def on_gpu(assignment: Assignment, expert: int) -> Assignment:
 class LayerMoves:
     """The moves of one layer, when its tokens are routed.
 
-    A place is an engine, or the DIMMs of some experts.
+    A resource is an engine, or the DIMMs of some experts.
     """
 
     def __init__(self, view: LayerView, machine: Machine, estimates: Estimates) -> None:
@@ -57,16 +57,16 @@ class LayerMoves:
         self._location = list(location)
         self._least_share = 1 / machine.model.expert_intermediate
         self._copy_ns, self._shared_ns = estimates.copy_ns, estimates.shared_ns
-        self._places: dict[_Place, list[int]] = {}
+        self._experts: dict[_Resource, list[int]] = {}
         for engine, times in self._times.items():
             for expert in times:
-                self._places.setdefault(self._place(engine, expert), []).append(expert)
+                self._experts.setdefault(self._resource(engine, expert), []).append(expert)
 
     def proposed(self, assignment: Assignment, ends_ns: Mapping[str, float]) -> Iterator[Assignment]:
         """Changed assignments.
 
-        First the GPU computes its experts in the order of their arrival. Then all experts of the place that
-        ends last and of another place are distributed again. Then experts, or shares of them, move away from
+        First the GPU computes its experts in the order of their arrival. Then all experts of the resource
+        that ends last and of another are distributed again. Then experts, or shares of them, move away from
         it, or are exchanged: many at once, then fewer, and finally each by itself.
 
         ends_ns: the end of each resource.
@@ -76,7 +76,7 @@ class LayerMoves:
         if not ends:
             return
         if (order := self._in_arrival_order(plan["gpu"])) != list(plan["gpu"]):
-            yield assignment_of(plan | {"gpu": {one: plan["gpu"][one] for one in order}}, assignment)
+            yield assignment_of(plan | {"gpu": {expert: plan["gpu"][expert] for expert in order}}, assignment)
         last = _last(ends)
         for target in sorted(ends):
             if target[0] != last[0] and (pooled := self._pooled(plan, ends, last, target)) != plan:
@@ -88,8 +88,8 @@ class LayerMoves:
 
     def _in_arrival_order(self, parts: Mapping[int, float]) -> list[int]:
         """Copied experts in the order of their estimated arrival, residents in between."""
-        here = [one for one in parts if self._here[one]]
-        copied = [one for one in parts if not self._here[one]]
+        here = [expert for expert in parts if self._here[expert]]
+        copied = [expert for expert in parts if not self._here[expert]]
         order: list[int] = []
         now_ns, arrives_ns = self._shared_ns, self._copy_ns
         while here or copied:
@@ -102,49 +102,51 @@ class LayerMoves:
             now_ns += self._times["gpu"][order[-1]]
         return order
 
-    def _place(self, engine: str, expert: int) -> _Place:
+    def _resource(self, engine: str, expert: int) -> _Resource:
         return (engine, *self._location[expert]) if engine == "ndp" else (engine, 0, 0)
 
-    def _ends(self, ends_ns: Mapping[str, float]) -> dict[_Place, float]:
-        """The time at which each place ended."""
+    def _ends(self, ends_ns: Mapping[str, float]) -> dict[_Resource, float]:
+        """The time at which each resource ended."""
         return {
-            place: max(ends_ns.get(f"ndp {dimm}", 0.0) for dimm in range(place[1], place[1] + place[2]))
-            if place[0] == "ndp"
-            else ends_ns.get(place[0], 0.0)
-            for place in self._places
+            resource: max(
+                ends_ns.get(f"ndp {dimm}", 0.0) for dimm in range(resource[1], resource[1] + resource[2])
+            )
+            if resource[0] == "ndp"
+            else ends_ns.get(resource[0], 0.0)
+            for resource in self._experts
         }
 
-    # Distribution of the experts of two places
+    # Distribution of the experts of two resources
 
-    def _pooled(self, plan: Plan, ends: _Ends, source: _Place, target: _Place) -> Plan:
-        """The distribution with which both places end at the same time, as early as possible.
+    def _pooled(self, plan: Plan, ends: _Ends, source: _Resource, target: _Resource) -> Plan:
+        """The distribution with which both resources end at the same time, as early as possible.
 
-        Experts are sorted by the ratio of their times in both places, and one expert is split. This is
+        Experts are sorted by the ratio of their times in both resources, and one expert is split. This is
         optimal if experts can be split at any point.
         """
         away, to = source[0], target[0]
-        there = set(self._places[target])
-        shares = {one: plan[away].get(one, 0.0) + plan[to].get(one, 0.0) for one in self._places[source]}
-        pool = [one for one in self._places[source] if one in there and shares[one]]
+        there = set(self._experts[target])
+        shares = {e: plan[away].get(e, 0.0) + plan[to].get(e, 0.0) for e in self._experts[source]}
+        pool = [e for e in self._experts[source] if e in there and shares[e]]
         costs, gains = self._scaled(plan, target, ends[target]), self._scaled(plan, source, ends[source])
-        pool.sort(key=lambda one: (gains[one] / costs[one], one))
-        source_ns = ends[source] - sum(plan[away].get(one, 0.0) * gains[one] for one in pool)
-        target_ns = ends[target] + sum(plan[away].get(one, 0.0) * costs[one] for one in pool)
-        for one in pool:
-            balanced = int((target_ns - source_ns) / (costs[one] + gains[one]) * _SHARES) / _SHARES
-            share = min(max(balanced, 0.0), shares[one])
-            source_ns += share * gains[one]
-            target_ns -= share * costs[one]
-            plan = self._with_share(plan, one, away, to, share)
+        pool.sort(key=lambda e: (gains[e] / costs[e], e))
+        source_ns = ends[source] - sum(plan[away].get(e, 0.0) * gains[e] for e in pool)
+        target_ns = ends[target] + sum(plan[away].get(e, 0.0) * costs[e] for e in pool)
+        for expert in pool:
+            balanced = int((target_ns - source_ns) / (costs[expert] + gains[expert]) * _SHARES) / _SHARES
+            share = min(max(balanced, 0.0), shares[expert])
+            source_ns += share * gains[expert]
+            target_ns -= share * costs[expert]
+            plan = self._with_share(plan, expert, away, to, share)
         return plan
 
-    def _scaled(self, plan: Plan, place: _Place, end_ns: float) -> dict[int, float]:
-        """Times of experts in a place, scaled by its simulated time over the time of its experts alone."""
-        times = self._times[place[0]]
-        of_place = set(self._places[place])
-        alone_ns = sum(share * times[one] for one, share in plan[place[0]].items() if one in of_place)
+    def _scaled(self, plan: Plan, resource: _Resource, end_ns: float) -> dict[int, float]:
+        """Times of experts in a resource, scaled by its simulated time over the time of its experts alone."""
+        times = self._times[resource[0]]
+        experts = set(self._experts[resource])
+        alone_ns = sum(share * times[e] for e, share in plan[resource[0]].items() if e in experts)
         scale = end_ns / alone_ns if alone_ns and end_ns else 1.0
-        return {one: scale * times[one] for one in of_place}
+        return {e: scale * times[e] for e in experts}
 
     def _with_share(self, plan: Plan, expert: int, away: str, to: str, share: float) -> Plan:
         """The plan with this share of an expert on one of two engines, and the rest of it on the other."""
@@ -158,9 +160,9 @@ class LayerMoves:
             return self._shifted(plan, expert, away, to, had - share)
         return self._shifted(plan, expert, to, away, share - had) if share > had else plan
 
-    # Steps away from the place that ends last
+    # Steps away from the resource that ends last
 
-    def _chained(self, plan: Plan, ends: dict[_Place, float]) -> Iterator[Plan]:
+    def _chained(self, plan: Plan, ends: dict[_Resource, float]) -> Iterator[Plan]:
         """Plans after many steps, then after fewer; each step is the best by the estimates."""
         plans: list[Plan] = []
         while len(plans) < _MOST_STEPS:
@@ -169,7 +171,7 @@ class LayerMoves:
                 break
             for expert, away, to, share in best[2]:
                 for engine, sign in ((away, -1), (to, 1)):
-                    ends[self._place(engine, expert)] += sign * share * self._times[engine][expert]
+                    ends[self._resource(engine, expert)] += sign * share * self._times[engine][expert]
             plan = self._after(plan, best[2])
             plans.append(plan)
         count = len(plans)
@@ -178,14 +180,14 @@ class LayerMoves:
             count //= 2
 
     def _steps(self, plan: Plan, ends: _Ends) -> Iterator[tuple[float, float, tuple[_Step, ...]]]:
-        """Steps with an estimated gain: the end of all places, the end of both places, and the steps."""
+        """Steps with an estimated gain: the end of all resources, of both, and the steps."""
         last = _last(ends)
         for target in sorted(ends):
             if target[0] == last[0]:
                 continue
-            rest_ns = max((ns for place, ns in ends.items() if place not in (last, target)), default=0.0)
-            there = set(self._places[target])
-            leaving = [one for one in self._places[last] if one in there and one in plan[last[0]]]
+            rest_ns = max((ns for each, ns in ends.items() if each not in (last, target)), default=0.0)
+            there = set(self._experts[target])
+            leaving = [e for e in self._experts[last] if e in there and e in plan[last[0]]]
             for both_ns, steps in (
                 *self._single(plan, leaving, last, target, ends),
                 *self._swaps(plan, leaving, last, target, ends),
@@ -194,9 +196,9 @@ class LayerMoves:
                     yield max(both_ns, rest_ns), both_ns, steps
 
     def _single(
-        self, plan: Plan, leaving: Sequence[int], source: _Place, target: _Place, ends: _Ends
+        self, plan: Plan, leaving: Sequence[int], source: _Resource, target: _Resource, ends: _Ends
     ) -> Iterator[tuple[float, tuple[_Step, ...]]]:
-        """A whole expert moves, or the share that balances both places."""
+        """A whole expert moves, or the share that balances both resources."""
         away, to = source[0], target[0]
         for expert in leaving:
             costs, gains, whole = self._times[to][expert], self._times[away][expert], plan[away][expert]
@@ -209,21 +211,21 @@ class LayerMoves:
                 yield both_ns, ((expert, away, to, share),)
 
     def _swaps(
-        self, plan: Plan, leaving: Sequence[int], source: _Place, target: _Place, ends: _Ends
+        self, plan: Plan, leaving: Sequence[int], source: _Resource, target: _Resource, ends: _Ends
     ) -> Iterator[tuple[float, tuple[_Step, ...]]]:
         """The best exchanges of two whole experts."""
-        away, to, here = source[0], target[0], set(self._places[source])
-        ones = [one for one in leaving if plan[away][one] == 1.0]
-        others = [one for one in self._places[target] if one in here and plan[to].get(one) == 1.0]
+        away, to, here = source[0], target[0], set(self._experts[source])
+        ones = [e for e in leaving if plan[away][e] == 1.0]
+        others = [e for e in self._experts[target] if e in here and plan[to].get(e) == 1.0]
         if not ones or not others:
             return
         times = self._times
-        first = {engine: np.array([times[engine][one] for one in ones])[:, None] for engine in (away, to)}
-        second = {engine: np.array([times[engine][one] for one in others]) for engine in (away, to)}
+        first = {engine: np.array([times[engine][e] for e in ones])[:, None] for engine in (away, to)}
+        second = {engine: np.array([times[engine][e] for e in others]) for engine in (away, to)}
         both_ns = np.maximum(ends[source] - first[away] + second[away], ends[target] + first[to] - second[to])
-        for place in np.argsort(both_ns, axis=None, kind="stable")[:_BEST_SWAPS].tolist():
-            one, other = ones[place // len(others)], others[place % len(others)]
-            yield float(both_ns.flat[place]), ((one, away, to, 1.0), (other, to, away, 1.0))
+        for index in np.argsort(both_ns, axis=None, kind="stable")[:_BEST_SWAPS].tolist():
+            expert, partner = ones[index // len(others)], others[index % len(others)]
+            yield float(both_ns.flat[index]), ((expert, away, to, 1.0), (partner, to, away, 1.0))
 
     def _after(self, plan: Plan, steps: Sequence[_Step]) -> Plan:
         for step in steps:
@@ -247,6 +249,6 @@ class LayerMoves:
         return changed
 
 
-def _last(ends: _Ends) -> _Place:
-    """The place that ends last."""
-    return max(ends, key=lambda place: (ends[place], place))
+def _last(ends: _Ends) -> _Resource:
+    """The resource that ends last."""
+    return max(ends, key=lambda resource: (ends[resource], resource))

@@ -48,7 +48,7 @@ class Oracle(Scripted[OracleParameters]):
 
     name = "oracle"
     paper = "none"
-    mixed_steps = "None: it tries whole runs first, and the steps of serving are not known before."
+    mixed_steps = "None: it needs all steps in advance, and serve forms them as it runs."
     rehearses = True
     sees_the_future = True
 
@@ -97,10 +97,10 @@ def _best(runs: list[Rehearsed]) -> Rehearsed:
 def _known(rehearsal: Rehearsal) -> list[Rehearsed]:
     """Comparable runs of policies, each once, and runs of the best ones with placement by hindsight."""
     ran = [run.chosen for run in rehearsal.others]
-    tried = [rehearsal.run_policy(one) for one in _candidates() if one not in ran]
+    tried = [rehearsal.run_policy(candidate) for candidate in _candidates() if candidate not in ran]
     runs = [run for run in (*rehearsal.others, *tried) if run is not None and run.script.comparable]
     best = [run.chosen for run in _best_first(runs)[:_STARTS] if run.chosen is not None]
-    placed = [rehearsal.run_policy(one, hindsight=True) for one in best]
+    placed = [rehearsal.run_policy(candidate, hindsight=True) for candidate in best]
     return runs + [run for run in placed if run is not None and run.script.comparable]
 
 
@@ -171,14 +171,14 @@ def _variants(script: Script) -> Iterator[Script]:
     of a parameter that every policy has.
     """
     answers = script.answers
-    if any(one.assignment.planning or one.assignment.sequential for one in answers.values()):
+    if any(answer.assignment.planning or answer.assignment.sequential for answer in answers.values()):
         free = {
-            visit: replace(one, assignment=replace(one.assignment, planning=0.0, sequential=False))
-            for visit, one in answers.items()
+            visit: replace(answer, assignment=replace(answer.assignment, planning=0.0, sequential=False))
+            for visit, answer in answers.items()
         }
         yield replace(script, answers=free)
-    if any(one.gate or one.end for one in answers.values()):
-        yield replace(script, answers={visit: Answer(one.assignment) for visit, one in answers.items()})
+    if any(answer.gate or answer.end for answer in answers.values()):
+        yield replace(script, answers={visit: Answer(answer.assignment) for visit, answer in answers.items()})
     for name, field in PolicyParameters.model_fields.items():
         for value in get_args(field.annotation):
             if value != getattr(script.parameters, name):

@@ -133,8 +133,8 @@ class Cxl(Offloading[CxlParameters]):
         self.counts[:] = 0.0
         placement = super().place(view)
         placement.resident[:] = self.hot
-        for row, of_layer in enumerate(loads):
-            placement.dimm[row] = spread(of_layer, self.machine.dimms)
+        for row, tokens in enumerate(loads):
+            placement.dimm[row] = spread(tokens, self.machine.dimms)
         return Placement(placement.dimm, placement.shards, placement.resident, self.replicas)
 
     def assign(self, view: LayerView) -> Assignment:
@@ -195,7 +195,7 @@ class Cxl(Offloading[CxlParameters]):
         else:
             return ()
         self._decide(rows)
-        return [one for row in rows for one in self._moves(view, row)]
+        return [migration for row in rows for migration in self._moves(view, row)]
 
     def _moves(self, view: BackgroundView, row: int) -> list[Migration]:
         """Migrations after which a layer's experts on the GPU are the chosen ones."""
@@ -203,7 +203,9 @@ class Cxl(Offloading[CxlParameters]):
         wanted = hot & ~there
         stays = wanted & (view.copied if row == self.row[view.layer] else False)
         moves = (("evict", there & ~hot), ("keep", stays), ("fetch", wanted & ~stays))
-        return [one for kind, flags in moves for one in self.moves(kind, places_in(row, flags.nonzero()[0]))]
+        return [
+            move for kind, flags in moves for move in self.moves(kind, places_in(row, flags.nonzero()[0]))
+        ]
 
 
 def _normalised(statistics: Floats) -> Floats:

@@ -63,11 +63,11 @@ def _read_lines(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
         raise InputError(problem, "form", file=path, line=header)
     per_layer, found = "layer" in columns, dict[tuple[int, ...], float]()
     for number, text in rows[1:]:
-        *place, loss = _numbers(text, columns, path, number)
-        of_loss = (*([] if per_layer else [0]), *map(int, place))
-        if of_loss in found:
+        *numbers, loss = _numbers(text, columns, path, number)
+        cell = (*([] if per_layer else [0]), *map(int, numbers))
+        if cell in found:
             raise InputError(f"'{text[:60]}' is given twice", "twice", file=path, line=number)
-        found[of_loss] = loss
+        found[cell] = loss
     repeats = experts if per_layer else max((expert for _, expert, _ in found), default=0) + 1
     try:
         return np.array(

@@ -72,46 +72,50 @@ def times_of(
     )
 
 
-def _in_order(given: TwoEngines) -> list[int]:
+def _in_order(engines: TwoEngines) -> list[int]:
     """Line 5 of algorithm 1: experts by the difference between the engines; ties go to the first expert."""
-    order: list[int] = descending(np.abs(given.gpu_ns - given.cpu_ns), np.flatnonzero(given.active)).tolist()
+    order: list[int] = descending(
+        np.abs(engines.gpu_ns - engines.cpu_ns), np.flatnonzero(engines.active)
+    ).tolist()
     return order
 
 
-def greedy(given: TwoEngines) -> Flags:
+def greedy(engines: TwoEngines) -> Flags:
     """Algorithm 1: flags [expert] of experts on the GPU.
 
     The algorithm does not mention equation 9: an expert that does not fit goes to the CPU.
     """
-    on_gpu = np.zeros(len(given.gpu_ns), np.bool_)
-    gpu_ns, cpu_ns, missing = given.gpu_ns.tolist(), given.cpu_ns.tolist(), given.missing.tolist()
-    of_gpu = of_cpu = 0.0
-    room = given.room
-    for expert in _in_order(given):
+    on_gpu = np.zeros(len(engines.gpu_ns), np.bool_)
+    gpu_ns, cpu_ns, missing = engines.gpu_ns.tolist(), engines.cpu_ns.tolist(), engines.missing.tolist()
+    gpu_sum_ns = cpu_sum_ns = 0.0
+    room = engines.room
+    for expert in _in_order(engines):
         fits = not missing[expert] or room > 0
-        if fits and of_gpu + gpu_ns[expert] <= of_cpu + cpu_ns[expert]:
+        if fits and gpu_sum_ns + gpu_ns[expert] <= cpu_sum_ns + cpu_ns[expert]:
             on_gpu[expert] = True
-            of_gpu += gpu_ns[expert]
+            gpu_sum_ns += gpu_ns[expert]
             room -= missing[expert]
         else:
-            of_cpu += cpu_ns[expert]
+            cpu_sum_ns += cpu_ns[expert]
     return on_gpu
 
 
-def beam(given: TwoEngines, size: int = 2) -> Flags:
+def beam(engines: TwoEngines, size: int = 2) -> Flags:
     """Beam search in the order of algorithm 1, which keeps the `size` partial assignments of least time.
 
     The paper gives only the size and the score. Ties go to the assignment with less work in sum.
     """
-    gpu_ns, cpu_ns, missing = given.gpu_ns.tolist(), given.cpu_ns.tolist(), given.missing.tolist()
-    beams: list[tuple[float, float, int, tuple[int, ...]]] = [(0.0, 0.0, given.room, ())]
-    for expert in _in_order(given):
+    gpu_ns, cpu_ns, missing = engines.gpu_ns.tolist(), engines.cpu_ns.tolist(), engines.missing.tolist()
+    beams: list[tuple[float, float, int, tuple[int, ...]]] = [(0.0, 0.0, engines.room, ())]
+    for expert in _in_order(engines):
         longer = []
-        for of_gpu, of_cpu, room, chosen in beams:
-            longer.append((of_gpu, of_cpu + cpu_ns[expert], room, chosen))
+        for gpu_sum_ns, cpu_sum_ns, room, chosen in beams:
+            longer.append((gpu_sum_ns, cpu_sum_ns + cpu_ns[expert], room, chosen))
             if not missing[expert] or room > 0:
-                longer.append((of_gpu + gpu_ns[expert], of_cpu, room - missing[expert], (*chosen, expert)))
-        longer.sort(key=lambda one: (max(one[:2]), one[0] + one[1], one[3]))
+                longer.append(
+                    (gpu_sum_ns + gpu_ns[expert], cpu_sum_ns, room - missing[expert], (*chosen, expert))
+                )
+        longer.sort(key=lambda partial: (max(partial[:2]), partial[0] + partial[1], partial[3]))
         beams = longer[:size]
     on_gpu = np.zeros(len(gpu_ns), np.bool_)
     on_gpu[list(beams[0][3])] = True
@@ -132,7 +136,7 @@ def milp_solver(policy: str) -> Any:
     return optimize
 
 
-def optimal(given: TwoEngines, solver: Any, gap: float = 0.0, nodes: int = 100_000) -> Flags:
+def optimal(engines: TwoEngines, solver: Any, gap: float = 0.0, nodes: int = 100_000) -> Flags:
     """The 0-1 programme of equations 3 to 9, with a whole number for equal experts; no worse than greedy.
 
     Args:
@@ -140,26 +144,26 @@ def optimal(given: TwoEngines, solver: Any, gap: float = 0.0, nodes: int = 100_0
         gap: accepted difference from the optimum, as a share of it.
         nodes: maximum number of nodes of the search tree.
     """
-    best = greedy(given)
-    active = np.flatnonzero(given.active)
+    best = greedy(engines)
+    active = np.flatnonzero(engines.active)
     if not len(active):
         return best
-    keys = np.stack([given.gpu_ns[active], given.cpu_ns[active], given.missing[active]], axis=1)
+    keys = np.stack([engines.gpu_ns[active], engines.cpu_ns[active], engines.missing[active]], axis=1)
     kinds, members, counts = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-    numbers = _numbers_on_gpu(kinds, counts, given, solver, (gap, nodes), given.makespan_ns(best))
+    numbers = _numbers_on_gpu(kinds, counts, engines, solver, (gap, nodes), engines.makespan_ns(best))
     if numbers is None:
         return best
     found = np.zeros(len(best), np.bool_)
     for kind, number in enumerate(numbers.tolist()):
         found[active[members.ravel() == kind][:number]] = True
-    fits = int((found & given.missing).sum()) <= given.room
-    return found if fits and given.makespan_ns(found) < given.makespan_ns(best) else best
+    fits = int((found & engines.missing).sum()) <= engines.room
+    return found if fits and engines.makespan_ns(found) < engines.makespan_ns(best) else best
 
 
 def _numbers_on_gpu(
     kinds: Floats,
     counts: NDArray[Any],
-    given: TwoEngines,
+    engines: TwoEngines,
     solver: Any,
     limits: tuple[float, int],
     scale: float,
@@ -168,7 +172,7 @@ def _numbers_on_gpu(
     last = len(kinds)
     gpu, cpu = kinds[:, 0] / scale, kinds[:, 1] / scale
     rows = np.vstack([np.append(gpu, -1.0), np.append(-cpu, -1.0), np.append(kinds[:, 2], 0.0)])
-    most = [0.0, -product_sum(cpu, counts), float(given.room)]
+    most = [0.0, -product_sum(cpu, counts), float(engines.room)]
     found = solver.milp(
         np.eye(1, last + 1, last)[0],
         integrality=np.append(np.ones(last), 0),

@@ -44,8 +44,8 @@ class DaliParameters(PolicyParameters):
     """for optimal: accepted distance from the best solution, as a share of it"""
 
     charge: Literal["none", "measured"] | float = "none"
-    """what a decision takes before the layer begins. none: nothing, as table 4 compares; measured: as long as
-    it takes here; a number: of ns (section 6.3: greedy 4.5% of inference, optimal 55%)"""
+    """time of a decision before the layer begins. none: 0, as table 4 compares; measured: as long as it takes
+    on this computer; a number: of ns (section 6.3: greedy 4.5% of inference, optimal 55%)"""
 
     gpu_memory: Literal["held", "streamed"] = "streamed"
     """eq. 9. streamed: a copy's buffer is used again when its expert is computed, so that it always holds
@@ -63,8 +63,8 @@ class DaliParameters(PolicyParameters):
     """workload-aware cache replacement (algorithm 2)"""
 
     swap: Literal["always", "better"] = "always"
-    """always: a window ends with u swaps, as algorithm 2 has it; better: only those that bring in an expert
-    with a higher score than that of the one that goes"""
+    """always: a window ends with u swaps, as algorithm 2 has it; better: only swaps whose new expert has a
+    higher score than the evicted one"""
 
     w: int = Field(4, ge=1)
     """steps of a window (w_size; section 6.4: 4 for all models)"""
@@ -74,8 +74,8 @@ class DaliParameters(PolicyParameters):
     Mixtral), else 8 (DeepSeek and Qwen)"""
 
     evict: Literal["lowest", "topk"] = "lowest"
-    """cached experts that go: those with the lowest scores, as section 4.3 says (default: the cache is to
-    hold experts with many tokens), or with the highest, as line 11 of algorithm 2 has it"""
+    """cached experts that are evicted: those with the lowest scores, as section 4.3 says (default: the cache
+    is to hold experts with many tokens), or with the highest, as line 11 of algorithm 2 has it"""
 
     first: Literal["skip", "fire"] = "skip"
     """skip: replace after each w steps, as section 4.3 says (default: eq. 12 sums w steps); fire: where i mod
@@ -208,12 +208,12 @@ class Dali(Offloading[DaliParameters]):
             evicted, fetched = self._replaced(view)
         else:
             evicted = self.done_with(self.prefetched, view, (self.row[view.layer], self.row[view.next_layer]))
-            self.prefetched = [place for place in self.prefetched if place not in evicted]
+            self.prefetched = [expert for expert in self.prefetched if expert not in evicted]
             wanted = self._prefetches(view, view.gpu_free + len(evicted))
             pending, until_ns = int(view.moving.sum()), self.spare_ns + self.estimates.window_ns
             self.left_ns = {
-                place: min(self.copy_ns, max(0.0, (pending + n) * self.copy_ns - until_ns))
-                for n, place in enumerate(wanted, 1)
+                expert: min(self.copy_ns, max(0.0, (pending + n) * self.copy_ns - until_ns))
+                for n, expert in enumerate(wanted, 1)
             }
         self.free = view.gpu_free + len(evicted) - len(fetched) - len(wanted)
         return [*self.moves("evict", evicted), *self.moves("prefetch", wanted), *self.moves("fetch", fetched)]
@@ -237,11 +237,11 @@ class Dali(Offloading[DaliParameters]):
         comes = _top(scores, ~inside, self.u)
         swaps = [*zip(goes, comes, strict=False)]
         if wanted.swap == "better":
-            swaps = [(one, other) for one, other in swaps if scores[other] > scores[one]]
-        goes, comes = [one for one, _ in swaps], [other for _, other in swaps]
+            swaps = [(out, into) for out, into in swaps if scores[into] > scores[out]]
+        goes, comes = [out for out, _ in swaps], [into for _, into in swaps]
         self.cached[row] = cached - set(goes) | set(comes)
-        self.prefetched = [(at, one) for at, one in self.prefetched if at != row or one not in comes]
-        return [(row, one) for one in goes], [(row, one) for one in comes if not (resident | moving)[one]]
+        self.prefetched = [(layer, e) for layer, e in self.prefetched if layer != row or e not in comes]
+        return [(row, e) for e in goes], [(row, e) for e in comes if not (resident | moving)[e]]
 
     def _prefetches(self, view: BackgroundView, room: int) -> list[Place]:
         """Experts with most predicted tokens in the next layer; none after the last layer (section 4.2)."""
@@ -257,7 +257,7 @@ class Dali(Offloading[DaliParameters]):
             predicted = tuple(_top(loads, loads > 0, self.prefetch))
         self.expected = row, predicted
         there = view.placement.resident[row] | view.moving[row]
-        missing = [(row, one) for one in predicted if not there[one]][: max(room, 0)]
+        missing = [(row, expert) for expert in predicted if not there[expert]][: max(room, 0)]
         self.prefetched += missing
         return missing
 

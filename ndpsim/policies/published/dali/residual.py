@@ -76,27 +76,27 @@ def load_residual(file: str, machine: Machine) -> ResidualPredictor:
     """
     path = Path(file)
     try:
-        given = read_npz(path, lambda name: True)
+        content = read_npz(path, lambda name: True)
     except InputError as error:
         raise InputError(error.problem, "unreadable", file=path, key=_KEY) from None
-    correction = "residuals" if "residuals" in given else "calibration"
+    correction = "residuals" if "residuals" in content else "calibration"
     model = machine.model
     sizes = {"layer": len(machine.layers), "experts": model.routed_experts, "dim": model.hidden}
-    arrays = {name: _checked(given, name, sizes, path) for name in ("hidden", "gates", correction)}
+    arrays = {name: _checked(content, name, sizes, path) for name in ("hidden", "gates", correction)}
     residuals = arrays[correction].astype(np.float64)
     if correction == "calibration":
         residuals = np.vstack([np.diff(residuals, axis=0).mean(axis=1), np.zeros((1, model.hidden))])
     return ResidualPredictor(arrays["hidden"], arrays["gates"], residuals, model.experts_per_token)
 
 
-def _checked(given: dict[str, NDArray[Any]], name: str, sizes: dict[str, int], path: Path) -> NDArray[Any]:
+def _checked(content: dict[str, NDArray[Any]], name: str, sizes: dict[str, int], path: Path) -> NDArray[Any]:
     """An array of numbers of the right shape."""
     key, axes = f"{_KEY}: {name}", _AXES[name]
-    if name not in given:
+    if name not in content:
         missing = "residuals or calibration" if name == "calibration" else name
-        listed = ", ".join(sorted(given)) or "nothing"
+        listed = ", ".join(sorted(content)) or "nothing"
         raise InputError(f"has no array {missing}, only {listed}", "missing", file=path, key=_KEY)
-    array = given[name]
+    array = content[name]
     expected = tuple(sizes.get(axis, size) for axis, size in zip(axes, array.shape, strict=False))
     if array.shape != expected or len(axes) != array.ndim or not array.size:
         words = ", ".join(f"{axis} {sizes[axis]}" if axis in sizes else axis for axis in axes)

@@ -15,46 +15,48 @@ from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.studies.sweeps.parameters import file_digests, hardware_of
 
 
-class Dram(SweptCommand):
+class SweptDram(SweptCommand):
     """`run_requests` with the requests of a file."""
 
     name = "dram"
     results = (TraceResult,)
     parameters = DRAM
 
-    def _memory(self, given: Mapping[str, Any]) -> Memory:
-        if "hw" in given:
-            refuse(given, "describes a memory, as hw does; give one of them", *CHANNEL, *CONTROLLER)
-            return Memory.of_hardware(hardware_of(given, DRAM))
-        DRAM.check_needs(given)
-        overrides = {key: value for key, value in given.items() if key not in DRAM}
+    def _memory(self, settings: Mapping[str, Any]) -> Memory:
+        if "hw" in settings:
+            refuse(settings, "cannot be used with hw, which describes the memory", *CHANNEL, *CONTROLLER)
+            return Memory.of_hardware(hardware_of(settings, DRAM))
+        DRAM.check_needs(settings)
+        overrides = {key: value for key, value in settings.items() if key not in DRAM}
         for key, value in overrides.items():
             if not isinstance(value, int | str) or isinstance(value, bool):
                 raise InputError(f"{value!r} is not a whole number of clocks", "type", key=key)
-        options = ControllerOptions(**CONTROLLER.arguments(given))
-        return Memory.named(**CHANNEL.arguments(given), overrides=overrides, options=options)
+        options = ControllerOptions(**CONTROLLER.arguments(settings))
+        return Memory.named(**CHANNEL.arguments(settings), overrides=overrides, options=options)
 
-    def _trace(self, given: Mapping[str, Any]) -> str:
-        if "trace" not in given:
+    def _trace(self, settings: Mapping[str, Any]) -> str:
+        if "trace" not in settings:
             raise InputError("is missing: a request trace", "missing", key="trace")
-        return str(given["trace"])
+        return str(settings["trace"])
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        trace, memory = self._trace(given), self._memory(given)
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        trace, memory = self._trace(settings), self._memory(settings)
         config = {
             "memory": memory.to_dict(),
             "trace": trace,
-            "format": given.get("format"),
-            "wrap": given.get("wrap", False),
+            "format": settings.get("format"),
+            "wrap": settings.get("wrap", False),
         }
         contents = file_digests(trace)
         if contents == [None]:
             raise InputError("no such file", "unreadable", file=trace)
         return self.resolved(config, contents, apart=["trace"])
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        requests = read_requests(self._trace(given), given.get("format"))
-        return scalars_of(run_requests(requests, self._memory(given), given.get("wrap", False), cache=True))
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        requests = read_requests(self._trace(settings), settings.get("format"))
+        return scalars_of(
+            run_requests(requests, self._memory(settings), settings.get("wrap", False), cache=True)
+        )
 
 
-COMMAND = Dram()
+COMMAND = SweptDram()

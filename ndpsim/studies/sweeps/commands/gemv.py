@@ -14,7 +14,7 @@ from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
 from ndpsim.studies.sweeps.parameters import expert_of, file_digests, hardware_of, weight_format
 
 
-class Gemv(SweptCommand):
+class SweptGemv(SweptCommand):
     """One expert: `simulate_expert`, `simulate_contention` or `simulate_host_read`."""
 
     name = "gemv"
@@ -22,33 +22,33 @@ class Gemv(SweptCommand):
     own_metrics = ("area_mm2",)
     parameters = GEMV
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        check_gemv(given)
-        hardware = hardware_of(given, GEMV)
-        weights, model = named_weights(expert_of(given), weight_format(given))
-        engine = GEMV.value(given, "engine")
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        check_gemv(settings)
+        hardware = hardware_of(settings, GEMV)
+        weights, model = named_weights(expert_of(settings), weight_format(settings))
+        engine = GEMV.value(settings, "engine")
         config = {
             "hardware": hardware.to_dict(),
             "model": model,
             "weights": asdict(weights),
             "engine": engine,
-            "layout": given.get("layout", "striped" if engine == "host-read" else "localized"),
-            "tokens": given.get("tokens", 1),
-            "release_ns": given.get("release-ns", 0),
-            **{GEMV[name].argument: given.get(name) for name in HOST},
-            **GEMV.arguments(given, *ALONE),
+            "layout": settings.get("layout", "striped" if engine == "host-read" else "localized"),
+            "tokens": settings.get("tokens", 1),
+            "release_ns": settings.get("release-ns", 0),
+            **{GEMV[name].argument: settings.get(name) for name in HOST},
+            **GEMV.arguments(settings, *ALONE),
         }
-        traffic = file_digests(given["host-pattern"]) if "host-pattern" in given else None
+        traffic = file_digests(settings["host-pattern"]) if "host-pattern" in settings else None
         return self.resolved(config, traffic, apart=["model"])
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        check_gemv(given)
-        hardware, expert, bits = hardware_of(given, GEMV), expert_of(given), weight_format(given)
-        options = GEMV.arguments(given, "tokens", "release-ns", "layout", *ALONE)
-        if given.get("engine") == "host-read":
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        check_gemv(settings)
+        hardware, expert, bits = hardware_of(settings, GEMV), expert_of(settings), weight_format(settings)
+        options = GEMV.arguments(settings, "tokens", "release-ns", "layout", *ALONE)
+        if settings.get("engine") == "host-read":
             return scalars_of(simulate_host_read(hardware, expert, bits=bits, cache=True, **options))
-        if "host-traffic" in given:
-            options |= GEMV.arguments(given, *HOST)
+        if "host-traffic" in settings:
+            options |= GEMV.arguments(settings, *HOST)
             beside = simulate_contention(hardware, expert, bits=bits, cache=True, **options)
             alike = {"time_ns": beside.ndp_time_ns, "bandwidth_gbps": beside.ndp_gbps}  # as without a host
             return alike | scalars_of(beside) | {"area_mm2": hardware.ndp_area_mm2}
@@ -56,4 +56,4 @@ class Gemv(SweptCommand):
         return scalars_of(alone) | {"area_mm2": hardware.ndp_area_mm2}
 
 
-COMMAND = Gemv()
+COMMAND = SweptGemv()

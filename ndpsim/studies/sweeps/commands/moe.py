@@ -28,56 +28,56 @@ _CHOSEN = ("hw", "model", "policy")
 _NOT_MEASURED = ("policy", "parameters", "speedup", "speedup_moe", "check")
 
 
-def policy_files(asked: str) -> list[str]:
+def policy_files(policy: str) -> list[str]:
     """The file of a policy, if any."""
-    file = _POLICY_FILE.match(asked)
+    file = _POLICY_FILE.match(policy)
     return [] if file is None else [file[1]]
 
 
 def config_of(
-    given: Mapping[str, Any], table: Table, hardware: Hardware, policy: ChosenPolicy | None, *apart: str
+    settings: Mapping[str, Any], table: Table, hardware: Hardware, policy: ChosenPolicy | None, *apart: str
 ) -> dict[str, Any]:
     """The configuration of layers under a policy, without the options `apart`."""
     config = {
         "hardware": hardware.to_dict(),
-        "model": asdict(load_model(table.value(given, "model"))),
+        "model": asdict(load_model(table.value(settings, "model"))),
         "policy": None if policy is None else policy.name,
         "parameters": {} if policy is None else policy.parameters.model_dump(),
-        **{table[name].argument: table.value(given, name) for name in table if name not in apart},
+        **{table[name].argument: table.value(settings, name) for name in table if name not in apart},
     }
-    if "weights" not in given:
+    if "weights" not in settings:
         del config["weights"]
     return config
 
 
-class Moe(SweptCommand):
+class SweptMoe(SweptCommand):
     """`run_moe` with one policy."""
 
     name = "moe"
     results = (PolicyRun,)
     parameters = MOE
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        hardware, asked = hardware_of(given, MOE), MOE.value(given, "policy")
-        config = config_of(given, MOE, hardware, choose_policy(asked), *_CHOSEN)
-        routing = given.get("routing")
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        hardware, policy = hardware_of(settings, MOE), MOE.value(settings, "policy")
+        config = config_of(settings, MOE, hardware, choose_policy(policy), *_CHOSEN)
+        routing = settings.get("routing")
         traces = [routing] if isinstance(routing, str) and not is_spec(routing) else []
         otherwise: dict[str, Any] = {"batch": BATCH.default, "steps": STEPS.default}
         for trace in map(load_routing, map(existing_file, traces)):
             otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
-        config |= {key: value for key, value in otherwise.items() if key not in given}
-        contents = file_digests(*traces, *policy_files(asked), *load_processors(hardware).files())
+        config |= {key: value for key, value in otherwise.items() if key not in settings}
+        contents = file_digests(*traces, *policy_files(policy), *load_processors(hardware).files())
         # A trace counts by its content.
         return self.resolved(config, contents, apart=["routing"] if traces else [])
 
-    def run(self, given: Mapping[str, Any], observer: Observer | None = None) -> PolicyRun:
+    def run(self, settings: Mapping[str, Any], observer: Observer | None = None) -> PolicyRun:
         """The run of a point; `observer`: as in `run_moe`."""
-        options = MOE.arguments(given, *(name for name in MOE if name not in _CHOSEN))
-        model, policies = MOE.value(given, "model"), [MOE.value(given, "policy")]
-        return run_moe(hardware_of(given, MOE), model, policies, observer=observer, **options).runs[0]
+        options = MOE.arguments(settings, *(name for name in MOE if name not in _CHOSEN))
+        model, policies = MOE.value(settings, "model"), [MOE.value(settings, "policy")]
+        return run_moe(hardware_of(settings, MOE), model, policies, observer=observer, **options).runs[0]
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return scalars_of(self.run(given), *_NOT_MEASURED)
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        return scalars_of(self.run(settings), *_NOT_MEASURED)
 
 
-COMMAND = Moe()
+COMMAND = SweptMoe()

@@ -18,45 +18,45 @@ from ndpsim.studies.sweeps.parameters import expert_of, hardware_sets, weight_fo
 _TOPOLOGY = "link.topology"
 
 
-class Relayout(SweptCommand):
+class SweptRelayout(SweptCommand):
     """`simulate_relayout`."""
 
     name = "relayout"
     results = (RelayoutResult,)
     parameters = RELAYOUT
 
-    def _sets(self, given: Mapping[str, Any]) -> list[str]:
-        if "topology" in given and _TOPOLOGY in given:
-            raise InputError(f"{_TOPOLOGY} says it, too; give one of them", "conflict", key="topology")
-        topology = [f"{_TOPOLOGY}={given['topology']}"] if "topology" in given else []
-        return [*hardware_sets(given, RELAYOUT), *topology]
+    def _sets(self, settings: Mapping[str, Any]) -> list[str]:
+        if "topology" in settings and _TOPOLOGY in settings:
+            raise InputError(f"{_TOPOLOGY} sets the same key; give one of them", "conflict", key="topology")
+        topology = [f"{_TOPOLOGY}={settings['topology']}"] if "topology" in settings else []
+        return [*hardware_sets(settings, RELAYOUT), *topology]
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        RELAYOUT.check_needs(given)
-        hardware = load_hardware(RELAYOUT.value(given, "hw"), self._sets(given))
-        weights, model = named_weights(expert_of(given), weight_format(given))
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        RELAYOUT.check_needs(settings)
+        hardware = load_hardware(RELAYOUT.value(settings, "hw"), self._sets(settings))
+        weights, model = named_weights(expert_of(settings), weight_format(settings))
         config = {
             "hardware": hardware.to_dict(),
             "model": model,
             "weights": asdict(weights),
             **{
-                RELAYOUT[name].argument: RELAYOUT.value(given, name)
+                RELAYOUT[name].argument: RELAYOUT.value(settings, name)
                 for name in (*MOVED, "other-dimms", "no-host")
             },
         }
         return self.resolved(config, apart=["model"])
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        options = RELAYOUT.arguments(given, *MOVED, "other-dimms", "no-host")
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        options = RELAYOUT.arguments(settings, *MOVED, "other-dimms", "no-host")
         return scalars_of(
             simulate_relayout(
-                load_hardware(RELAYOUT.value(given, "hw"), self._sets(given)),
-                expert_of(given),
-                bits=weight_format(given),
+                load_hardware(RELAYOUT.value(settings, "hw"), self._sets(settings)),
+                expert_of(settings),
+                bits=weight_format(settings),
                 cache=True,
                 **options,
             )
         )
 
 
-COMMAND = Relayout()
+COMMAND = SweptRelayout()

@@ -22,36 +22,36 @@ _CHOSEN = ("hw", "model", "policy")
 _NOT_MEASURED = ("per_request", "over_time")
 
 
-class Serve(SweptCommand):
+class SweptServe(SweptCommand):
     """`run_serving`."""
 
     name = "serve"
     results = (ServingResult,)
     parameters = SERVE
 
-    def resolve(self, given: Mapping[str, Any]) -> Resolved:
-        hardware, model = hardware_of(given, SERVE), load_model(SERVE.value(given, "model"))
-        asked = SERVE.value(given, "policy") or default_policy(model, hardware)
-        policy = None if asked is None else choose_policy(asked)
-        config = config_of(given, SERVE, hardware, policy, *_CHOSEN)
-        requests = str(given.get("requests", ""))
+    def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        hardware, model = hardware_of(settings, SERVE), load_model(SERVE.value(settings, "model"))
+        named = SERVE.value(settings, "policy") or default_policy(model, hardware)
+        policy = None if named is None else choose_policy(named)
+        config = config_of(settings, SERVE, hardware, policy, *_CHOSEN)
+        requests = str(settings.get("requests", ""))
         apart = [] if is_spec(requests) else ["requests"]  # a file counts by its content
         recorded = parse_spec(requests).settings["lengths"] if is_spec(requests) else requests
-        routing = given.get("routing")
+        routing = settings.get("routing")
         traces = [] if routing is None or is_routing_spec(routing) else [routing]
         apart += ["routing"] if traces else []
-        files = *traces, *policy_files(asked or ""), *load_processors(hardware).files()
+        files = *traces, *policy_files(named or ""), *load_processors(hardware).files()
         return self.resolved(config, file_digests(recorded, *files), apart=apart)
 
-    def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        options = SERVE.arguments(given, *(name for name in SERVE if name not in _CHOSEN))
+    def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        options = SERVE.arguments(settings, *(name for name in SERVE if name not in _CHOSEN))
         result = run_serving(
-            hardware_of(given, SERVE),
-            SERVE.value(given, "model"),
-            policy=SERVE.value(given, "policy"),
+            hardware_of(settings, SERVE),
+            SERVE.value(settings, "model"),
+            policy=SERVE.value(settings, "policy"),
             **options,
         )
         return scalars_of(result, *_NOT_MEASURED)
 
 
-COMMAND = Serve()
+COMMAND = SweptServe()

@@ -15,12 +15,12 @@ class Task:
 
     Attributes:
         name: the name of its file.
-        given: values for the command, by key.
+        settings: values for the command, by key.
         key: `Resolved.key` in the sweep.
     """
 
     name: str
-    given: Mapping[str, Any]
+    settings: Mapping[str, Any]
     key: str
 
 

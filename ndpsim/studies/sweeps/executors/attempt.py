@@ -14,7 +14,7 @@ from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.studies.sweeps.command import SweptCommand
 
 
-def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
+def attempt(command: SweptCommand, settings: Mapping[str, Any], key: str) -> dict[str, Any]:
     """Run a point, and return the part of its record that only the run knows.
 
     `stored` is False if a file of the point differs from what the sweep read, so that the result is not for
@@ -22,11 +22,11 @@ def attempt(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[s
     """
     stopwatch = Stopwatch()
     try:
-        metrics = _plain(command.measure(given))
+        metrics = _plain(command.measure(settings))
         answer = {"status": "ok", "reason": None, "metrics": metrics}
     except (Exception, SystemExit) as error:  # other points continue after any error
         answer = failure(reason_of(error))
-    changed = _what_changed(command, given, key)
+    changed = _what_changed(command, settings, key)
     if changed is not None:
         answer = failure(changed)
     return {
@@ -59,10 +59,10 @@ def _plain(metrics: Mapping[str, Any]) -> dict[str, Any]:
     return dict(json.loads(json.dumps(finite, allow_nan=False)))
 
 
-def _what_changed(command: SweptCommand, given: Mapping[str, Any], key: str) -> str | None:
+def _what_changed(command: SweptCommand, settings: Mapping[str, Any], key: str) -> str | None:
     """The reason why the point has changed, which can only be a file; None if it has not."""
     try:
-        same = command.resolve(given).key == key
+        same = command.resolve(settings).key == key
     except Exception as error:
         return f"a file that is named is not as it was when the sweep began ({reason_of(error)})"
     return None if same else "a file that is named is not as it was when the sweep began"

@@ -56,8 +56,8 @@ def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers
         executor = client.get_executor(pure=False)
 
         def submit(task: Task) -> Submitted:
-            given = _with_whole_paths(command, task.given)
-            future: Submitted = executor.submit(_attempt_here, command, given, task.key)
+            settings = _with_whole_paths(command, task.settings)
+            future: Submitted = executor.submit(_attempt_here, command, settings, task.key)
             return future
 
         repeated = iter(lambda: again.popleft() if again else next(tasks, None), ...)
@@ -101,7 +101,7 @@ def _check_workers(client: Any) -> None:
         raise InputError(problem, "conflict", key="cluster")
 
 
-def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[str, Any]:
+def _with_whole_paths(command: SweptCommand, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Given values with absolute paths of files, since workers have other folders."""
 
     def whole(name: str, value: Any) -> Any:
@@ -110,12 +110,12 @@ def _with_whole_paths(command: SweptCommand, given: Mapping[str, Any]) -> dict[s
         file, colon, part = str(value).partition(":")  # FILE.py:CLASS
         return os.path.abspath(file) + colon + part if os.path.isfile(file) else value
 
-    return {name: whole(name, value) for name, value in given.items()}
+    return {name: whole(name, value) for name, value in settings.items()}
 
 
-def _attempt_here(command: SweptCommand, given: Mapping[str, Any], key: str) -> dict[str, Any]:
+def _attempt_here(command: SweptCommand, settings: Mapping[str, Any], key: str) -> dict[str, Any]:
     """`attempt`, with the worker's version of ndpsim, since workers may join later."""
-    return attempt(command, given, key) | {"ndpsim": version()}
+    return attempt(command, settings, key) | {"ndpsim": version()}
 
 
 def _ensure_connected(client: Any, attempts: int) -> None:

@@ -80,7 +80,7 @@ class _Processes:
             executor = getattr(self._mine, "executor", None) or self._started()
             self._mine.executor = executor
             try:
-                answer: Answer = executor.submit(attempt, self._command, task.given, task.key).result()
+                answer: Answer = executor.submit(attempt, self._command, task.settings, task.key).result()
                 return answer
             except BrokenProcessPool as error:
                 self._mine.executor = None

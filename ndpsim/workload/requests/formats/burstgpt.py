@@ -11,7 +11,14 @@ from pathlib import Path
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.workload.requests.recorded import Rows, WorkloadFormat, begins_with, cells_of, seconds, whole
+from ndpsim.workload.requests.recorded import (
+    RecordedRequests,
+    WorkloadFormat,
+    begins_with,
+    cells_of,
+    seconds,
+    whole,
+)
 from ndpsim.workload.requests.requests import Requests
 
 _FIRST = ("Timestamp",)
@@ -28,7 +35,7 @@ _KNOWN = {_MODEL: ("ChatGPT", "GPT-4"), _LOG: ("Conversation log", "API log")}
 
 
 def _read(path: Path, most: int | None) -> Requests:
-    rows = Rows(path, most, _FIRST[0], _PROMPT, _OUTPUT)
+    rows = RecordedRequests(path, most, _FIRST[0], _PROMPT, _OUTPUT)
     first = next((text for _, text in numbered_lines(path)), "")
     header = _WITH_SESSIONS if _SESSIONS[0] in first else _PLAIN
     for line, cells in cells_of(path, header):

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.workload.requests.recorded import Rows, WorkloadFormat, cells_of, seconds, whole
+from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat, cells_of, seconds, whole
 from ndpsim.workload.requests.requests import Requests
 
 _NO_CELL = re.compile(r"[,\n\r]")
@@ -27,7 +27,7 @@ def _read(path: Path, most: int | None) -> Requests:
     if form is None:
         problem = f"'{header[:80]}' is not the header id,arrival_s,input_tokens,output_tokens"
         raise InputError(problem, "form", file=path, line=1)
-    rows = Rows(path, most, form[1], "input_tokens", "output_tokens")
+    rows = RecordedRequests(path, most, form[1], "input_tokens", "output_tokens")
     block_tokens = None if form[2] is None else int(form[2])
     closed_loop: int | None = None
     for line, cells in cells_of(path, header.split(",")):

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.text_files import json_objects, json_with
-from ndpsim.workload.requests.recorded import Rows, WorkloadFormat, whole_of
+from ndpsim.base.text_files import json_objects, json_with, whole_of
+from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _TOKENS = "arrival_time_ns", "input_toks", "output_toks", "input_tok_ids"
@@ -45,7 +45,7 @@ def _tokens(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[
 
 
 def _read(path: Path, most: int | None) -> Requests:
-    rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
     numbers = _BlockNumbers()
     with_tokens: bool | None = None
     for line, record in json_objects(path):

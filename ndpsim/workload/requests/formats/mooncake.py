@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.text_files import json_objects, json_with
-from ndpsim.workload.requests.recorded import Rows, WorkloadFormat, whole_of
+from ndpsim.base.text_files import json_objects, json_with, whole_of
+from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _BLOCKS = "timestamp", "input_length", "output_length", "hash_ids"
@@ -21,7 +21,7 @@ _NS_PER_MS = 1_000_000
 
 
 def _read(path: Path, most: int | None) -> Requests:
-    rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
     for line, record in json_objects(path):
         if rows.full:
             break

@@ -15,7 +15,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import json_with, read_json
-from ndpsim.workload.requests.recorded import Rows, WorkloadFormat
+from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _ERRORS = "start_times", "input_lens", "output_lens", "errors"
@@ -85,7 +85,7 @@ def _read(path: Path, most: int | None) -> Requests:
     if total is not None and total != sum(outputs):
         problem = f"{str(total)[:40]} is not the sum of {_OUTPUT}, {sum(outputs)}"
         raise InputError(problem, "conflict", file=path, key=_TOTAL)
-    rows = Rows(path, most, _TIME, _PROMPT, _OUTPUT)
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
     for index in sorted(range(len(prompts)), key=times.__getitem__):
         if errors[index]:
             rows.failed += 1

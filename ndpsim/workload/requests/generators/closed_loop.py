@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from ndpsim.base.settings import Setting
-from ndpsim.workload.requests.spec import ArrivalGenerator, Arrivals
+from ndpsim.workload.requests.spec import ArrivalGenerator, ArrivalTimes
 
 
-def _arrivals(count: int, settings: Mapping[str, Any], random: np.random.Generator) -> Arrivals:
-    return Arrivals(np.zeros(count), settings["concurrency"])
+def _arrivals(count: int, settings: Mapping[str, Any], random: np.random.Generator) -> ArrivalTimes:
+    return ArrivalTimes(np.zeros(count), settings["concurrency"])
 
 
 GENERATOR = ArrivalGenerator(

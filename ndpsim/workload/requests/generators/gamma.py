@@ -13,14 +13,14 @@ import numpy as np
 
 from ndpsim.base.settings import Setting
 from ndpsim.workload.requests.drawing import gamma
-from ndpsim.workload.requests.spec import ArrivalGenerator, Arrivals
+from ndpsim.workload.requests.spec import ArrivalGenerator, ArrivalTimes
 
 _NS = 1e9
 
 
-def _arrivals(count: int, settings: Mapping[str, Any], random: np.random.Generator) -> Arrivals:
+def _arrivals(count: int, settings: Mapping[str, Any], random: np.random.Generator) -> ArrivalTimes:
     between_ns = gamma(settings["burstiness"], count - 1, random) * (_NS / settings["rate"])
-    return Arrivals(np.concatenate(([0.0], np.rint(np.cumsum(between_ns)))))
+    return ArrivalTimes(np.concatenate(([0.0], np.rint(np.cumsum(between_ns)))))
 
 
 GENERATOR = ArrivalGenerator(

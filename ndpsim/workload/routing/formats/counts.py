@@ -16,10 +16,10 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
 from ndpsim.workload.routing.counts import read_counts
 from ndpsim.workload.routing.counts_csv import is_csv
-from ndpsim.workload.routing.recorded import Asked, Recorded, RoutingFormat
+from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
 
 
-def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     path = paths[0]
     if len(paths) > 1:
         raise InputError(
@@ -27,9 +27,9 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
         )
     counts = read_counts(path)
     table = counts.table("")
-    k = asked.k or counts.experts_per_token
+    k = stated.k or counts.experts_per_token
     if k is None:
-        problem = "does not say how many experts a token chooses; give the number, or the model"
+        problem = "has no number of experts that a token chooses; give it, or the model"
         raise InputError(problem, file=path, key="experts_per_token", code="missing")
     totals = table.sum(axis=1)
     tokens, rest = divmod(int(totals[0]), k)

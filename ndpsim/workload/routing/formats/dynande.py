@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.workload.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled
+from ndpsim.workload.routing.recorded import Passes, Recorded, RoutingFormat, Stated, assembled
 
 _HEADER = ["layer_id", "token_id", "expert_0"]
 
 
-def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
-    passes, experts, k = Passes(), 0, asked.k
+def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
+    passes, experts, k = Passes(), 0, stated.k
     layer_before, token_before = -1, -1
     for path in paths:
         for line, text in numbered_lines(path):
@@ -37,7 +37,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
                 raise InputError(problem, "form", file=path, line=line)
             k = k or int((scores > 0).sum())
             chosen = np.argsort(-scores, kind="stable")[:k]
-            _check_choice(scores, chosen, k, asked.k is None, path, line)
+            _check_choice(scores, chosen, k, stated.k is None, path, line)
             again = layer == layer_before and token <= token_before
             passes.add(layer, chosen, f"the step from line {line} on", scores[chosen], again)
             layer_before, token_before = layer, token

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.workload.routing.recorded import Asked, Passes, Recorded, RoutingFormat, assembled
+from ndpsim.workload.routing.recorded import Passes, Recorded, RoutingFormat, Stated, assembled
 
 _HEADER = "layer_id,expert_ids"
 
 
-def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     passes = Passes()
     for path in paths:
         width = 0

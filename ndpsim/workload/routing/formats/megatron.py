@@ -14,16 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.text_files import json_objects, json_with
-from ndpsim.workload.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled
-
-
-def _whole(record: dict[str, Any], key: str, path: Path, line: int) -> int:
-    value = record.get(key)
-    if type(value) is not int or value < 0:
-        problem = "is missing" if value is None else f"{str(value)[:40]} is not a whole number from 0"
-        raise InputError(problem, "type", file=path, line=line, key=key)
-    return value
+from ndpsim.base.text_files import json_objects, json_with, whole_of
+from ndpsim.workload.routing.recorded import Pass, Recorded, RoutingFormat, Stated, assembled
 
 
 def _is_choice(row: Any) -> bool:
@@ -43,7 +35,7 @@ def _choices(record: dict[str, Any], path: Path, line: int) -> list[list[int]]:
     return chosen
 
 
-def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     steps: dict[int, Pass] = {}
     from_one = False
     for path in paths:
@@ -51,7 +43,7 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
         for line, record in json_objects(path):
             if record.get("block") == "mtp":
                 continue
-            step, layer = (_whole(record, key, path, line) for key in ("step", "layer"))
+            step, layer = (whole_of(record, key, path, line) for key in ("step", "layer"))
             if (step, layer) in seen:
                 raise InputError(f"step {step} has layer {layer} twice", "twice", file=path, line=line)
             seen.add((step, layer))

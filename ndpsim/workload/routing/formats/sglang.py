@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
-from ndpsim.workload.routing.recorded import Asked, Pass, Recorded, RoutingFormat, assembled
+from ndpsim.workload.routing.recorded import Pass, Recorded, RoutingFormat, Stated, assembled
 from ndpsim.workload.routing.tensors import is_saved_by_torch, read_saved
 
 _EXTEND, _DECODE, _IDLE = 1, 2, 4  # ForwardMode
 
 
-def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     passes: list[Pass] = []
     experts = 0
     for path in paths:

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import read_json
 from ndpsim.workload.routing.arrays import member_names, read_npy, read_npz
-from ndpsim.workload.routing.recorded import Asked, Recorded, RoutingFormat
+from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
 
 _DECODE, _PROMPT = "routed_experts", "prompt_routed_experts"
 _NPY = b"\x93NUMPY"
@@ -79,7 +79,7 @@ def _checked(array: NDArray[Any], path: Path, key: str) -> NDArray[Any]:
     return array
 
 
-def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
+def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     sequences = [sequence for path in paths for sequence in _sequences(path)]
     shapes = {array.shape[1:]: path for path, *arrays in sequences for array in arrays if array is not None}
     if not shapes:
@@ -97,10 +97,10 @@ def _read(paths: Sequence[Path], asked: Asked) -> Recorded:
     prompts = [array for _, array, _ in sequences if array is not None]
     return Recorded(
         tuple(range(layers)),
-        _decode(generated, asked.steps) if generated else np.zeros((0, layers, 0, k), np.int16),
+        _decode(generated, stated.steps) if generated else np.zeros((0, layers, 0, k), np.int16),
         np.concatenate(prompts).swapaxes(0, 1) if prompts else None,
         tuple(len(prompt) for prompt in prompts),
-        of_model=False,
+        numbers_in_model=False,
     )
 
 

@@ -40,7 +40,7 @@ def _shape(name: str) -> RoutingShape | None:
 
 
 def _shares(
-    shape: RoutingShape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
+    shape: RoutingShape, name: str, parameters: Mapping[str, Any], stated: frozenset[str], randoms: Randoms
 ) -> Shares:
     counts = _find(name)
     table = counts.table(parameters["data"])

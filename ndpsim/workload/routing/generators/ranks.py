@@ -34,7 +34,7 @@ def _curves() -> dict[str, dict[str, NDArray[np.float64]]]:
 
 
 def _shares(
-    shape: RoutingShape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
+    shape: RoutingShape, name: str, parameters: Mapping[str, Any], stated: frozenset[str], randoms: Randoms
 ) -> Shares:
     curves = _curves()
     if name.lower() not in curves:

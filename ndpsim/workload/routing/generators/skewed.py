@@ -35,7 +35,7 @@ def _densities(counts: tuple[int, int, int], parameters: Mapping[str, Any]) -> l
 
 
 def _shares(
-    shape: RoutingShape, name: str, parameters: Mapping[str, Any], given: frozenset[str], randoms: Randoms
+    shape: RoutingShape, name: str, parameters: Mapping[str, Any], stated: frozenset[str], randoms: Randoms
 ) -> Shares:
     if parameters["hot_share"] + parameters["warm_share"] > 1:
         raise _above_one("hot_share", "warm_share", parameters)
@@ -43,7 +43,7 @@ def _shares(
         raise _above_one("hot_experts", "warm_experts", parameters)
     counts = class_counts(shape.experts, parameters["hot_experts"], parameters["warm_experts"])
     densities = np.array(_densities(counts, parameters))
-    own = given & {setting.name for setting in GENERATOR.settings}
+    own = stated & {setting.name for setting in GENERATOR.settings}
     limit = 1 / shape.experts_per_token
     if own and densities[0] > limit * (1 + 1e-9):
         problem = (
