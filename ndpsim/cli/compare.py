@@ -45,7 +45,7 @@ def command(given: Given) -> None:
 
     memory = memory_of(given)
     requests = read_requests(given["trace"], given.get("format"))
-    check_addressed(requests, given)
+    check_addressed(requests.address is None, given)
     outcome = compare(requests, memory)
     answer(given, outcome.to_dict, lambda: _print(outcome))
     if not outcome.identical:

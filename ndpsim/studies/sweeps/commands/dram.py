@@ -54,7 +54,8 @@ class Dram(SweptCommand):
 
     def measure(self, given: Mapping[str, Any]) -> dict[str, Any]:
         requests = read_requests(self._trace(given), given.get("format"))
-        return scalars_of(run_requests(requests, self._memory(given), given.get("wrap", False), cache=True))
+        wrap = given.get("wrap", False)
+        return scalars_of(run_requests(requests, self._memory(given), wrap, cache=True, jobs=1))
 
 
 COMMAND = Dram()
