@@ -28,7 +28,7 @@ class Gemv(SweptCommand):
         weights, model = named_weights(expert_of(given), weight_format(given))
         engine = GEMV.value(given, "engine")
         config = {
-            "hardware": hardware.to_dict(),
+            "hardware": hardware,
             "model": model,
             "weights": asdict(weights),
             "engine": engine,

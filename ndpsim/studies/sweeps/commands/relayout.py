@@ -36,7 +36,7 @@ class Relayout(SweptCommand):
         hardware = load_hardware(RELAYOUT.value(given, "hw"), self._sets(given))
         weights, model = named_weights(expert_of(given), weight_format(given))
         config = {
-            "hardware": hardware.to_dict(),
+            "hardware": hardware,
             "model": model,
             "weights": asdict(weights),
             **{
