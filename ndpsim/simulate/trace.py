@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import Progress, flag, instance, progress_function
+from ndpsim.base.arguments import Progress, flag, instance, progress_function, shown
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
 from ndpsim.base.options.dram import JOBS, ChannelSettings, ControllerOptions, TraceSettings
@@ -228,6 +228,9 @@ def run_requests(
         InputError: an argument is invalid, or a request is beyond the memory.
         MismatchError: the exact check found a difference.
     """
+    if not isinstance(requests, (Requests, RequestStream, Iterator)):
+        problem = f"{shown(requests)} is neither Requests nor an iterator of blocks"
+        raise InputError(problem, "type", key="requests")
     stream, memory = stream_of(requests), instance(memory, "memory", Memory)
     wrap, record_commands = flag(wrap, "wrap"), flag(record_commands, "record_commands")
     exact_check, progress = flag(exact_check, "exact_check"), progress_function(progress)
@@ -340,4 +343,5 @@ def run_trace(settings: TraceSettings) -> TraceResult:
     options = ControllerOptions(**fields_of(ControllerOptions, settings))
     memory = Memory.named(**fields_of(ChannelSettings, settings), options=options, rules=settings.rules)
     ways = settings.wrap, settings.record_commands, settings.exact_check
-    return run_requests(settings.requests, memory, *ways, cache=settings.cache, jobs=settings.jobs)
+    stream = stream_of(settings.requests)
+    return run_requests(stream, memory, *ways, cache=settings.cache, jobs=settings.jobs)
