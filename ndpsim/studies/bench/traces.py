@@ -20,7 +20,7 @@ from ndpsim.studies.bench.traffic import random_bursts
 
 @dataclass(frozen=True)
 class WholeTrace(Benchmark):
-    """Reads of DDR5 from the call to the result, with channels on all cores.
+    """Reads of DDR5 under Ramulator's rules, from the call to the result, with channels on all cores.
 
     Attributes:
         source: "arrays"; "text" or "records", a file of lines or of NumPy.
@@ -34,7 +34,7 @@ class WholeTrace(Benchmark):
 
     def memory(self) -> Memory:
         """The channels."""
-        return Memory.named(channels=self.channels)
+        return Memory.named(channels=self.channels, rules="reference")
 
     def requests(self, device: Device) -> Requests:
         """The reads."""
