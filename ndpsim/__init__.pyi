@@ -1,5 +1,5 @@
 # The public names, once: for type checkers, and through ndpsim.base._later for dir(), help() and import.
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any
 
@@ -202,7 +202,7 @@ def run_serving(  # ndpsim.inference.serving.server
     progress: Callable[[float], None] | None = ...,
 ) -> ServingResult: ...
 def run_trace(  # ndpsim.simulate.trace
-    requests: str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike],
+    requests: str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike] | Iterator[Any],
     standard: str = ...,
     org: str = ...,
     timing: str = ...,
@@ -227,6 +227,7 @@ def run_trace(  # ndpsim.simulate.trace
     rfm_threshold: int | None = ...,
     rck: str = ...,
     rck_idle: int = ...,
+    jobs: int | None = ...,
 ) -> TraceResult: ...
 def simulate_contention(  # ndpsim.simulate.contention
     hw: str | PathLike[str] | Hardware = ...,

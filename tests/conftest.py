@@ -135,17 +135,18 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def new_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """Adds a module to the ``request_formats`` or ``command_forms`` of traces."""
-    from ndpsim.dram.traces import commands, registry, requests
+    from ndpsim.dram.traces import commands, reader, registry, stream
 
     def add(kind: str, text: str) -> None:
         readers, folder = {
-            "request_formats": (requests, registry._request_folder),
-            "command_forms": (commands, registry._command_folder),
+            "request_formats": ((reader, stream), registry._request_folder),
+            "command_forms": ((commands,), registry._command_folder),
         }[kind]
         (tmp_path / "added.py").write_text(text)
         monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
         found = getattr(registry, kind).__wrapped__()
-        monkeypatch.setattr(readers, kind, lambda: found)
+        for module in readers:
+            monkeypatch.setattr(module, kind, lambda: found)
 
     return add
 

@@ -25,6 +25,7 @@ from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.studies.bench.processes import FreshProcess
 from ndpsim.studies.bench.row import Results, best_seconds
 from ndpsim.studies.bench.table import COLUMNS, cells, markdown
+from ndpsim.studies.bench.traces import WholeTrace
 from ndpsim.studies.bench.traffic import Traffic, contiguous, random_bursts
 from ndpsim.workload.models import Expert
 
@@ -98,6 +99,18 @@ def test_a_row_has_the_keys_of_the_table(kind):
     assert row["rate_mps"] == pytest.approx(3000 / row["seconds"] / 1e6)
     assert row["ratio_plain"] > 0
     assert json.loads(json.dumps(row, allow_nan=False)) == row
+
+
+@pytest.mark.parametrize("source", ["arrays", "records", "text"])
+@pytest.mark.parametrize("channels", [1, 2])
+def test_a_whole_trace_is_the_same_from_arrays_and_files(source, channels):
+    row = WholeTrace("trace", "a short row", Results(3000, 0, {}), source, channels, random=channels > 1)
+    requests = row.requests(row.memory().device)
+    result = run_trace((requests.address, requests.write), channels=channels, rules="reference")
+    pinned = Results(3000, result.cycles, result.commands)
+    assert replace(row, pinned=pinned).run(1).work == pinned
+    with pytest.raises(MismatchError, match="trace: cycles came out as"):
+        row.run(1)
 
 
 # Failures

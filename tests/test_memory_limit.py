@@ -131,7 +131,7 @@ def test_many_requests_are_refused_before_they_run():
     memory = Memory(resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1))
     few = Requests.of(np.zeros(4096, np.int64), np.zeros(4096, np.int64))
     assert mistake_of(run_requests, few, memory, record_commands=True) == "too-large"
-    many = Requests.of(np.zeros(8193, np.int64), np.zeros(8193, np.int64))
+    many = Requests.of(np.zeros(40_000, np.int64), np.zeros(40_000, np.int64))
     assert mistake_of(run_requests, many, memory) == "too-large"
 
 
@@ -140,9 +140,9 @@ def test_traces_are_read_only_as_far_as_they_can_be_used(tmp_path):
     commands, requests, blank = tmp_path / "a.csv", tmp_path / "a.gz", tmp_path / "b"
     commands.write_text(_HEADER + "1,RD,0,0,0,0,0\n" * 5000)
     assert mistake_of(read_commands, commands) == "too-large a.csv"
-    requests.write_bytes(gzip.compress(b"LD 0x40\n" * 9000))
+    requests.write_bytes(gzip.compress(b"LD 0x40\n" * 20_000))
     assert mistake_of(read_requests, requests) == "too-large a.gz"
-    blank.write_bytes(b"\n" * 20000)
+    blank.write_bytes(b"# text\n" * 20_000 + b"0: read 0x40\n")
     assert mistake_of(read_requests, blank) == "too-large b"
 
 

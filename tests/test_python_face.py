@@ -468,6 +468,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "record_commands": _FLAG,
             "exact_check": _FLAG,
             "cache": _FLAG,
+            "jobs": but(None),
         },
     ),
     "run_requests": (
@@ -481,6 +482,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "exact_check": _FLAG,
             "progress": _PROGRESS,
             "cache": _FLAG,
+            "jobs": but(None),
         },
     ),
     "optimize": (

@@ -19,11 +19,13 @@ from builders.small_config import write_config
 from calls import GIVEN
 from mistakes import refused
 from ndpsim.inference.processors import table as tables
+from ndpsim.studies.sweeps import records as records_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.executors.attempt import attempt
 from ndpsim.studies.sweeps.file import read_definition
+from ndpsim.studies.sweeps.records import RecordFile, line_of
 from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.studies.sweeps.values import checked, values_of
 from ndpsim.workload.routing import generate_routing
@@ -230,8 +232,10 @@ def test_addresses_beyond_the_memory_are_folded_at_a_point_that_wraps(tmp_path):
 def test_configurations_and_options_are_plain_data(command, tmp_path):
     (tmp_path / "a.trace").write_text("LD 0x0\n")
     given = {"trace": str(tmp_path / "a.trace")} if command is DRAM else {}
-    config = command.resolve(given).config
-    assert json.loads(json.dumps(config)) is not None
+    resolved = command.resolve(given)
+    config = json.loads(resolved.text)
+    assert config.keys() == resolved.config.keys()
+    assert json.dumps(config, sort_keys=True) == resolved.text
 
 
 def test_metrics_hold_neither_configuration_nor_wall_times(tmp_path):
@@ -293,11 +297,19 @@ def test_a_point_of_a_routing_trace_says_the_batch_steps_and_layers_that_the_tra
     assert MOE.resolve(given | {"batch": 7}).key != point.key
 
 
-# ---- Files of points: written whole or not at all, and on the disk before they get their names
+# ---- Records of points: on the disk before they count, and lines of a killed run left out
 
 
 def record(name: str, **more: Any) -> dict[str, Any]:
-    return {"schema": SCHEMA, "key": name, "status": "ok", "metrics": {"time_ns": 1 / 3, "n": None}, **more}
+    metrics = {"time_ns": 1 / 3, "n": None}
+    return {
+        "schema": SCHEMA,
+        "key": name,
+        "status": "ok",
+        "metrics": metrics,
+        "config": '{"a": [1, "b"]}',
+        **more,
+    }
 
 
 def stored(folder: Path, *records: dict[str, Any]) -> Store:
@@ -308,12 +320,47 @@ def stored(folder: Path, *records: dict[str, Any]) -> Store:
     return store
 
 
+def only_file(store: Store) -> Path:
+    (file,) = store.points.iterdir()
+    return file
+
+
+def alone(store: Store, name: str, content: bytes | None = None) -> Path:
+    """The file of a point alone, as earlier versions wrote it."""
+    whole = {**record(name), "config": {"a": [1, "b"]}}
+    whole["checksum"] = records_module._checksum(records_module._text(whole))
+    file = store.points / f"{name}.json"
+    file.write_bytes(records_module._text(whole) if content is None else content)
+    return file
+
+
 def test_what_is_put_is_found_by_its_name_alone(tmp_path):
     store = stored(tmp_path / "a" / "b", record("one"), record("two", reason="x"))
     assert store.find("two") == record("two", reason="x")
     assert store.find("three") is None
-    assert sorted(path.name for path in store.points.iterdir()) == ["one.json", "two.json"]
+    assert len(only_file(store).read_text().splitlines()) == 2
     assert sorted(path.name for path in store.folder.iterdir()) == ["points"]
+
+
+def test_runs_in_one_folder_have_files_of_their_own_and_find_each_others_records(tmp_path):
+    first, second = Store(tmp_path), Store(tmp_path)
+    assert second.find("one") is None
+    first.put(record("one"))
+    first.close()
+    assert second.find("one") == record("one")
+    second.put(record("two"))
+    second.close()
+    assert len(list(first.points.iterdir())) == 2
+    assert first.find("two") == record("two")
+
+
+def test_a_success_replaces_a_failure_and_not_the_reverse(tmp_path):
+    failed = record("one", reason="x") | {"status": "failed"}
+    store = stored(tmp_path, failed)
+    assert store.find("one") == failed
+    stored(tmp_path, record("one"))
+    stored(tmp_path, failed)
+    assert store.find("one") == Store(tmp_path).find("one") == record("one")
 
 
 def test_a_name_depends_on_command_point_and_version(monkeypatch):
@@ -325,55 +372,94 @@ def test_a_name_depends_on_command_point_and_version(monkeypatch):
     assert len(set(names)) == len(names)
 
 
+def test_the_file_of_a_point_alone_is_found(tmp_path):
+    store = Store(tmp_path)
+    alone(store, "one")
+    assert store.find("one") == record("one")
+
+
 def test_a_file_of_another_name_is_not_believed(tmp_path, caplog):
-    store = stored(tmp_path, record("one"))
-    (store.points / "one.json").rename(store.points / "two.json")
+    store = Store(tmp_path)
+    alone(store, "one").rename(store.points / "two.json")
     with caplog.at_level(logging.WARNING, "ndpsim"):
         assert store.find("two") is None
     assert "two.json is damaged or of another point; its point is computed again" in caplog.text
 
 
-@given(place=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.booleans())
-def test_a_file_that_is_damaged_anywhere_is_not_believed(tmp_path_factory, place, byte, cut):
-    store = stored(tmp_path_factory.mktemp("store"), record("one"))
-    file = store.points / "one.json"
+@given(place=st.integers(0, 10_000), byte=st.integers(0, 255), cut=st.booleans(), is_alone=st.booleans())
+def test_a_file_that_is_damaged_anywhere_is_not_believed(tmp_path_factory, place, byte, cut, is_alone):
+    folder = tmp_path_factory.mktemp("store")
+    file = alone(Store(folder), "one") if is_alone else only_file(stored(folder, record("one")))
     content = file.read_bytes()
     place %= len(content)
     file.write_bytes(content[:place] if cut else content[:place] + bytes([byte]) + content[place + 1 :])
-    assert store.find("one") in (None, record("one"))
-    if cut:
-        assert store.find("one") is None
+    found = Store(folder).find("one")
+    assert found in (None, record("one"))
+    assert not (cut and found)
+
+
+def test_a_line_that_was_cut_off_hides_no_other(tmp_path, caplog):
+    store = stored(tmp_path, record("one"), record("two"), record("three"))
+    file = only_file(store)
+    file.write_bytes(file.read_bytes()[:-20])
+    stored(tmp_path, record("four"))
+    with caplog.at_level(logging.WARNING, "ndpsim"):
+        again = Store(tmp_path)
+        assert [again.find(name) is not None for name in ("one", "two", "three", "four")] == [1, 1, 0, 1]
+    assert caplog.text == ""  # a killed run is nothing to warn of
+
+
+def test_a_damaged_line_is_said_and_a_later_record_replaces_it(tmp_path, caplog):
+    file = only_file(stored(tmp_path, record("one"), record("two")))
+    file.write_bytes(file.read_bytes().replace(b"0.3333", b"0.4444", 1))
+    with caplog.at_level(logging.WARNING, "ndpsim"):
+        again = Store(tmp_path)
+        assert (again.find("one"), again.find("two")) == (None, record("two"))
+    assert f"a line of {file} is damaged; its point is computed again" in caplog.text
+    stored(tmp_path, record("one"))
+    assert Store(tmp_path).find("one") == record("one")
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b"null", b'{"checksum": 3}', b"[" * 100_000, b"\xff"])
 def test_a_file_that_is_no_record_is_not_believed(tmp_path, content):
     store = stored(tmp_path)
-    (store.points / "one.json").write_bytes(content)
+    alone(store, "one", content)
+    (store.points / "lines.jsonl").write_bytes(content + b"\n")
     assert store.find("one") is None
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name_and_its_name_before_the_store_is_closed(
-    tmp_path, monkeypatch
-):
+def test_a_record_is_on_the_disk_and_its_file_in_the_folder_before_the_store_is_closed(tmp_path, monkeypatch):
     done: list[str] = []
-    sync, replace = os.fsync, os.replace
+    sync = os.fsync
 
     def fsync(number: int) -> None:
         done.append("folder" if os.path.isdir(f"/proc/self/fd/{number}") else "file")
         sync(number)
 
     monkeypatch.setattr(os, "fsync", fsync)
-    monkeypatch.setattr(os, "replace", lambda old, new: (done.append("name"), replace(old, new)))
     stored(tmp_path, record("one"))
-    assert done[:3] == ["file", "name", "folder"]
+    assert done == ["file", "folder"]
+
+
+def full(number: int) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def test_lines_that_are_not_on_the_disk_are_removed(tmp_path, monkeypatch):
+    file = RecordFile(tmp_path)
+    file.append([line_of(record("one"))])
+    before = file.path.read_bytes()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            file.append([line_of(record("two"))])
+    assert file.path.read_bytes() == before
+    file.append([line_of(record("three"))])
+    assert file.path.read_bytes() == before + line_of(record("three"))
 
 
 def test_a_full_disk_is_said_and_leaves_nothing_half_written(tmp_path, monkeypatch):
     store = Store(tmp_path)
-
-    def full(number: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
         store.put(record("one"))
@@ -388,7 +474,7 @@ def test_what_a_killed_run_left_goes_with_the_next_file(tmp_path):
     left = tmp_path / f".ndpsim-{'0' * 8}-1-{'0' * 16}.tmp"
     left.write_bytes(b"half")
     os.utime(left, (0, 0))
-    stored(tmp_path, record("one"))
+    Store(tmp_path).write_file("table.csv", b"x")
     assert not left.exists()
 
 
@@ -400,4 +486,4 @@ def test_a_folder_that_cannot_be_is_refused(tmp_path):
 
 def test_records_are_text_that_people_can_read(tmp_path):
     store = stored(tmp_path, record("one"))
-    assert json.loads((store.points / "one.json").read_text())["metrics"]["time_ns"] == 1 / 3
+    assert json.loads(only_file(store).read_text())["record"]["metrics"]["time_ns"] == 1 / 3

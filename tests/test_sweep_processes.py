@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -13,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.swept_fake import ENDLESS_S, register, run_here, runs
+from builders.swept_fake import ENDLESS_S, records_in, register, run_here, runs
 from ndpsim.studies.sweeps import execute as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import local
@@ -119,7 +118,7 @@ def test_a_point_whose_process_is_killed_is_run_once_more_and_the_others_go_on(t
         *[None] * 4,
     ]
     assert runs(folder) == 2 * 2 + 3 + 2
-    assert (result.failed, len(list((tmp_path / "out" / "points").iterdir()))) == (2, 6)
+    assert (result.failed, len(records_in(tmp_path / "out"))) == (2, 6)
 
 
 def test_processes_end_with_the_sweep_that_is_interrupted(tmp_path, folder):
@@ -137,8 +136,7 @@ def test_processes_end_with_the_sweep_that_is_interrupted(tmp_path, folder):
         sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "out", jobs=2, progress=interrupt)
     assert workers_of(os.getpid()) == []
     assert time.monotonic() - interrupted[0] < ENDLESS_S / 2
-    (file,) = (tmp_path / "out" / "points").iterdir()
-    assert json.loads(file.read_text())["status"] == "ok"
+    assert [record["status"] for record in records_in(tmp_path / "out")] == ["ok"]
 
 
 def test_processes_that_cannot_start_end_the_sweep_in_one_line(monkeypatch):
@@ -160,29 +158,29 @@ INTERRUPTED = ("SIGINT", 130, "ndpsim: interrupted\n")
 )
 def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, command_line, ends):
     arguments = ["--folder", str(folder), "--vary", "how=ok,waits", "--vary", "n=1..4", "--jobs", "2"]
-    points, begun = tmp_path / "fake.sweep" / "points", 4
+    out, begun = tmp_path / "fake.sweep", 4
     for name, status, said in ends:
         process = command_line(*arguments, cwd=tmp_path)
         begun += 2  # each worker's first point that waits
-        wait_until(lambda begun=begun: runs(folder) == begun and len(list(points.iterdir())) == 4)
+        wait_until(lambda begun=begun: runs(folder) == begun and len(records_in(out)) == 4)
         workers = workers_of(process.pid)
         assert len(workers) == 2
         process.send_signal(getattr(signal, name))
-        out, err = process.communicate(timeout=60)
-        assert (process.returncode, out, messages(err)) == (status, "", said)
+        printed, err = process.communicate(timeout=60)
+        assert (process.returncode, printed, messages(err)) == (status, "", said)
         wait_until(lambda workers=workers: not any(map(is_alive, workers)))
-        assert [path.name for path in points.parent.rglob("*.tmp")] == []
+        assert [path.name for path in out.rglob("*.tmp")] == []
     (folder / "gate").touch()
     process = command_line(*arguments, cwd=tmp_path)
-    out, err = process.communicate(timeout=60)
+    printed, err = process.communicate(timeout=60)
     assert (process.returncode, messages(err)) == (0, "")
-    assert "4 computed, 4 found" in out
+    assert "4 computed, 4 found" in printed
     assert runs(folder) == begun + 4
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute_module, "run_locally", run_here)
         vary = {"how": ["ok", "waits"], "n": "1..4"}
         sweep("fake", vary, fixed={"folder": str(folder)}, out=tmp_path / "undisturbed")
-    assert tables(points.parent) == tables(tmp_path / "undisturbed")
+    assert tables(out) == tables(tmp_path / "undisturbed")
 
 
 def test_two_sweeps_at_once_in_one_folder_do_no_harm(tmp_path, folder, command_line):
@@ -192,7 +190,8 @@ def test_two_sweeps_at_once_in_one_folder_do_no_harm(tmp_path, folder, command_l
         _, err = process.communicate(timeout=60)
         assert (process.returncode, messages(err)) == (0, "")
     out = tmp_path / "fake.sweep"
-    assert len(list((out / "points").iterdir())) == 20
+    assert len({record["key"] for record in records_in(out)}) == 20
+    assert len(list((out / "points").glob("*.jsonl"))) <= 2
     assert sorted(path.name for path in out.iterdir()) == ["points", "sweep.json", *TABLES]
     found = sweep("fake", {"n": "1..20"}, fixed={"folder": str(folder)}, out=out)
     assert found.found == 20

@@ -18,10 +18,11 @@ import polars
 import pyarrow.parquet
 import pytest
 
-from builders.swept_fake import Fake, run_here, runs
+from builders.swept_fake import Fake, records_in, run_here, runs
 from mistakes import refused
 from ndpsim.base.options.swept import StudyOptions
 from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import finished as finished_module
 from ndpsim.studies.sweeps import points as points_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
@@ -94,8 +95,7 @@ def test_the_order_in_which_points_finish_changes_nothing(tmp_path, monkeypatch)
 
 def test_no_time_and_no_host_is_in_a_table_but_in_the_files_of_points(tmp_path):
     sweep("fake", {"n": [1]}, out=tmp_path)
-    (file,) = (tmp_path / "points").iterdir()
-    record = json.loads(file.read_text())
+    (record,) = records_in(tmp_path)
     assert record["wall_s"] > 0
     assert record["host"]["cores"] >= 1
     assert record["given"] == {"n": 1}
@@ -214,6 +214,7 @@ def test_another_version_of_ndpsim_finds_nothing_and_loses_nothing(tmp_path, fol
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "version", lambda: "0" * 20)
         patch.setattr(points_module, "version", lambda: "0" * 20)
+        patch.setattr(finished_module, "version", lambda: "0" * 20)
         other = sweep("fake", {"n": [1, 2]}, fixed=fixed, out=tmp_path / "out")
     again = sweep("fake", {"n": [1, 2]}, fixed=fixed, out=tmp_path / "out")
     assert (other.computed, again.computed, again == before) == (2, 0, True)
@@ -261,7 +262,7 @@ def test_failures_have_their_reasons_and_the_others_go_on(tmp_path):
         None,
     ]
     assert [row["status"] for row in result] == ["failed"] * 4 + ["ok"]
-    assert (result.failed, len(list((tmp_path / "points").iterdir()))) == (4, 5)
+    assert (result.failed, len(records_in(tmp_path))) == (4, 5)
 
 
 def test_a_failure_is_found_again_and_run_again_when_that_is_asked_for(tmp_path, folder):
@@ -295,12 +296,62 @@ def test_a_result_is_not_lost_to_a_failure_of_another_sweep(tmp_path, monkeypatc
 def test_a_damaged_point_is_run_again_with_the_same_table(tmp_path, caplog):
     sweep("fake", {"n": [1, 2, 3]}, out=tmp_path)
     before = files(tmp_path)
-    damaged = sorted((tmp_path / "points").iterdir())[1]
-    damaged.write_text(damaged.read_text().replace("memory", "compute"))
+    (damaged,) = (tmp_path / "points").glob("*.jsonl")
+    damaged.write_text(damaged.read_text().replace("memory", "compute", 1))
     with caplog.at_level(logging.WARNING, "ndpsim"):
         result = sweep("fake", {"n": [1, 2, 3]}, out=tmp_path)
     assert (result.computed, files(tmp_path) == before) == (1, True)
     assert damaged.name in caplog.text
+
+
+def test_a_finished_sweep_is_opened_without_resolving_its_points(tmp_path, monkeypatch):
+    vary = {"n": [1, 2, 3], "how": ["ok", "refused"]}
+    first = sweep("fake", vary, out=tmp_path)
+    before = files(tmp_path)
+    resolved: list[Any] = []
+    resolve = Fake.resolve
+    monkeypatch.setattr(
+        Fake, "resolve", lambda fake, given: (resolved.append(given), resolve(fake, given))[1]
+    )
+    again = sweep("fake", vary, out=tmp_path)
+    assert (again.found, again.computed, again, resolved) == (6, 0, first, [])
+    assert files(tmp_path) == before
+    sweep("fake", vary, out=tmp_path, retry_failed=True)
+    assert {(given["how"], given["n"]) for given in resolved} == {("refused", n) for n in (1, 2, 3)}
+
+
+@pytest.mark.parametrize("change", ["definition", "version", "file", "note"])
+def test_a_note_of_something_else_does_not_count(tmp_path, folder, monkeypatch, change):
+    file, out = tmp_path / "read", tmp_path / "out"
+    file.write_text("a")
+    vary, fixed = {"n": [1, 2]}, {"folder": str(folder), "file": str(file)}
+    sweep("fake", vary, fixed=fixed, out=out)
+    ran = runs(folder)
+    resolved: list[Any] = []
+    resolve = Fake.resolve
+    monkeypatch.setattr(
+        Fake, "resolve", lambda fake, given: (resolved.append(given), resolve(fake, given))[1]
+    )
+    if change == "definition":
+        vary["n"] = [2, 1]
+    elif change == "version":
+        monkeypatch.setattr(finished_module, "version", lambda: "another")
+    elif change == "file":
+        file.write_text("b")
+    else:
+        (out / "points" / "finished.json").write_text("[]")
+    result = sweep("fake", vary, fixed=fixed, out=out)
+    assert len(resolved) >= 2
+    assert runs(folder) == ran + (2 if change == "file" else 0)
+    assert [row["n"] for row in result] == vary["n"]
+
+
+def test_tables_of_a_finished_sweep_are_written_again_if_they_were_changed(tmp_path):
+    sweep("fake", {"n": [1, 2]}, out=tmp_path)
+    before = files(tmp_path)
+    (tmp_path / "table.csv").write_text("n\n")
+    assert sweep("fake", {"n": [1, 2]}, out=tmp_path).found == 2
+    assert files(tmp_path) == before
 
 
 @pytest.mark.parametrize("executor", [run_here, backwards])

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import ndpsim.dram.traces.requests
+import ndpsim.dram.traces.reader
 from mistakes import mistake, refused
 from ndpsim.base.errors import InputError
 from ndpsim.dram.traces import Requests, read_requests, request_formats
@@ -33,9 +33,7 @@ def file(tmp_path_factory):
 
 def read(path: Path, data: bytes | str, name: str | None = None, chunk: int | None = None) -> Requests:
     path.write_bytes(data if isinstance(data, bytes) else data.encode())
-    with mock.patch.object(
-        ndpsim.dram.traces.requests, "_CHUNK", chunk or ndpsim.dram.traces.requests._CHUNK
-    ):
+    with mock.patch.object(ndpsim.dram.traces.reader, "_CHUNK", chunk or ndpsim.dram.traces.reader._CHUNK):
         return read_requests(path, name)
 
 

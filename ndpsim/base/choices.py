@@ -10,6 +10,7 @@ from ndpsim.base.errors import InputError
 RULES = ("standard", "reference")  #: Sets of rules of a standard; the first is the default.
 RFM = ("off", "all-bank", "same-bank", "per-bank")
 MOST_ACTIVATIONS = 1_000_000  #: Maximum threshold of refresh management.
+MOST_JOBS = 4096  #: Maximum number of threads, and of processes, of a call.
 
 LAYOUTS = ("localized", "sharded:N", "striped")  #: Layouts of an expert's weights.
 BITS = (16, 8, 6, 5, 4, 3, 2, 1)  #: Numbers of bits that a weight may have.

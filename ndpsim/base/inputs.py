@@ -26,6 +26,7 @@ class _Call:
 
 
 _call: _Call | None = None  # outside a call, files may be read and written back
+_recorded: set[str] | None = None
 
 
 @contextmanager
@@ -44,6 +45,19 @@ def inputs_protected() -> Iterator[None]:
         _call = outer
 
 
+@contextmanager
+def inputs_recorded() -> Iterator[set[str]]:
+    """The names of all files that are read within the block, whether or not they exist."""
+    global _recorded
+    outer, _recorded = _recorded, set()
+    try:
+        yield _recorded
+    finally:
+        if outer is not None:
+            outer |= _recorded
+        _recorded = outer
+
+
 def identity_of(file: str | os.PathLike[str] | int) -> Identity | None:
     """Device and number of a regular file, the same by every name and link; None: there is no such file."""
     with suppress(OSError, ValueError):
@@ -59,6 +73,8 @@ def note_input(path: str | os.PathLike[str]) -> None:
     Raises:
         InputError: the call writes it.
     """
+    if _recorded is not None:
+        _recorded.add(os.fspath(path))
     identity = identity_of(path)
     if _call is not None and identity is not None:
         _call.read.add(identity)

@@ -9,6 +9,7 @@ from ndpsim.base.files import replacing
 from ndpsim.base.options import Kind, Output, Parameter, Whole, table
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, progress_of
+from ndpsim.cli.picture_options import picture, plot_of
 
 _BENCH = table(
     {
@@ -30,6 +31,7 @@ _BENCH = table(
         ),
         "Results": (
             JSON,
+            *picture("Draw the time of each row for a request.", "bench"),
             Parameter("markdown", "Write the table, with machine and date, as Markdown.", Output()),
         ),
     }
@@ -53,8 +55,13 @@ def command(options: Options) -> None:
     from ndpsim.studies.bench.table import COLUMNS, cells, machine, markdown
 
     rows, repeat = options.get("row", ()), _BENCH.value(options, "repeat")
+    plot = plot_of(options, "bench")
     with progress_of("measuring") as progress:
         measured = run_rows(rows, repeat, progress)
+    if plot is not None:
+        from ndpsim.report.pictures.speed import bench_figure
+
+        plot.draw(bench_figure, {row.name: row.seconds / row.work.requests * 1e9 for row in measured})
     if "markdown" in options:
         with replacing(options["markdown"]) as file:
             file.write(markdown(measured, _command(rows, repeat, options["markdown"])).encode())

@@ -45,7 +45,7 @@ def command(options: Options) -> None:
 
     memory = memory_of(options)
     requests = read_requests(options["trace"], options.get("format"))
-    check_addressed(requests, options)
+    check_addressed(requests.address is None, options)
     outcome = compare(requests, memory)
     answer(options, outcome.to_dict, lambda: _print(outcome))
     if not outcome.identical:

@@ -27,7 +27,6 @@ from click.shell_completion import (
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Choice, Parameter, Table
 from ndpsim.base.options.hardware import YAML
-from ndpsim.base.options.swept import SWEPT
 from ndpsim.cli.names import NAMES
 
 
@@ -181,6 +180,8 @@ def _key_values(context: click.Context, key: str, typed: str) -> Iterable[str]:
 
 def _varied(context: click.Context, typed: str) -> Iterable[str]:
     """``--vary``: options of the command that is swept, then keys of hardware; values after the "="."""
+    from ndpsim.base.options.swept import SWEPT
+
     table = SWEPT.get(context.info_name or "", Table())
     key, equals, value = typed.partition("=")
     if key in table and equals:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Flag, Kind, Parameter, Whole, refuse, table
-from ndpsim.base.options.dram import DRAM
+from ndpsim.base.options.dram import DRAM, JOBS
 from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.memory_options import check_addressed, memory_of, own_hardware
@@ -14,13 +14,13 @@ from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, nami
 from ndpsim.cli.picture_options import Plot, picture, plot_of
 
 if TYPE_CHECKING:
-    from ndpsim.dram.traces import Requests
+    from ndpsim.dram.traces import RequestStream
     from ndpsim.simulate import Memory
 
 _OUTPUTS = table(
     {
         "What is simulated": (SET,),
-        "Trace": (Parameter("sweep-load", "Run the trace at increasing loads.", Flag()),),
+        "Trace": (Parameter("sweep-load", "Run the trace at increasing loads.", Flag()), JOBS),
         "Results": (
             JSON,
             *picture("Draw read latencies and the energy, or the sweep.", "latencies", "sweep"),
@@ -68,8 +68,9 @@ def command(options: Options) -> None:
     if sweeps:
         refuse(options, "needs one run; --sweep-load makes several", "commands")
         refuse(options, "cannot be used with --sweep-load, which steps through every request", "exact-check")
+        refuse(options, "cannot be used with --sweep-load, which runs on all cores", "jobs")
 
-    from ndpsim.dram.traces import check_command_form, read_requests
+    from ndpsim.dram.traces import check_command_form, stream_requests
 
     plot = plot_of(options, "sweep" if sweeps else "latencies")
     with naming(form="--commands-format"):
@@ -82,13 +83,13 @@ def command(options: Options) -> None:
     if options.get("channel", 0) >= memory.channels:
         problem = f"{options['channel']} is not a channel, 0 to {memory.channels - 1}"
         raise InputError(problem, key="channel", code="range")
-    requests = read_requests(options["trace"], options.get("format"))
-    check_addressed(requests, options)
+    requests = stream_requests(options["trace"], options.get("format"))
+    check_addressed(requests.by_place, options)
     run = _sweep if sweeps else _run
     run(options, requests, memory, plot)
 
 
-def _sweep(options: Options, requests: Requests, memory: Memory, plot: Plot | None) -> None:
+def _sweep(options: Options, requests: RequestStream, memory: Memory, plot: Plot | None) -> None:
     """`--sweep-load`."""
     from dataclasses import asdict
 
@@ -96,7 +97,7 @@ def _sweep(options: Options, requests: Requests, memory: Memory, plot: Plot | No
     from ndpsim.simulate import sweep_load
 
     with progress_of("sweeping") as progress:
-        points = sweep_load(requests, memory, wrap="wrap" in options, progress=progress)
+        points = sweep_load(requests.joined(), memory, wrap="wrap" in options, progress=progress)
     outcome = {
         "sweep": [asdict(point) for point in points],
         "peak_bandwidth_gbps": memory.channels * memory.device.peak_gbps,
@@ -113,7 +114,7 @@ def _sweep(options: Options, requests: Requests, memory: Memory, plot: Plot | No
     answer(options, lambda: outcome, lambda: print_sweep(points))
 
 
-def _run(options: Options, requests: Requests, memory: Memory, plot: Plot | None) -> None:
+def _run(options: Options, requests: RequestStream, memory: Memory, plot: Plot | None) -> None:
     """Run the trace once."""
     from ndpsim.dram.traces import write_commands
     from ndpsim.report.text import print_result
@@ -122,7 +123,7 @@ def _run(options: Options, requests: Requests, memory: Memory, plot: Plot | None
 
     wrap, recorded, exact = "wrap" in options, "commands" in options, "exact-check" in options
     with progress_of("simulating") as progress:
-        result = run_requests(requests, memory, wrap, recorded, exact, progress)
+        result = run_requests(requests, memory, wrap, recorded, exact, progress, jobs=options.get("jobs"))
     if recorded:
         number, form = options.get("channel", 0), options.get("commands-format", "ndpsim")
         write_commands(options["commands"], result.command_traces[number], form, number, memory.device)

@@ -11,17 +11,16 @@ from ndpsim.cli.options import hardware_of, naming, timing_overrides
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
-    from ndpsim.dram.traces import Requests
     from ndpsim.simulate import Memory
 
 
-def check_addressed(requests: Requests, options: Mapping[str, Any]) -> None:
-    """Refuse options about addresses for requests that are located by coordinates.
+def check_addressed(by_place: bool, options: Mapping[str, Any]) -> None:
+    """Refuse options about addresses for requests with coordinates (`by_place`).
 
     Raises:
         InputError: one of them was given.
     """
-    if requests.address is None:
+    if by_place:
         refuse(options, "needs addresses; the requests of this trace have coordinates", "wrap", "mapper")
 
 

@@ -240,10 +240,14 @@ class Hardware(Shown):
         }
 
     @functools.cached_property
+    def json_text(self) -> str:
+        """`to_dict` as JSON with sorted keys."""
+        return json.dumps(self.to_dict(), sort_keys=True)
+
+    @functools.cached_property
     def digest(self) -> str:
         """A digest of `to_dict`: equal for equal values, from any file or option."""
-        text = json.dumps(self.to_dict(), sort_keys=True)
-        return hashlib.blake2b(text.encode(), digest_size=20).hexdigest()
+        return hashlib.blake2b(self.json_text.encode(), digest_size=20).hexdigest()
 
     def _title(self) -> str:
         return f"Hardware: {self.system.title or self.system.name}"

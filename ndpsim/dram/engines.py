@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.dram import controller
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast import controller as fast_controller
+from ndpsim.dram.fast import split_activation
 from ndpsim.dram.fast import state as fast
 from ndpsim.dram.fast.every_step import EveryStep
 from ndpsim.dram.fast.fast_forward import FastForward
@@ -21,6 +22,7 @@ from ndpsim.dram.spec import Tables
 from ndpsim.dram.state import (
     CLOSED_AT,
     COUNTERS,
+    INDEX,
     LATENCIES,
     OPEN_CLOCKS,
     OPEN_ROW,
@@ -58,6 +60,11 @@ class Controller(Protocol):
     @property
     def skipped(self) -> int:
         """Reads that were fast-forwarded instead of stepped through."""
+
+    def request_numbers(self) -> list[Ints]:
+        """Views of all numbers of requests in the source that the state has; those of requests that have
+        left are without meaning.
+        """
 
     def open_clocks(self, end: int) -> int:
         """Clocks for which banks had an open row before clock `end`, summed over the banks.
@@ -97,6 +104,10 @@ class ScanController:
         self.issued: Ints = self._state.issued
         self.most_queued = self._state.entry.shape[0] * self._state.entry.shape[2]
         self.skipped = 0
+
+    def request_numbers(self) -> list[Ints]:
+        """See `Controller.request_numbers`."""
+        return [self._state.entry[:, INDEX]]
 
     def open_clocks(self, end: int) -> int:
         return open_clocks_of(self._state.rows, int(self.value[OPEN_CLOCKS]), end)
@@ -144,6 +155,11 @@ class FastController:
     def skipped(self) -> int:
         """Reads that were fast-forwarded instead of stepped through."""
         return int(self._state["fast_forwarded"])
+
+    def request_numbers(self) -> list[Ints]:
+        """See `Controller.request_numbers`."""
+        state = self._state
+        return [state["slot_request"], state["active_request"], *split_activation.request_numbers(state)]
 
     def open_clocks(self, end: int) -> int:
         counted = int(self.value[OPEN_CLOCKS]) + fast.open_banks(self._state) * end

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.config.system import MULTIPLIERS
 from ndpsim.dram.spec import Device, resolve, standards
 
 _COMPONENTS = {"io": "I/O", "gpu": "GPU", "cpu": "CPU", "pcie": "PCIe"}
@@ -52,6 +51,8 @@ def lane_name(hardware: Mapping[str, Any]) -> str:
 
 def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
     """The phases of an expert program in order, with their units."""
+    from ndpsim.config.system import MULTIPLIERS  # noqa: PLC0415 (takes its time; traces need none)
+
     multiplies = next(kind.called for name, kind in MULTIPLIERS.items() if hardware["ndp"][name])
     return {
         "activations-in": to_host_name(hardware),

@@ -5,14 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError, MismatchError, no_way_on
 from ndpsim.base.limits import ensure_fits
-from ndpsim.dimm.layout import LaneShare
 from ndpsim.dram import controller, sink, state
 from ndpsim.dram.engines import Controller, compare_channels
 from ndpsim.dram.refresh_policies import Due, NoSuchRefreshError, make_schedule
@@ -20,6 +19,9 @@ from ndpsim.dram.spec import Device, Standard, Tables, lower
 from ndpsim.dram.spec.lower import COMPLETED_BY, CYCLES, SCOPE
 from ndpsim.dram.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, STACK
 from ndpsim.dram.traces import HEADER, CommandTrace
+
+if TYPE_CHECKING:
+    from ndpsim.dimm.layout import LaneShare
 
 Ints = NDArray[np.int64]
 MakeChannel = Callable[[Tables, state.Policy], Controller]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ndpsim.base.arguments import instance, number, shown, text
 from ndpsim.base.errors import InputError
@@ -12,13 +12,15 @@ from ndpsim.base.options.dram import CHANNEL, RULE_SET, ChannelSettings, Control
 from ndpsim.base.options.settings import called_with, fields_of
 from ndpsim.base.reported import text_table
 from ndpsim.base.units import format_bytes
-from ndpsim.config import Dram, Hardware
 from ndpsim.dram.mapping import MAPPERS, Mapping, parse_mapping
 from ndpsim.dram.refresh_policies import is_elastic
 from ndpsim.dram.spec import Device, resolve
 from ndpsim.dram.spec.management import managed
 from ndpsim.dram.state import ALL_RANKS, ITS_BANKS, NO_RFM, Policy, Rfm, make_policy
 from ndpsim.simulate.lane import check_refresh
+
+if TYPE_CHECKING:
+    from ndpsim.config import Dram, Hardware
 
 
 def policy_of(options: ControllerOptions, device: Device) -> Policy:
@@ -155,6 +157,8 @@ class Memory:
         Raises:
             InputError: `hardware` is not a `Hardware`, or has a kind of refresh that its DRAM lacks.
         """
+        from ndpsim.config import Hardware  # noqa: PLC0415 (takes its time; memories by names need none)
+
         instance(hardware, "hardware", Hardware)
         dram, dimm = hardware.system.dram, hardware.system.dimm
         return cls(

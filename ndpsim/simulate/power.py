@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.units import Timebase
-from ndpsim.config import Hardware
-from ndpsim.dimm.layout import ExpertWeights
-from ndpsim.dimm.link import Network
-from ndpsim.dimm.units import MultiplierUnit
 from ndpsim.dram import energy
 from ndpsim.dram.spec import Device, Standard
+
+if TYPE_CHECKING:
+    from ndpsim.config import Hardware
+    from ndpsim.dimm.layout import ExpertWeights
+    from ndpsim.dimm.link import Network
+    from ndpsim.dimm.units import MultiplierUnit
 
 Energy = tuple[dict[str, float | None] | None, str]
 

@@ -62,12 +62,12 @@ class IdleTime:
         for turn in schedule.turns:
             self._in_period[turn.command] += tables.ranks if turn.rank < 0 else 1
 
-    def long_pauses(self, cycle: NDArray[np.int64]) -> list[int]:
-        """The timed requests that may have idle time before them to skip."""
+    def long_pauses(self, cycle: NDArray[np.int64], before: int) -> list[int]:
+        """The timed requests that may have idle time before them to skip; `before`: the cycle before."""
         if self.period == 0 or self._is_elastic:
             return []
         least = LEAST_PERIODS * self.period + self._longest
-        return np.flatnonzero(np.diff(cycle, prepend=0) > least).tolist()
+        return np.flatnonzero(np.diff(cycle, prepend=before) > least).tolist()
 
     def refreshes_until(self, clock: int) -> int:
         """The approximate number of refreshes before a clock."""

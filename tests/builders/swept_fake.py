@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import time
@@ -103,3 +104,10 @@ def run_here(command: SweptCommand, tasks: Iterator[Task], jobs: int) -> Answers
 def runs(folder: Path) -> int:
     """The number of points that were run with this folder."""
     return len(list(folder.glob("run-*")))
+
+
+def records_in(out: Path) -> list[dict[str, Any]]:
+    """The records of points in the folder of a sweep, which may still run."""
+    files = sorted((out / "points").glob("*.jsonl"))
+    lines = [line for file in files for line in file.read_text().splitlines(True) if line.endswith("\n")]
+    return [json.loads(line)["record"] for line in lines]

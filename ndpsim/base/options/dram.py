@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ndpsim.base.choices import MOST_ACTIVATIONS, RFM, RULES
+from ndpsim.base.choices import MOST_ACTIVATIONS, MOST_JOBS, RFM, RULES
 from ndpsim.base.options.hardware import HW
 from ndpsim.base.options.kinds import Choice, Flag, Kind, Whole
 from ndpsim.base.options.settings import NEEDED, Settings, argument, like, option, table_of
@@ -154,6 +154,10 @@ MEMORY = joined(
         }
     ),
 )
+#: Threads of a trace.
+JOBS = Parameter(
+    "jobs", "Threads that run channels.", Whole(1, MOST_JOBS), otherwise="one for each core", short="j"
+)
 DRAM: Table = joined(
     MEMORY, table({_TRACE: (Parameter("wrap", "Take addresses beyond the memory modulo its size.", Flag()),)})
 )
@@ -170,8 +174,10 @@ class TraceSettings(ChannelSettings, ControllerOptions):
     requests: Any = argument(
         NEEDED,
         "A trace file in any format of `read_requests`, `Requests`, or two integer arrays of one length: "
-        "byte addresses, and 1 for a write or 0 for a read.",
-        "str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike]",
+        "byte addresses, and 1 for a write or 0 for a read; or an iterator of blocks: `Requests`, or such "
+        "arrays, or these and the earliest clocks. Files and blocks are read as they run, and need not fit "
+        "into memory.",
+        "str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike] | Iterator[Any]",
     )
     wrap: bool = like(DRAM["wrap"], _TRACE, default=False)
     record_commands: bool = argument(
@@ -186,3 +192,4 @@ class TraceSettings(ChannelSettings, ControllerOptions):
         "bool | ResultCache",
     )
     rules: str = like(RULE_SET, _MEMORY)
+    jobs: int | None = like(JOBS, _TRACE)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.arguments import path_of
+from ndpsim.base.choices import MOST_JOBS
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.dram import DRAM
 from ndpsim.base.options.gemv import GEMV
@@ -26,7 +27,6 @@ KINDS = ("lines", "bars", "heat", "pareto")  #: Kinds of pictures of a sweep.
 LOGS = ("x", "y", "xy", "none")
 SAMPLERS = ("tpe", "nsga2", "random")
 MOST_RUNS = 100_000
-MOST_JOBS = 4096
 
 _SWEEP, _RESULTS = "Sweep", "Results"
 _VALUES = Kind(form="KEY=VALUES")
@@ -41,10 +41,10 @@ class StudyOptions(Settings):
     out: Any = option(
         None,
         Folder(),
-        "Folder for the files of points and the tables.",
+        "Folder for the records of points and the tables.",
         _RESULTS,
         "str | PathLike[str] | None",
-        told="a folder with a file for every finished point, table.csv and table.parquet. The same call "
+        told="a folder with the records of finished points, table.csv and table.parquet. The same call "
         "continues an interrupted sweep; it runs points again if ndpsim or a named file has changed. None: "
         "nothing is stored",
         short="o",
@@ -194,7 +194,7 @@ OPTIMIZE = joined(
     SEARCH.but(
         out=replace(
             SEARCH["out"],
-            help="Folder for the files of points and the tables; points of a sweep there are reused.",
+            help="Folder for the records of points and the tables; points of a sweep there are reused.",
             otherwise="NAME.optimize",
         )
     ),

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
@@ -68,6 +71,13 @@ _IS_OPENING, _BANK, _ROW, _REQUEST, _ARRIVED, _QUEUE_OF, _DUE_AT, _BUS_FREE = ra
 # What is announced, as places in `announced`: the active list of the request, counted from 1, and its place;
 # or behind those lists its queue, and its number in the source.
 _WHERE, _WHICH = range(2)
+
+
+def request_numbers(state: Any) -> list[NDArray[np.int64]]:
+    """Views of the numbers of requests in the source that `opening` and `announced` have."""
+    of_announced = state["announced"][_WHICH : _WHICH + 1]
+    of_queue = [of_announced] if state["announced"][_WHERE] > _IN_QUEUE else []
+    return [state["opening"][_REQUEST : _REQUEST + 1], *of_queue]
 
 
 @inlined

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import kernel
+from ndpsim.base.jit import inlined, kernel, outlined
 from ndpsim.dram.traces.chunks import LONGEST_LINE
 from ndpsim.dram.traces.request_format import COORDINATES, RequestFormat
 
@@ -20,6 +20,11 @@ LARGEST_COORDINATE = (1 << 31) - 1
 NO_FAULT, MALFORMED, TOO_LARGE, BLANK, BACKWARDS, LONG = range(6)
 
 _OPERATION, _ADDRESS, _CYCLE, _DATA, _PLACE = range(5)
+_NO_DIGIT = 99
+_VALUES = {digit: int(digit, 16) for digit in "0123456789abcdefABCDEF"}
+#: [character]: the value of a hexadecimal digit; _NO_DIGIT for other characters.
+_DIGITS = np.array([_VALUES.get(chr(code), _NO_DIGIT) for code in range(256)], dtype=np.int64)
+
 _NUMBER_OF = {"operation": _OPERATION, "address": _ADDRESS, "cycle": _CYCLE, "data": _DATA}
 
 
@@ -36,14 +41,16 @@ class Grammar(NamedTuple):
     write: NDArray[np.int64]
     comments: NDArray[np.int64]  # of one element, like the next one
     blank_lines: NDArray[np.int64]
+    digits: NDArray[np.int64]  # `_DIGITS`
 
 
 class State(NamedTuple):
     """The position of the loop in a file, carried over from piece to piece; all arrays have one element."""
 
+    position: NDArray[np.int64]  # of the next line in the piece
     line: NDArray[np.int64]  # lines done
     requests: NDArray[np.int64]
-    skipped: NDArray[np.int64]  # lines of the last piece without a request
+    skipped: NDArray[np.int64]  # lines of the last block without a request
     cycle: NDArray[np.int64]  # of the last request
     comment: NDArray[np.int64]  # the first comment line, 0 for none, like the next one
     blank: NDArray[np.int64]
@@ -55,13 +62,13 @@ class State(NamedTuple):
 
 
 class RequestArrays(NamedTuple):
-    """Requests of one piece; arrays of properties that a format lacks are empty."""
+    """Requests of a block; arrays of properties that a format lacks are empty."""
 
     address: NDArray[np.int64]
     write: NDArray[np.int8]
     cycle: NDArray[np.int64]
     place: NDArray[np.int32]
-    skipped: NDArray[np.int64]  # by skipped line: requests in the file before it
+    skipped: NDArray[np.int64]  # by skipped line: requests in the block before it
 
 
 def grammar_of(format_: RequestFormat) -> Grammar:
@@ -83,13 +90,13 @@ def grammar_of(format_: RequestFormat) -> Grammar:
         [int(format_.comments)],
         [int(format_.blank_lines)],
     )
-    return Grammar(*(np.array(column, dtype=np.int64) for column in columns))
+    return Grammar(*(np.array(column, dtype=np.int64) for column in (*columns, _DIGITS)))
 
 
 def no_format() -> Grammar:
     """A grammar that accepts only lines that may precede the first request in some format."""
     nothing, yes = np.empty(0, dtype=np.int64), np.ones(1, dtype=np.int64)
-    return Grammar(*([nothing] * 8 + [yes, yes]))
+    return Grammar(*([nothing] * 8 + [yes, yes, _DIGITS]))
 
 
 def new_state() -> State:
@@ -98,7 +105,7 @@ def new_state() -> State:
 
 
 def room_for(lines: int, format_: RequestFormat | None) -> RequestArrays:
-    """Room for the requests of this many lines, in any format."""
+    """Room for the requests of this many lines, in any format; without one, for lines without a request."""
     by_address = lines if format_ is not None and not format_.by_place else 0
     by_place = lines if format_ is not None and format_.by_place else 0
     timed = lines if format_ is not None and format_.timed else 0
@@ -111,98 +118,87 @@ def room_for(lines: int, format_: RequestFormat | None) -> RequestArrays:
     )
 
 
-@kernel
-def _skip_blanks(data: NDArray[np.uint8], position: int) -> int:
+@inlined
+def _skip_blanks(data, position):
+    """The first position from this one on that has neither a space nor a tab."""
     while data[position] == 32 or data[position] == 9:
         position += 1
     return position
 
 
-@kernel
-def _ends(data: NDArray[np.uint8], position: int) -> bool:
+@inlined
+def _ends(data, position):
     """Whether the line ends here, with LF or CR LF."""
-    return bool(data[position] == 10 or (data[position] == 13 and data[position + 1] == 10))
+    return data[position] == 10 or (data[position] == 13 and data[position + 1] == 10)
 
 
-@kernel
-def _digit(character: np.int64) -> np.int64:
-    """The value of a hexadecimal digit; 99 for other characters."""
-    if 48 <= character <= 57:
-        return character - 48
-    if 65 <= character <= 70:
-        return character - 55
-    if 97 <= character <= 102:
-        return character - 87
-    return np.int64(99)
-
-
-@kernel
-def _hexadecimal(data: NDArray[np.uint8], position: int) -> bool:
+@inlined
+def _hexadecimal(data, position):
     """Whether 0x or 0X is here."""
-    return bool(data[position] == 48 and (data[position + 1] == 120 or data[position + 1] == 88))
+    return data[position] == 48 and data[position + 1] | 32 == 120
 
 
-@kernel
-def _number(data: NDArray[np.uint8], position: int, base: int, largest: int) -> tuple[np.int64, int, int]:
+@inlined
+def _number(data, position, digits, base, largest):
     """A number, its end, and its fault."""
     if base != 10 and _hexadecimal(data, position):
         base = 16
         position += 2
     elif base == 0:
         base = 10
+    first, value = position, 0
     before = largest >> 4 if base == 16 else largest // 10  # another digit would overflow a longer number
-    first, value = position, np.int64(0)
-    while True:
-        digit = _digit(np.int64(data[position]))
-        if digit >= base:
-            return value, position, NO_FAULT if position > first else MALFORMED
+    digit = digits[data[position]]
+    while digit < base:
         if value > before or value * base + digit > largest:
             return value, position, TOO_LARGE
         value = value * base + digit
         position += 1
+        digit = digits[data[position]]
+    return value, position, NO_FAULT if position > first else MALFORMED
 
 
-@kernel
-def _operation(data: NDArray[np.uint8], position: int, grammar: Grammar) -> tuple[int, int, int]:
+@inlined
+def _operation(data, position, grammar):
     """1 for a write or 0 for a read, the end of the word, and its fault."""
     first, word = position, np.int64(0)
     while data[position] > 32:
         word = (word << 8) | np.int64(data[position])
         position += 1
-    for number in range(len(grammar.word)):
+    for number in range(grammar.word.shape[0]):
         if word == grammar.word[number] and position - first == grammar.length[number]:
             return grammar.write[number], position, NO_FAULT
     return 0, first, MALFORMED
 
 
-@kernel
-def _data(data: NDArray[np.uint8], position: int) -> tuple[int, int]:
+@outlined
+def _data(data, position, digits):
     """The end of the hexadecimal data of a write, and its fault."""
     if not _hexadecimal(data, position):
         return position, MALFORMED
     position += 2
     first = position
-    while _digit(np.int64(data[position])) < 16:
+    while digits[data[position]] < 16:
         position += 1
     return position, NO_FAULT if position > first else MALFORMED
 
 
-@kernel
-def _request(
-    data: NDArray[np.uint8], position: int, grammar: Grammar, rows: RequestArrays, row: int
-) -> tuple[int, int, int]:
+@inlined
+def _request(data, position, grammar, rows, row):
     """Read the fields of a line into a row; returns its end, its fault, and the field with the fault."""
     rows.write[row] = 0
     fault = NO_FAULT
-    for field in range(len(grammar.kind)):
+    for field in range(grammar.kind.shape[0]):
         kind = grammar.kind[field]
         if kind == _OPERATION:
-            rows.write[row], position, fault = _operation(data, position, grammar)
+            write, position, fault = _operation(data, position, grammar)
+            rows.write[row] = write
         elif kind == _DATA:
             if rows.write[row] == 1 and not _ends(data, position):
-                position, fault = _data(data, position)
+                position, fault = _data(data, position, grammar.digits)
         else:
-            value, position, fault = _number(data, position, grammar.base[field], grammar.largest[field])
+            base, largest = grammar.base[field], grammar.largest[field]
+            value, position, fault = _number(data, position, grammar.digits, base, largest)
             if kind == _ADDRESS:
                 rows.address[row] = value
             elif kind == _CYCLE:
@@ -217,13 +213,13 @@ def _request(
             position = _skip_blanks(data, position)
         if fault != NO_FAULT:
             return position, fault, field
-    return position, NO_FAULT if _ends(data, position) else MALFORMED, len(grammar.kind)
+    return position, NO_FAULT if _ends(data, position) else MALFORMED, grammar.kind.shape[0]
 
 
-@kernel
-def _is_skipped(data: NDArray[np.uint8], begin: int, position: int, grammar: Grammar, state: State) -> bool:
+@inlined
+def _is_skipped(data, begin, position, grammar, state):
     """Whether the line from `begin`, with text from `position` on, is blank or a comment; notes the first."""
-    if grammar.comments[0] == 1 and data[begin] == 35:
+    if data[begin] == 35 and grammar.comments[0] == 1:
         if state.comment[0] == 0:
             state.comment[0] = state.line[0]
         return True
@@ -235,26 +231,27 @@ def _is_skipped(data: NDArray[np.uint8], begin: int, position: int, grammar: Gra
 
 
 @kernel
-def parse(data: NDArray[np.uint8], start: int, grammar: Grammar, state: State, rows: RequestArrays) -> int:
-    """Read the lines of `data` from `start`, up to the first bad one; `data` ends with a line end.
+def parse(data, grammar, state, rows):
+    """Read the lines of `data` from `state.position` on, up to the first bad one, as far as there is room.
 
-    Returns the number of requests read into `rows`. `state` has the kind and position of a fault.
+    `data` ends with a line end. Returns the number of requests read into `rows`. `state` has the position of
+    the next line, and the kind and position of a fault.
     """
-    row, skips, position = 0, 0, start
-    while position < len(data) and state.fault[0] == NO_FAULT:
+    row, skips, position, room = 0, 0, state.position[0], rows.write.shape[0]
+    while position < data.shape[0] and row + skips < room and state.fault[0] == NO_FAULT:
         begin = position
         state.line[0] += 1
         position = _skip_blanks(data, position)
         fault, field, where = NO_FAULT, 0, 0
         if _is_skipped(data, begin, position, grammar, state):
-            rows.skipped[skips] = state.requests[0] + row
+            rows.skipped[skips] = row
             skips += 1
         elif grammar.blank_lines[0] == 0 and state.blank[0] > 0:
             fault = BLANK
         else:
             position, fault, field = _request(data, position, grammar, rows, row)
             where = position - begin
-            if fault == NO_FAULT and len(rows.cycle) > 0:
+            if fault == NO_FAULT and rows.cycle.shape[0] > 0:
                 if rows.cycle[row] < state.cycle[0]:
                     fault = BACKWARDS
                 else:
@@ -270,6 +267,7 @@ def parse(data: NDArray[np.uint8], start: int, grammar: Grammar, state: State, r
             state.fault[0] = fault
             state.fault_line[0] = state.blank[0] if fault == BLANK else state.line[0]
             state.fault_start[0], state.fault_at[0], state.fault_field[0] = begin, where, field
+    state.position[0] = position
     state.requests[0] += row
     state.skipped[0] = skips
     return row

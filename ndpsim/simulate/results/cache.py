@@ -31,7 +31,6 @@ from ndpsim.base.arguments import is_flag, path_of, shown, whole_number
 from ndpsim.base.cachedirs import Entries
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
-from ndpsim.config import Hardware
 from ndpsim.dram.spec import Standard
 from ndpsim.dram.spec.registry import standards
 from ndpsim.dram.traces import Requests
@@ -108,6 +107,8 @@ def digest_of(values: Sequence[Any]) -> str:
 
 def _plain(value: Any) -> Any:
     """The JSON form of a value of another type."""
+    from ndpsim.config import Hardware  # noqa: PLC0415 (takes its time; runs without a cache need none)
+
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, Hardware):

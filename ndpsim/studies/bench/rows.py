@@ -15,6 +15,7 @@ from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
 from ndpsim.studies.bench.processes import FreshProcess
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
+from ndpsim.studies.bench.traces import WholeTrace
 from ndpsim.studies.bench.traffic import Traffic
 from ndpsim.workload.models import Expert
 
@@ -49,6 +50,10 @@ def _memory_rows(name: str, presets: tuple[str, str, str]) -> list[Traffic]:
         _traffic(f"random_{name}", f"random reads, {presets[2]}", random=True, presets=presets),
         _traffic(f"mixed_{name}", f"random, 33% writes, {presets[2]}", **_MIXED, presets=presets),
     ]
+
+
+def _trace(name: str, about: str, **more: Any) -> WholeTrace:
+    return WholeTrace(name, about, _PINNED[name], **more)
 
 
 def _unlike(hw: str, model: str) -> UnlikeCalls:
@@ -92,6 +97,11 @@ _ALL: Sequence[Benchmark] = (
     *(row for name, presets in _MEMORIES.items() for row in _memory_rows(name, presets)),
     _traffic("stream_ff_r1", "contiguous reads, fast-forward, 1 rank", fast_forward=True),
     _traffic("stream_ff_r8", "contiguous reads, fast-forward, 8 ranks", 8, fast_forward=True),
+    _trace("trace_arrays", "contiguous reads of DDR5 from arrays to the result"),
+    _trace("trace_records", "the same from a file of NumPy", source="records"),
+    _trace("trace_text", "the same from a file of lines", source="text"),
+    _trace("trace_random", "random reads of DDR5 from arrays to the result", random=True),
+    _trace("trace_channels", "the same over 8 channels", channels=8, random=True),
     _expert("trimoe", _QWEN3),
     _expert("edge", _MIXTRAL),
     _unlike("trimoe", _QWEN3),

@@ -22,7 +22,7 @@ from ndpsim.dram.spec import Device, Standard, Tables, lower
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
-from ndpsim.simulate.trace import counters_now
+from ndpsim.simulate.trace_channel import counters_now
 from ndpsim.studies import ramulator
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results, expect
 

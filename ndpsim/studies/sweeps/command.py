@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
@@ -10,6 +11,7 @@ from typing import Any, ClassVar
 from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.base.options import Table
 from ndpsim.base.reported import OF_THE_RUN, Reported
+from ndpsim.config import Hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.simulate.results.cache import digest_of
 from ndpsim.workload.models.weights import weight_name
@@ -23,12 +25,22 @@ class Resolved:
     """A point, equal for all ways of writing it.
 
     Attributes:
-        config: everything that is used, with defaults and the hardware, as plain data.
+        config: everything that is used, with defaults: plain data and the `Hardware`.
         key: a digest of the configuration's values and of the contents of read files.
     """
 
     config: dict[str, Any]
     key: str
+
+    @property
+    def text(self) -> str:
+        """The configuration as JSON with sorted keys; that of the hardware is made once for all points."""
+        values = (f"{json.dumps(name)}: {_json_text(value)}" for name, value in sorted(self.config.items()))
+        return f"{{{', '.join(values)}}}"
+
+
+def _json_text(value: Any) -> str:
+    return value.json_text if isinstance(value, Hardware) else json.dumps(value, sort_keys=True)
 
 
 class SweptCommand(ABC):

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 from ndpsim.base.arguments import progress_function
+from ndpsim.base.inputs import inputs_recorded
 from ndpsim.base.options.swept import StudyOptions
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
 from ndpsim.studies.sweeps.executors.attempt import failure, reason_of
+from ndpsim.studies.sweeps.finished import NOTE, Note, digests_of, note_of
 from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
 from ndpsim.studies.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
 
@@ -85,6 +87,8 @@ class SweepRun:
         self._watch, self._begin = watch, begin
         self._store = None if options.folder is None else Store(options.folder)
         self._points = [SweepPoint(values) for values in points]
+        self._note: Note | None = None
+        self._inputs: dict[str, str | None] = {}  # files that were read to resolve points, with their digests
         self._same: dict[str, list[SweepPoint]] = {}  # points by name, since equal ones are run once
         self._stored_before: set[str] = set()
         self._done = self._found = self._failed = 0
@@ -99,20 +103,37 @@ class SweepRun:
 
     def tasks(self) -> Tasks:
         """The points that have to run."""
-        return self._tasks_of(self._points)
+        self._find_noted()
+        return self._tasks_of([point for point in self._points if point.record is None])
+
+    def _find_noted(self) -> None:
+        """Finish the points whose records the note in the folder names."""
+        if self._store is None:
+            return
+        self._note = note = Note(self._store.points, self._definition, self.planned)
+        self._inputs = dict(note.inputs)
+        for point, name in zip(self._points, note.names, strict=False):
+            record = None if name is None else self._stored(name)
+            if name is not None and record is not None:
+                point.name, point.config = name, record["config"]
+                self._same.setdefault(name, []).append(point)
+                self._stored_before.add(name)
+                self._finish([point], record)
 
     def _tasks_of(self, points: Sequence[SweepPoint]) -> Tasks:
         """Tasks of points, resolved if requested; points without a task are finished at once."""
         for point in points:
             settings = self._definition.settings(point.values)
             try:
-                resolved = self.command.resolve(settings)
+                with inputs_recorded() as inputs:
+                    resolved = self.command.resolve(settings)
+                self._inputs |= digests_of(inputs - self._inputs.keys())
             except Exception as error:  # other points continue after any error
                 point.name = point_name(self.command.name, ["given", settings])
                 self._finish([point], self._record(point, failure(reason_of(error))), store=True)
                 continue
             point.name = point_name(self.command.name, resolved.key)
-            point.config = json.dumps(resolved.config, sort_keys=True)
+            point.config = resolved.text
             same = self._same.setdefault(point.name, [])
             same.append(point)
             if same[0].record is not None:
@@ -160,14 +181,14 @@ class SweepRun:
             self._store.close()
 
     def _record(self, point: SweepPoint, answer: Mapping[str, Any]) -> dict[str, Any]:
-        """The content of the file of a point."""
+        """The record of a point; its configuration is a text."""
         return {
             "schema": SCHEMA,
             "key": point.name,
             "command": self.command.name,
             "point": point.values,
             "given": self._definition.settings(point.values),
-            "config": json.loads(point.config),
+            "config": point.config,
             "host": None,
             "wall_s": None,
             "compile_s": None,
@@ -217,9 +238,27 @@ class SweepRun:
     def result(self) -> SweepResult:
         """The result after all points are finished, with written tables."""
         rows = self._rows()
-        if self._store is not None:
+        if self._store is not None and not self._is_as_noted():
             self._write_tables(rows)
+            self._write_note()
         return SweepResult(self._definition, rows, len(rows) - self._found, self._found)
+
+    @property
+    def _tables(self) -> list[Path]:
+        folder = self.options.folder
+        return [] if folder is None else [folder / f"{self.table}.{kind}" for kind in ("csv", "parquet")]
+
+    def _is_as_noted(self) -> bool:
+        """Whether all points were found by the note in the folder, and its tables are there."""
+        return self._note is not None and self._found == self.planned and self._note.has(self._tables)
+
+    def _write_note(self) -> None:
+        """Note in the folder that the run is finished, unless a file has changed meanwhile."""
+        if self._note is None or self._store is None or digests_of(self._inputs) != self._inputs:
+            return
+        names = [point.name if point.name in self._same else None for point in self._points]
+        content = note_of(self._definition, names, self._inputs, self._tables)
+        self._store.write_file(f"{self._store.points.name}/{NOTE}", content)
 
 
 def _version() -> dict[str, str]:

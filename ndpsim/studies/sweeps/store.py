@@ -1,17 +1,12 @@
-"""The points of a sweep on disk, a file for each, whose name follows from the point.
+"""The folder of a sweep: the records of its points, and its tables.
 
-A file is renamed after it has been written and synced, so that it is complete or missing. Its name is a
-digest of the command, the resolved configuration, the contents of inputs and the version of ndpsim. Several
-sweeps may write into a folder at once.
+The name of a point is a digest of the command, the resolved configuration, the contents of inputs and the
+version of ndpsim. Several sweeps may write into a folder at once.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import logging
 import os
-from collections.abc import Iterable, Mapping
 from pathlib import Path
 from queue import Queue
 from threading import Thread
@@ -20,47 +15,16 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import temporary_beside
 from ndpsim.simulate.results.cache import digest_of, version
+from ndpsim.studies.sweeps.records import SCHEMA, RecordFile, Records, line_of
 
-#: The version of the file format, which is part of names.
-SCHEMA = 1
+__all__ = ["SCHEMA", "Store", "point_name"]
 
 _MOST_WAITING = 64  # records that are not yet on the disk
 
-_log = logging.getLogger("ndpsim")
-
 
 def point_name(command: str, what: Any) -> str:
-    """The name of a point's file; `what` is its `Resolved.key`, or its given values."""
+    """The name of a point; `what` is its `Resolved.key`, or its given values."""
     return digest_of([SCHEMA, command, what, version()])
-
-
-def write_synced(path: Path, content: bytes, beside: Path) -> None:
-    """Write `content` to `path`, through a temporary file in the folder `beside` on the same disk.
-
-    Each file looks for what killed runs left in `beside`, and the folder of points is too large for that.
-    """
-    with temporary_beside(beside / path.name) as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-        os.replace(file.name, path)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Sync a folder, so that names are on the disk, too."""
-    number = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(number)
-    finally:
-        os.close(number)
-
-
-def _text(record: Mapping[str, Any]) -> bytes:
-    return json.dumps(record, separators=(",", ":")).encode()
-
-
-def _checksum(record: Mapping[str, Any]) -> str:
-    return hashlib.blake2b(_text(record), digest_size=16).hexdigest()
 
 
 class Store:
@@ -85,25 +49,16 @@ class Store:
             ) from None
         if not os.access(self.points, os.W_OK) or not os.access(folder, os.W_OK):
             raise InputError(f"cannot write {folder}: no permission", "unwritable", key="out")
-        self._queue: Queue[tuple[str, bytes] | None] = Queue(_MOST_WAITING)
+        self._file = RecordFile(self.points)
+        self._records = Records(self.points)
+        self._queue: Queue[bytes | None] = Queue(_MOST_WAITING)
         self._problem: OSError | None = None
         self._writer = Thread(target=self._write_queued, name="points of a sweep", daemon=True)
         self._writer.start()
 
     def find(self, name: str) -> dict[str, Any] | None:
-        """The record of a point; None if it is missing, or damaged, which is logged."""
-        path = self.points / f"{name}.json"
-        try:
-            record = json.loads(path.read_bytes())
-            checksum = record.pop("checksum")
-            if checksum == _checksum(record) and (record["key"], record["schema"]) == (name, SCHEMA):
-                return dict(record)
-        except FileNotFoundError:
-            return None
-        except (OSError, ValueError, RecursionError, KeyError, TypeError, AttributeError):
-            pass
-        _log.warning("%s is damaged or of another point; its point is computed again", path)
-        return None
+        """See `Records.find`."""
+        return self._records.find(name)
 
     def put(self, record: dict[str, Any]) -> None:
         """Queue a record for writing.
@@ -112,8 +67,7 @@ class Store:
             InputError: an earlier record could not be written.
         """
         self._check()
-        content = _text({**record, "checksum": _checksum(record)})
-        self._queue.put((f"{record['key']}.json", content))
+        self._queue.put(line_of(record))
 
     def write_file(self, name: str, content: bytes) -> None:
         """Write a file beside the folder of points.
@@ -122,7 +76,11 @@ class Store:
             InputError: the file cannot be written.
         """
         try:
-            write_synced(self.folder / name, content, self.folder)
+            with temporary_beside(self.folder / name) as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+                os.replace(file.name, self.folder / name)
         except OSError as error:
             raise _cannot_write(self.folder / name, error) from None
 
@@ -134,6 +92,8 @@ class Store:
         """
         self._queue.put(None)
         self._writer.join()
+        self._file.close()
+        self._records.close()
         self._check()
 
     def _check(self) -> None:
@@ -147,15 +107,12 @@ class Store:
             while not self._queue.empty():
                 waiting.append(self._queue.get())
             more = None not in waiting
+            lines = [line for line in waiting if line is not None]
             try:
-                self._write(file for file in waiting if file is not None)
+                if lines and self._problem is None:
+                    self._file.append(lines)
             except OSError as error:
                 self._problem = error
-
-    def _write(self, files: Iterable[tuple[str, bytes]]) -> None:
-        for name, content in files:
-            write_synced(self.points / name, content, self.folder)
-        _sync_folder(self.points)
 
 
 def _cannot_write(path: Path, error: OSError) -> InputError:

@@ -54,9 +54,8 @@ class SweptDram(SweptCommand):
 
     def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         requests = read_requests(self._trace(settings), settings.get("format"))
-        return scalars_of(
-            run_requests(requests, self._memory(settings), settings.get("wrap", False), cache=True)
-        )
+        wrap = settings.get("wrap", False)
+        return scalars_of(run_requests(requests, self._memory(settings), wrap, cache=True, jobs=1))
 
 
 COMMAND = SweptDram()

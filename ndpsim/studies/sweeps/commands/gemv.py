@@ -28,7 +28,7 @@ class SweptGemv(SweptCommand):
         weights, model = named_weights(expert_of(settings), weight_format(settings))
         engine = GEMV.value(settings, "engine")
         config = {
-            "hardware": hardware.to_dict(),
+            "hardware": hardware,
             "model": model,
             "weights": asdict(weights),
             "engine": engine,

@@ -39,7 +39,7 @@ def config_of(
 ) -> dict[str, Any]:
     """The configuration of layers under a policy, without the options `apart`."""
     config = {
-        "hardware": hardware.to_dict(),
+        "hardware": hardware,
         "model": asdict(load_model(table.value(settings, "model"))),
         "policy": None if policy is None else policy.name,
         "parameters": {} if policy is None else policy.parameters.model_dump(),

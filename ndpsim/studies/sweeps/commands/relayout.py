@@ -36,7 +36,7 @@ class SweptRelayout(SweptCommand):
         hardware = load_hardware(RELAYOUT.value(settings, "hw"), self._sets(settings))
         weights, model = named_weights(expert_of(settings), weight_format(settings))
         config = {
-            "hardware": hardware.to_dict(),
+            "hardware": hardware,
             "model": model,
             "weights": asdict(weights),
             **{
