@@ -24,6 +24,8 @@ def checked_migrations(
     Raises:
         InputError: anything wrong in a migration, in one line that says where.
     """
+    if type(migrations) in (tuple, list) and not migrations:
+        return []
     at = At(policy, f"{'after' if view.moment == 'end' else 'beside'} {moment_of(view)}")
     state = _Moving(view, machine, at)
     return [state.checked(one) for one in sequence(migrations, "background's answer", at)]

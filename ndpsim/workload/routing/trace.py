@@ -31,13 +31,15 @@ _PREFILL = ("layer", "token")
 
 def loads_of(ids: NDArray[Any], experts: int) -> Counts:
     """The number of choices [..., token, k] of each expert: [..., expert]."""
-    if ids.ndim == 2:
-        return np.bincount(ids.reshape(-1), minlength=experts)
+    if ids.ndim > 3:  # of a step at once: counting needs several times the memory of the choices
+        steps = ids.reshape(-1, *ids.shape[-3:])
+        loads = np.empty((len(steps), ids.shape[-3], experts), np.int64)
+        for number, of_step in enumerate(steps):
+            loads[number] = loads_of(of_step, experts)
+        return loads.reshape(*ids.shape[:-2], experts)
     groups = ids.reshape(-1, ids.shape[-2] * ids.shape[-1])
-    loads = np.empty((len(groups), experts), np.int64)
-    for index, chosen in enumerate(groups):
-        loads[index] = np.bincount(chosen, minlength=experts)
-    return loads.reshape(*ids.shape[:-2], experts)
+    numbers = groups + experts * np.arange(len(groups))[:, None]
+    return np.bincount(numbers.ravel(), minlength=len(groups) * experts).reshape(*ids.shape[:-2], experts)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
