@@ -129,7 +129,8 @@ class Work(NamedTuple):
     part: Floats  # [shared]: how far that is from there to the next,
     many: Floats  # [shared]: and the table for its streams; 1.25: a quarter of the way from the second
     moved_gbps: Floats  # [DIMM, 2]
-    counts: Ints  # [4]: those active, those that transfer, those that wait for their server; `in_use`
+    counts: Ints  # [5]: those active, those that transfer, those that wait for their server; `in_use`; and 1
+    # where speeds may have changed
     waiting: Ints  # [job]: those that wait for their server
     holder: Ints  # [server]: the job with a turn that is on it; -1: none
     freed_by: Ints  # [server]: the job with a turn that was on it last; -1: none

@@ -285,14 +285,9 @@ def split(problem, parts, chosen):
     return True
 
 
-@kernel
-def least_maximum(problem, splits, parts, chosen):
-    """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
-
-    Args:
-        parts: a share is a whole number of these.
-        chosen: is set; every expert has a way that is allowed.
-    """
+@inlined
+def find_ways(problem, splits, parts, chosen):
+    """See `least_maximum`."""
     uses, allowed, base, opening = problem.uses, problem.allowed, problem.base, problem.opening
     choice, loads, counts = chosen.way, chosen.loads, chosen.counts
     chosen.split_way[:] = -1
@@ -307,3 +302,14 @@ def least_maximum(problem, splits, parts, chosen):
         if not split(problem, parts, chosen):
             break
     return loads[fullest(loads)]
+
+
+@kernel
+def least_maximum(problem, splits, parts, chosen):
+    """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
+
+    Args:
+        parts: a share is a whole number of these.
+        chosen: is set; every expert has a way that is allowed.
+    """
+    return find_ways(problem, splits, parts, chosen)

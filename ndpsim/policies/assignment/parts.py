@@ -90,25 +90,31 @@ def share_of_way(choice, split_way, split_parts, parts, turn, way):
     return moved if split_way[turn] == way else 0.0
 
 
+@inlined
+def fill_ways(order, choice, split_way, split_parts, parts, experts, shares, ends):
+    """See `list_ways`."""
+    count = 0
+    for way in range(WAYS):
+        for turn in range(len(order)):
+            share = share_of_way(choice, split_way, split_parts, parts, turn, way)
+            if share > 0.0:
+                experts[count] = order[turn]
+                shares[count] = share
+                count += 1
+        ends[way] = count
+
+
 @kernel
 def list_ways(order, choice, split_way, split_parts, parts, experts, shares, ends):
     """List the experts of each way, as `least_maximum` has chosen the ways.
 
     Args:
-        order: the experts, [place]; `choice`, `split_way`, `split_parts` and `parts` are as there.
+        order: the experts; `choice`, `split_way`, `split_parts` and `parts` are as there.
         experts, shares: are set to the experts of the first way, the second and the third, and the share of
             each that takes this way. They have room for each expert twice.
         ends: [way]: is set to the end of each way's experts.
     """
-    count = 0
-    for way in range(WAYS):
-        for place in range(len(order)):
-            share = share_of_way(choice, split_way, split_parts, parts, place, way)
-            if share > 0.0:
-                experts[count] = order[place]
-                shares[count] = share
-                count += 1
-        ends[way] = count
+    fill_ways(order, choice, split_way, split_parts, parts, experts, shares, ends)
 
 
 @outlined

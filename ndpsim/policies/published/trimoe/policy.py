@@ -263,6 +263,8 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
 
     def _still_under_way(self, view: BackgroundView) -> tuple[int, tuple[float, float]]:
         """Note unfinished tasks of the next layer; their number, and the time of all on PCIe and links."""
+        if not self.under_way:
+            return 0, (0.0, 0.0)
         moves = ((task, task.migration) for task in self.under_way)
         self.under_way = [task for task, to in moves if view.moving[self.row[to.layer], to.expert]]
         pcie_ns, links_ns, soon = 0.0, 0.0, self._prediction.soon
