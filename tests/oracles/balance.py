@@ -13,14 +13,13 @@ from ndpsim.policies.assignment.expert_uses import (
     GPU_NS,
     GROUPS_NS,
     PCIE_NS,
-    fill_uses,
 )
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem, least_maximum
-from ndpsim.policies.assignment.parts import list_ways
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
 from ndpsim.policies.interface import Parts
 from ndpsim.policies.own.balance.policy import Balance
 from ndpsim.policies.own.balance.uses import Uses
 from ndpsim.policies.views import Flags, Floats, Ints
+from oracles.assignment_kernels import fill_uses, least_maximum, list_ways
 
 
 def fixed(uses: Uses, loads: Ints, arriving: int) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU, MISSING, RESIDENT, schedule
+from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU, MISSING, RESIDENT
 from ndpsim.policies.interface import Migration, Parts
 from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, ExpertCosts
 from ndpsim.policies.published.trimoe.policy import TriMoE
@@ -29,6 +29,7 @@ from ndpsim.policies.views import (
     LayerPlacement,
     LayerView,
 )
+from oracles.assignment_kernels import schedule
 
 
 @dataclass(eq=False)

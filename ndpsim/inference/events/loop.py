@@ -137,6 +137,9 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
     count, began_ns = jobs.counts[0], work.clock_ns[0]
     open_jobs = 0
     work.counts[:] = 0
+    work.counts[5] = work.use.shape[1]
+    for dimm in range(len(kinds.channel)):
+        work.counts[5] = min(work.counts[5], kinds.channel[dimm])
     work.holder[:] = -1
     work.freed_by[:] = -1
     work.unit[:] = -1

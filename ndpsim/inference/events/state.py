@@ -129,8 +129,9 @@ class Work(NamedTuple):
     part: Floats  # [shared]: how far that is from there to the next,
     many: Floats  # [shared]: and the table for its streams; 1.25: a quarter of the way from the second
     moved_gbps: Floats  # [DIMM, 2]
-    counts: Ints  # [5]: those active, those that transfer, those that wait for their server; `in_use`; and 1
-    # where speeds may have changed
+    #: [6]: jobs active, those that transfer, those that wait for their server; `in_use`; 1: speeds may have
+    #: changed; the first channel, behind which all shared resources are channels
+    counts: Ints
     waiting: Ints  # [job]: those that wait for their server
     holder: Ints  # [server]: the job with a turn that is on it; -1: none
     freed_by: Ints  # [server]: the job with a turn that was on it last; -1: none

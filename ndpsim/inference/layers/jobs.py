@@ -228,7 +228,7 @@ def make_work(most: int, servers: int, shared: int, dimms: int) -> Work:
         part=floats(shared),
         many=floats(shared),
         moved_gbps=floats(dimms, 2),
-        counts=numbers(5),
+        counts=numbers(6),
         waiting=numbers(most),
         holder=numbers(servers),
         freed_by=numbers(servers),

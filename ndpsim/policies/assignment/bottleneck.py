@@ -122,8 +122,25 @@ def best_move(time, read, memory, expert, source, busy, tried):
 
 
 @inlined
-def find_schedule(time, read, memory, loads, limit, devices, busy, tried):
-    """See `schedule`."""
+def schedule(time, read, memory, loads, limit, devices, busy, tried):
+    """Put each expert with tokens on its fastest device, and then move experts to shorten the makespan.
+
+    A move takes the most costly expert of the busiest device to a better one. Moves end where none lowers the
+    makespan.
+
+    Args:
+        time: [engine, expert], of GPU, CPU and NDP; infinite where the engine cannot compute it.
+        read: [engine, expert]: how long the host's read for GPU or CPU makes the expert's DIMMs busy.
+        memory: [expert]: its DIMM as a device; the last number of `busy` for a striped one.
+        loads: [expert]: its tokens.
+        limit: moves at most.
+        devices: [expert]: is set; `NOWHERE` without tokens.
+        busy: [device, and one for striped reads]: how long each is without these experts; is changed.
+        tried: an array like `busy` to work with.
+
+    Returns:
+        The moves, and the makespan before them.
+    """
     for expert in range(len(loads)):
         devices[expert] = NOWHERE
         if loads[expert] > 0:
@@ -144,29 +161,6 @@ def find_schedule(time, read, memory, loads, limit, devices, busy, tried):
         moves, full = moves + 1, busiest(busy)
         makespan = total(busy, full)
     return moves, before
-
-
-@kernel
-def schedule(time, read, memory, loads, limit, devices, busy, tried):
-    """Put each expert with tokens on its fastest device, and then move experts to shorten the makespan.
-
-    A move takes the most costly expert of the busiest device to a better one. Moves end where none lowers the
-    makespan.
-
-    Args:
-        time: [engine, expert], of GPU, CPU and NDP; infinite where the engine cannot compute it.
-        read: [engine, expert]: how long the host's read for GPU or CPU makes the expert's DIMMs busy.
-        memory: [expert]: its DIMM as a device; the last number of `busy` for a striped one.
-        loads: [expert]: its tokens.
-        limit: moves at most.
-        devices: [expert]: is set; `NOWHERE` without tokens.
-        busy: [device, and one for striped reads]: how long each is without these experts; is changed.
-        tried: an array like `busy` to work with.
-
-    Returns:
-        The moves, and the makespan before them.
-    """
-    return find_schedule(time, read, memory, loads, limit, devices, busy, tried)
 
 
 @inlined
@@ -238,7 +232,7 @@ def schedule_layer(tables, layer, shared_ns, limit, gpu_only, order):
     busy[:] = 0.0
     busy[GPU] = shared_ns
     costs = tables.expert_time, tables.expert_read, tables.memory
-    moves, before = find_schedule(*costs, layer.loads, limit, devices, busy, tables.tried)
+    moves, before = schedule(*costs, layer.loads, limit, devices, busy, tables.tried)
     for expert in range(len(devices)):
         engine = max(min(devices[expert], DIMM), GPU)
         worth[expert] = layer.loads[expert] if gpu_only else tables.expert_time[engine, expert]

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, inlined, kernel
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS, Chosen, Problem, find_ways
-from ndpsim.policies.assignment.parts import fill_ways
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS, Chosen, Problem, least_maximum
+from ndpsim.policies.assignment.parts import list_ways
 from ndpsim.policies.assignment.sorting import sort_falling
 
 Flags = NDArray[np.bool_]
@@ -76,8 +76,16 @@ class Sharing(NamedTuple):
 
 
 @inlined
-def find_uses(table, overheads, tokens, there, groups, times, uses, overhead):
-    """See `fill_uses`."""
+def fill_uses(table, overheads, tokens, there, groups, times, uses, overhead):
+    """Set the use of resources by each expert, and by any part of it.
+
+    Args:
+        table: uses that all layers have, [here and tokens, way, resource].
+        overheads: of parts, [here and group, way, resource].
+        tokens, there, groups: of each expert, [expert]; `there`: the GPU has it, or will have it.
+        times: `LayerTimes`.
+        uses, overhead: [expert, way, resource]: are set.
+    """
     counts, resources, groups_of_table = len(table) // 2, uses.shape[2], len(overheads) // 2
     for expert in range(len(tokens)):
         here, own = 1 if there[expert] else 0, GROUPS_NS + groups[expert]
@@ -91,20 +99,6 @@ def find_uses(table, overheads, tokens, there, groups, times, uses, overhead):
         uses[expert, CPU, own] = times.lost_to_cpu_ns
         uses[expert, NDP, own] = table[row, NDP, GROUPS_NS]
         uses[expert, NDP, CPU_NS] = uses[expert, NDP, CHANNELS_NS] * times.read_ns / times.typical_ns
-
-
-@kernel
-def fill_uses(table, overheads, tokens, there, groups, times, uses, overhead):
-    """Set the use of resources by each expert, and by any part of it.
-
-    Args:
-        table: uses that all layers have, [here and tokens, way, resource].
-        overheads: of parts, [here and group, way, resource].
-        tokens, there, groups: of each expert, [expert]; `there`: the GPU has it, or will have it.
-        times: `LayerTimes`.
-        uses, overhead: [expert, way, resource]: are set.
-    """
-    find_uses(table, overheads, tokens, there, groups, times, uses, overhead)
 
 
 _FIRST = 2.0**40  # more than any tokens
@@ -199,7 +193,7 @@ def share_out(sharing, fixed, loads, here, dimm, arriving, splits, parts, expert
         return -typical, 0.0, ends[0], ends[1], ends[2]
     beside = LayerTimes(times[0], times[1], times[2], times[3], times[4])
     there, groups = sharing.there[:count], sharing.groups[:count]
-    find_uses(sharing.table, sharing.overheads, tokens[:count], there, groups, beside, uses, overhead)
+    fill_uses(sharing.table, sharing.overheads, tokens[:count], there, groups, beside, uses, overhead)
     at_first = 0
     for turn in range(count):
         at_first += 1 if there[turn] else 0
@@ -207,11 +201,11 @@ def share_out(sharing, fixed, loads, here, dimm, arriving, splits, parts, expert
     allowed, sums = sharing.allowed_ways[:count], sharing.sums[: count + 1]
     problem = Problem(uses, overhead, allowed, base, sharing.opening, at_first)
     chosen = Chosen(way, split_way, split_parts, sharing.loads, sharing.counts, sums)
-    estimated_ns = find_ways(problem, splits, parts, chosen)
+    estimated_ns = least_maximum(problem, splits, parts, chosen)
     if at_first == count:
         alone_ns = time_on_gpu(base, uses)
         if alone_ns <= estimated_ns:
             estimated_ns = alone_ns
             way[:], split_parts[:] = GPU, 0
-    fill_ways(sharing.active[:count], way, split_way, split_parts, parts, experts, shares, ends)
+    list_ways(sharing.active[:count], way, split_way, split_parts, parts, experts, shares, ends)
     return typical, estimated_ns, ends[0], ends[1], ends[2]

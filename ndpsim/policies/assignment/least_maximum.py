@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import inlined, kernel, outlined
+from ndpsim.base.jit import inlined, outlined
 
 #: Ways, and their number.
 GPU, CPU, NDP = 0, 1, 2
@@ -286,8 +286,13 @@ def split(problem, parts, chosen):
 
 
 @inlined
-def find_ways(problem, splits, parts, chosen):
-    """See `least_maximum`."""
+def least_maximum(problem, splits, parts, chosen):
+    """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
+
+    Args:
+        parts: a share is a whole number of these.
+        chosen: is set; every expert has a way that is allowed.
+    """
     uses, allowed, base, opening = problem.uses, problem.allowed, problem.base, problem.opening
     choice, loads, counts = chosen.way, chosen.loads, chosen.counts
     chosen.split_way[:] = -1
@@ -302,14 +307,3 @@ def find_ways(problem, splits, parts, chosen):
         if not split(problem, parts, chosen):
             break
     return loads[fullest(loads)]
-
-
-@kernel
-def least_maximum(problem, splits, parts, chosen):
-    """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
-
-    Args:
-        parts: a share is a whole number of these.
-        chosen: is set; every expert has a way that is allowed.
-    """
-    return find_ways(problem, splits, parts, chosen)

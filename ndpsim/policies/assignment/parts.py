@@ -91,20 +91,6 @@ def share_of_way(choice, split_way, split_parts, parts, turn, way):
 
 
 @inlined
-def fill_ways(order, choice, split_way, split_parts, parts, experts, shares, ends):
-    """See `list_ways`."""
-    count = 0
-    for way in range(WAYS):
-        for turn in range(len(order)):
-            share = share_of_way(choice, split_way, split_parts, parts, turn, way)
-            if share > 0.0:
-                experts[count] = order[turn]
-                shares[count] = share
-                count += 1
-        ends[way] = count
-
-
-@kernel
 def list_ways(order, choice, split_way, split_parts, parts, experts, shares, ends):
     """List the experts of each way, as `least_maximum` has chosen the ways.
 
@@ -114,7 +100,15 @@ def list_ways(order, choice, split_way, split_parts, parts, experts, shares, end
             each that takes this way. They have room for each expert twice.
         ends: [way]: is set to the end of each way's experts.
     """
-    fill_ways(order, choice, split_way, split_parts, parts, experts, shares, ends)
+    count = 0
+    for way in range(WAYS):
+        for turn in range(len(order)):
+            share = share_of_way(choice, split_way, split_parts, parts, turn, way)
+            if share > 0.0:
+                experts[count] = order[turn]
+                shares[count] = share
+                count += 1
+        ends[way] = count
 
 
 @outlined
