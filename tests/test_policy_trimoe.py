@@ -17,9 +17,10 @@ from builders.policy_machines import estimates as plain_estimates
 from builders.policy_machines import machine as plain_machine
 from ndpsim.policies import views
 from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU
+from ndpsim.policies.assignment.relocation import HOT
 from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.published.trimoe.makespan import HOT, CostModel
+from ndpsim.policies.published.trimoe.makespan import CostModel
 from ndpsim.policies.published.trimoe.policy import TriMoE, TriMoEParameters
 from ndpsim.workload.routing import Routing
 from oracles.trimoe import (

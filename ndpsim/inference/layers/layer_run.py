@@ -263,7 +263,7 @@ class LayerRun:
             view.loads,
             visit.ids,
             view.placement,
-            gpu_bits and {expert: bits for (row, expert), bits in gpu_bits.items() if row == visit.row},
+            {expert: bits for (row, expert), bits in gpu_bits.items() if row == visit.row},
             coming,
             visit.shared_ns,
             planning_ns,

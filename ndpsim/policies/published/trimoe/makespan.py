@@ -47,7 +47,7 @@ class ExpertCosts:
         """See `classes_of`."""
         return classes_of(self.most_gain, self.cold, room)
 
-    def gain(self, dimm: NDArray[np.int16]) -> Floats:
+    def gain(self, dimm: NDArray[np.integer]) -> Floats:
         """The gain of each expert in the GPU's memory, relative to its location."""
         return np.where(dimm == STRIPED, self.striped, self.localized) - self.resident
 
@@ -146,7 +146,10 @@ class CostModel:
             self._slope,
             by_tokens.most_gain,
             by_tokens.cold,
-            *(floats() for _ in ("striped", "localized", "resident", "ndp")),
+            striped=floats(),
+            localized=floats(),
+            resident=floats(),
+            ndp=floats(),
             cold=flags(),
             gain=floats(),
             worth=floats(),

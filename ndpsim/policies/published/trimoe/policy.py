@@ -17,6 +17,7 @@ from pydantic import Field
 from ndpsim.base.jit import same_types
 from ndpsim.policies.assignment.bottleneck import LayerState, schedule_layer
 from ndpsim.policies.assignment.relocation import (
+    HOT,
     NONE,
     PREFETCH,
     REBALANCE,
@@ -29,7 +30,7 @@ from ndpsim.policies.assignment.relocation import (
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, Policy, PolicyParameters
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Predictions
-from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, ExpertCosts
+from ndpsim.policies.published.trimoe.makespan import CostModel, ExpertCosts
 from ndpsim.policies.published.trimoe.relocation import Task
 from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import (

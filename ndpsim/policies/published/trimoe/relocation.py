@@ -19,7 +19,7 @@ import numpy as np
 
 from ndpsim.policies.interface import Migration
 from ndpsim.policies.published.trimoe.makespan import ExpertCosts
-from ndpsim.policies.views import STRIPED, Flags, Floats, Ints
+from ndpsim.policies.views import STRIPED, Flags, Ints
 
 
 @dataclass(eq=False)
@@ -49,7 +49,7 @@ class Task:
             saved = float(costs.localized[move.expert] - costs.striped[move.expert])
             return saved if move.to == STRIPED else -saved
         times = np.where(self.resident, 0.0, costs.ndp)
-        busy: Floats = np.bincount(dimm - STRIPED, times, move.to + 2)[1:]
+        busy = np.bincount(dimm - STRIPED, times, move.to + 2)[1:]
         source, ndp_ns = dimm[move.expert], costs.ndp[move.expert]
         before = max(busy[source], busy[move.to])
         return float(before - max(busy[source] - ndp_ns, busy[move.to] + ndp_ns))
