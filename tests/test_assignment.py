@@ -16,13 +16,14 @@ from hypothesis.extra.numpy import arrays
 
 from mistakes import refused
 from ndpsim.inference.layers.totals import ENGINES
-from ndpsim.policies.assignment.bottleneck import DIMM, NOWHERE, schedule
-from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, LayerTimes, fill_uses
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem, least_maximum
-from ndpsim.policies.assignment.parts import LayerWeights, Sums, count_parts, list_ways
+from ndpsim.policies.assignment.bottleneck import DIMM, NOWHERE
+from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, LayerTimes
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
+from ndpsim.policies.assignment.parts import LayerWeights, Sums, count_parts
 from ndpsim.policies.interface import Part, Parts
 from ndpsim.policies.published.cxl.prefix_split import bit_budget, prefix_split
 from ndpsim.policies.published.cxl.quantisation import read_losses
+from oracles.assignment_kernels import fill_uses, least_maximum, list_ways, schedule
 from oracles.bottleneck import Layer as ScheduledLayer
 from oracles.bottleneck import schedule as readable_schedule
 from oracles.least_maximum import Layer

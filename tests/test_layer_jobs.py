@@ -8,6 +8,7 @@ import numpy as np
 
 from ndpsim.inference.events.layer import CostTables, PartCost, ReadCost, Rules, add_layer
 from ndpsim.inference.events.rows import (
+    FREE,
     HERE,
     MISSING,
     OF_COPIES,
@@ -19,9 +20,11 @@ from ndpsim.inference.events.rows import (
     UNKNOWN,
     EngineParts,
     Engines,
+    KnownRows,
     LayerExperts,
     Room,
     find_rows,
+    first_entry,
 )
 from ndpsim.inference.events.state import WHAT
 from ndpsim.inference.layers.jobs import JobList, Label
@@ -168,7 +171,19 @@ def test_jobs_of_a_layer_are_those_of_the_twin():
     assert len(seen) == 9
 
 
-def test_rows_of_whole_experts_are_found_by_their_numbers():
+def known_rows(rows: dict[tuple[int, float], int]) -> KnownRows:
+    """The rows by number and share, in twice as many entries as needed at least."""
+    size = 1 << (2 * len(rows)).bit_length()
+    known = KnownRows(np.full(size, FREE), np.zeros(size), np.zeros(size, np.int64))
+    for (number, share), row in rows.items():
+        entry = first_entry(number, share, size)
+        while known.numbers[entry] != FREE:
+            entry = (entry + 1) % size
+        known.numbers[entry], known.shares[entry], known.rows[entry] = number, share, row
+    return known
+
+
+def test_rows_of_experts_are_found_by_their_numbers_and_shares():
     """Tables of random length, some rows unknown; locations of up to 3 DIMMs of 4, or striped."""
     random, outcomes = np.random.default_rng(7), set()
     for _ in range(100):
@@ -178,13 +193,20 @@ def test_rows_of_whole_experts_are_found_by_their_numbers():
         resident = random.random(experts) < (1.0 if all_here else 0.5)
         coming = np.where(random.random(experts) < 0.3, random.integers(0, 9, experts), MISSING)
         ids = random.integers(0, experts, (int(random.integers(0, 6)), 2)).astype(np.int16)
-        for given in (loads, dimm, shards, resident):
-            given.flags.writeable = False
-        sizes = random.integers(3, 6, 2).tolist(), random.integers(2 * RADIX, 6 * RADIX, 3).tolist()
-        gpu_and_cpu, others = ([random.permutation(size) for size in of] for of in sizes)
-        known = (*gpu_and_cpu, *others)
-        for table in known:
-            table[random.random(len(table)) < 0.05] = UNKNOWN
+        for array in (loads, dimm, shards, resident):
+            array.flags.writeable = False
+        numbers_of = [range(5)] * 2 + [
+            [tokens * RADIX + count for tokens in range(6) for count in range(4)]
+        ] * 3
+        known = [
+            {
+                (number, share): int(random.integers(100))
+                for number in numbers
+                for share in (1.0, 0.5)
+                if random.random() < (0.97 if share == 1.0 else 0.5)
+            }
+            for numbers in numbers_of
+        ]
         some = [np.flatnonzero(random.random(experts) < 0.5) for _ in range(3)]
         shares = [np.where(random.random(len(of_engine)) < 0.05, 0.5, 1.0) for of_engine in some]
         rows, arrival = np.full((5, experts), -9), np.full(experts, -9)
@@ -198,10 +220,10 @@ def test_rows_of_whole_experts_are_found_by_their_numbers():
         none = np.empty(0, np.int64)
         room = Room(arrival, np.empty(experts, np.bool_), none, none, none, none)
         layer = LayerExperts(loads, dimm, shards, resident, coming, ids)
-        found = find_rows(known, layer, engines, room)
+        found = find_rows(tuple(map(known_rows, known)), layer, engines, room)
 
-        def row(table: int, number: int, share: float = 1.0, known: tuple[Any, ...] = known) -> int:
-            return int(known[table][number]) if share == 1.0 and number < len(known[table]) else UNKNOWN
+        def row(table: int, number: int, share: float = 1.0, known: list[Any] = known) -> int:
+            return int(known[table].get((number, share), UNKNOWN))
 
         expected: list[list[int]] = [[], [], [], [], []]
         for table, numbers in enumerate((loads, loads, loads * RADIX + shards)):

@@ -19,6 +19,7 @@ from ndpsim.policies.interface import Assignment, parts_of
 from ndpsim.policies.own.balance.policy import Balance, BalanceParameters
 from ndpsim.policies.views import Estimates, Machine, OfflineView
 from ndpsim.workload.routing import Routing
+from oracles.balance import shared_out
 
 
 def balance(of_machine: Machine, of_estimates: Estimates | None = None, **parameters: object) -> Balance:
@@ -50,6 +51,25 @@ def engines(assignment: Assignment) -> dict[int, dict[str, float]]:
         for expert, share in parts_of(getattr(assignment, engine)):
             found.setdefault(expert, {})[engine] = share
     return found
+
+
+def test_a_layer_is_shared_out_as_step_by_step():
+    random, shared = np.random.default_rng(6), 0
+    for _ in range(60):
+        dimms, experts = int(random.choice([0, 2, 4])), int(random.integers(2, 12))
+        shards = int(random.choice([1, 2])) if dimms else 1
+        more = dict(shared_ns=3.0, vector_ns=5.0, token_ns=0.7, window_ns=float(random.choice([30.0, 150.0])))
+        of_machine = machine(experts, dimms=dimms, has_cpu=bool(random.random() < 0.7), gpu_experts=experts)
+        policy = balance(of_machine, estimates(**NDP, **more), parts=5)
+        policy.shards = shards
+        loads = random.integers(0, 40, experts) * (random.random(experts) < 0.8)
+        here = random.random(experts) < random.choice([0.2, 1.0])
+        dimm = (random.integers(0, max(dimms // shards, 1), experts) * shards).astype(np.int16)
+        layer = loads, here, dimm, int(random.integers(0, 3))
+        got = policy.uses.share_out(*layer, policy.parameters.splits, policy.parameters.parts)
+        assert got == shared_out(policy, *layer)
+        shared += sum(len(parts) > 0 for parts in got[1]) > 1
+    assert shared > 20
 
 
 def test_a_layer_without_cpu_and_ndp_is_the_gpus():

@@ -17,12 +17,24 @@ from builders.policy_machines import estimates as plain_estimates
 from builders.policy_machines import machine as plain_machine
 from ndpsim.policies import views
 from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU
+from ndpsim.policies.assignment.relocation import HOT
 from ndpsim.policies.interface import Assignment, Migration
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.published.trimoe.makespan import HOT, CostModel, EngineCosts, Schedule, scheduled
+from ndpsim.policies.published.trimoe.makespan import CostModel
 from ndpsim.policies.published.trimoe.policy import TriMoE, TriMoEParameters
-from ndpsim.policies.published.trimoe.relocation import Coming, ndp_busy, prefetches, rebalances
 from ndpsim.workload.routing import Routing
+from oracles.trimoe import (
+    Coming,
+    EngineCosts,
+    Schedule,
+    engine_costs,
+    engines_of,
+    migrations,
+    ndp_busy,
+    prefetches,
+    rebalances,
+    scheduled,
+)
 
 INF = float("inf")
 # Four DIMMs on two channels: a striped read takes 40 ns, of which each DIMM serves its quarter in 20.
@@ -89,7 +101,7 @@ PLACEMENT = layer([views.STRIPED, views.STRIPED, 0, 0, 1, views.STRIPED, views.S
 
 
 def test_costs_are_those_of_equations_1_to_4() -> None:
-    costs = CostModel(ESTIMATES, 4).costs(np.array(LOADS), PLACEMENT)
+    costs = engine_costs(CostModel(ESTIMATES, 4), np.array(LOADS), PLACEMENT)
     # Hit: compute. Miss: compute 210 above PCIe 100 above the reads, 40 striped and 80 localized.
     assert costs.time[GPU].tolist() == [40, 100, 100, 100, 100, 100, 210, 100]
     # Compute above the read, or the read above compute.
@@ -101,7 +113,7 @@ def test_costs_are_those_of_equations_1_to_4() -> None:
 
 def test_a_localized_read_bounds_a_missed_expert_where_it_is_slower_than_pcie() -> None:
     slow = dataclasses.replace(ESTIMATES, localized_read_ns=300.0)
-    costs = CostModel(slow, 4).costs(np.array(LOADS), PLACEMENT)
+    costs = engine_costs(CostModel(slow, 4), np.array(LOADS), PLACEMENT)
     assert costs.time[GPU].tolist() == [40, 100, 300, 300, 300, 100, 210, 300]
 
 
@@ -117,7 +129,7 @@ def test_greedy_takes_the_least_of_equations_1_to_4_and_ndp_then_the_cpu_of_equa
 
 
 def test_equations_5_to_7_add_up_engines_and_contention() -> None:
-    costs = CostModel(ESTIMATES, 4).costs(np.array(LOADS), PLACEMENT)
+    costs = engine_costs(CostModel(ESTIMATES, 4), np.array(LOADS), PLACEMENT)
     schedule = scheduled(costs, PLACEMENT, np.array(LOADS), 4, shared_ns=5.0)
     # GPU: 5 + 40 + 210. CPU: 40 + 80. Each DIMM 20 + 20 of the striped reads of 1 and 6; DIMM 0 also its
     # expert's 30 and the read of 3, DIMM 1 its expert's 80, DIMM 3 its expert's 40.
@@ -136,8 +148,8 @@ def test_an_expert_on_its_way_waits_for_the_rest_of_its_copy_and_comes_before_th
     loads = [30, 300, 2, 5, 0, 0, 0, 0]
     got = policy(late, refine=False).assign(view(loads, PLACEMENT, arriving=[2, 3]))
     assert list(got.gpu) == [0, 2, 3, 1]
-    costs = CostModel(late, 4).costs(
-        np.array(loads), PLACEMENT, np.array([False, False, True, True, *[False] * 4])
+    costs = engine_costs(
+        CostModel(late, 4), np.array(loads), PLACEMENT, np.array([False, False, True, True, *[False] * 4])
     )
     assert costs.time[GPU, 2:4].tolist() == [30, 30]
     assert costs.contention[GPU, 2:4].tolist() == [0, 0]
@@ -207,7 +219,7 @@ def test_refinement_goes_on_until_nothing_helps_or_the_limit_is_reached() -> Non
 def test_refinement_counts_the_contention_that_a_move_ends() -> None:
     # Expert 0 on the CPU is read from its DIMM in 80 ns: back on that DIMM it takes 100 and reads nothing.
     loads, placement = np.array([5, 5, 9]), layer([0, 1, views.STRIPED])
-    costs = CostModel(ESTIMATES, 2).costs(loads, placement)
+    costs = engine_costs(CostModel(ESTIMATES, 2), loads, placement)
     # CPU 80 + 80 + 44; each DIMM its read of 80 and 40 of the striped one.
     assert scheduled(costs, placement, loads, 2).busy_ns.tolist() == [0, 204, 120, 120]
     # Expert 0 back: the CPU is busy 124 and DIMM 0 100 + 40. To the GPU: the CPU 124, the GPU 100.
@@ -231,7 +243,7 @@ LAYERS = st.integers(1, 7).flatmap(
 def optimum(loads: Sequence[int], placement: views.LayerPlacement) -> float:
     """The least makespan of all assignments, by MILP over (expert, device) and the makespan."""
     active = [expert for expert, load in enumerate(loads) if load]
-    costs = CostModel(ESTIMATES, 4).costs(np.array(loads), placement)
+    costs = engine_costs(CostModel(ESTIMATES, 4), np.array(loads), placement)
     choices: list[tuple[int, int]] = []
     rows: list[list[float]] = [[] for _ in range(6)]
     for expert in active:
@@ -273,6 +285,7 @@ def test_no_assignment_is_better_than_the_milp_optimum_and_refinement_never_harm
     assert got.estimated_ns is not None
     assert first.estimated_ns == got.details["greedy_ns"]
     assert best * (1 - 1e-9) <= got.estimated_ns <= first.estimated_ns
+    assert engines_of(policy(of=of), view(loads, placement)) == [got.gpu, got.cpu, got.ndp]
     for one in (got, first):
         assert one.estimated_ns == pytest.approx(makespan(one, loads, placement))
         assert sorted([*one.gpu, *one.cpu, *one.ndp]) == np.flatnonzero(loads).tolist()
@@ -420,7 +433,9 @@ class Run:
         for array in (frozen.dimm, frozen.shards, frozen.resident):
             array.flags.writeable = False
         seen = views.BackgroundView(phase, 0, row, following, np.array(loads), frozen, self.moving, self.free)
+        readable = migrations(self.policy, seen) if phase != "prefill" else []
         answer = list(self.policy.background(seen))
+        assert answer == readable
         for migration in answer:
             self._begin(following, migration)
         return answer
@@ -470,7 +485,7 @@ def run(
     """A run of one layer, whose predictor says `predicted` before the layer is seen."""
     made = policy(estimates, machine(len(dimm), 1, gpu_experts), **parameters)
     made.predictor.begin(np.array([predicted]))
-    made.room = [gpu_experts]
+    made.room[:] = [gpu_experts]
     one = layer(dimm, resident)
     return Run(made, views.Placement(one.dimm[None], one.shards[None], one.resident[None]))
 
@@ -660,7 +675,7 @@ def test_no_run_sees_an_illegal_move_or_more_than_the_window(plan):
     of = machine(12, 2, gpu_experts)
     made = policy(estimates, of, budget=budget, overrun=overrun, skew=0.0)
     made.predictor.begin(random.integers(0, 60, (2, 12)).astype(float))
-    made.room = [gpu_experts // 2, gpu_experts - gpu_experts // 2]
+    made.room[:] = [gpu_experts // 2, gpu_experts - gpu_experts // 2]
     placement = views.Placement.striped(2, 12)
     placement.dimm[:] = random.integers(views.STRIPED, 4, (2, 12))
     placement.resident[0, : made.room[0]] = True

@@ -18,6 +18,7 @@ from ndpsim.workload.models import load_model, model_names
 from ndpsim.workload.routing import default_routing, generate_routing
 from ndpsim.workload.routing.counts import BUNDLED
 from ndpsim.workload.routing.drawing import Lines, draw
+from ndpsim.workload.routing.replayed import mixed
 from ndpsim.workload.routing.shares import UNIT, cosine, exchanged, filled, in_units, like
 from ndpsim.workload.routing.spec import COMMON, parse_spec
 
@@ -125,6 +126,11 @@ def test_kernel_chooses_as_by_hand_on_lines_of_several_layers(given, seed):
         order, ends_of_line = ends[layer, int(of[layer, token])]
         by_hand = order[chosen_by_hand(ends_of_line, uniform[layer, token].tolist())]
         assert by_hand.tolist() == ids[layer, token].tolist()
+    numbers, step = source(seed).integers(0, 1 << 64, (2, 20), np.uint64), np.uint64((seed << 44) + 7)
+    mixed_numbers = mixed(numbers[..., None] + np.arange(1, k + 1, dtype=np.uint64) * step)
+    uniform = (mixed_numbers >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    ids = lines.chosen(uniform, (numbers % np.uint64(3)).astype(np.int64))
+    assert (lines.chosen_by_numbers(numbers, step) == ids).all()
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -64,6 +64,25 @@ def serve(asked: Requests | str, **more: Any) -> ServingResult:
 # ---- Blocks of the KV cache --------------------------------------------------------------------------------------
 
 
+def test_the_kv_cache_on_the_host_has_a_kind_of_transfer_each_way_whatever_its_sizes():
+    settings = ServeSettings(
+        hw=MACHINE, model=MODEL, requests=requests((10, 9), (30, 5), (3, 7)), policy=OnGpu, kv="host"
+    )
+    setup = set_up(settings)
+    transfers = setup.machine.setup.transfers  # type: ignore[attr-defined]
+    Server(settings, setup).serve()
+    kinds = [values.copy() for values in transfers.kinds()[1:]]
+    Server(settings, setup).serve()
+    assert len(transfers.kinds().shared_ns) == len(kinds[0]) == 4  # activations, results, and the cache
+    row = transfers.cache(12_345, "down")
+    later = [values.copy() for values in transfers.kinds()[1:]]
+    transfers._kinds = None
+    for kept, anew, before in zip(later, transfers.kinds()[1:], kinds, strict=True):
+        assert (kept == anew).all()
+        assert (np.delete(kept, row, axis=0) == np.delete(before, row, axis=0)).all()
+    assert (later[0][row] != kinds[0][row]).any()
+
+
 def sequence(number: int, prompt: int, hashes: tuple[int, ...] = ()) -> Sequence:
     return Sequence(number, prompt, 1, 0.0, hashes)
 
@@ -119,6 +138,19 @@ def engine(
     former = schedulers()[scheduler](kv, limits)
     arrivals = Arrivals(asked, prompt_hashes(asked, kv.block_tokens))
     return Engines([former], clock, arrivals, lambda one: None, done.append, ahead), clock, done
+
+
+def test_the_queue_is_listed_for_observers_alone():
+    """A list for each step would take the time of the square of the requests."""
+    for observed in (True, False):
+        clock, done = Clock(), list[DoneStep]()
+        former = schedulers()["vllm"](KvCache(100), Limits(1, 100))
+        asked = requests(*[(4, 2)] * 3)
+        Engines(
+            [former], clock, Arrivals(asked, lambda _: ()), lambda _: None, done.append, observed=observed
+        ).run()
+        waiting = [len(step.formed.waiting) for step in done]
+        assert waiting == ([2, 2, 1, 1, 0, 0] if observed else [0] * 6)
 
 
 def steps_of(

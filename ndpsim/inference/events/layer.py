@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import inlined, kernel, outlined
+from ndpsim.base.jit import by_reference, inlined, kernel, outlined
 from ndpsim.inference.events.rows import HERE, MISSING
 from ndpsim.inference.events.state import (
     ACTIVATIONS,
@@ -49,6 +49,7 @@ PartCost = np.dtype(
 ReadCost = np.dtype([("kind", np.int64), ("ns", np.float64)])
 
 
+@by_reference
 class CostTables(NamedTuple):
     """Costs by rows: `PartCost` of each engine, and `ReadCost` of copies to the GPU, and for the CPU."""
 
@@ -108,15 +109,15 @@ def let_wait(jobs, added, job, before):
     """A job waits for another that was added before it; -1: for none."""
     if before < 0:
         return
-    place = jobs.counts[1]
-    jobs.counts[1] = place + 1
-    jobs.after[place] = job
-    jobs.next_after[place] = -1
+    dependency = jobs.counts[1]
+    jobs.counts[1] = dependency + 1
+    jobs.after[dependency] = job
+    jobs.next_after[dependency] = -1
     if added.last_after[before] < 0:
-        jobs.first_after[before] = place
+        jobs.first_after[before] = dependency
     else:
-        jobs.next_after[added.last_after[before]] = place
-    added.last_after[before] = place
+        jobs.next_after[added.last_after[before]] = dependency
+    added.last_after[before] = dependency
     added.given_waits[job] += 1
 
 

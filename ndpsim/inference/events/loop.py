@@ -34,9 +34,11 @@ def begin(jobs, work, job):
     work.counts[0] += 1
     if jobs.dimm[job] >= 0:
         work.unit[jobs.dimm[job]] = job
+        work.counts[4] = 1
     if jobs.kind[job] >= 0:
         work.moving[work.counts[1]] = job
         work.counts[1] += 1
+        work.counts[4] = 1
 
 
 @outlined
@@ -79,8 +81,10 @@ def finish(jobs, work, job):
     work.counts[0] = remove(work.active, work.counts[0], job)
     if jobs.kind[job] >= 0:
         work.counts[1] = remove(work.moving, work.counts[1], job)
+        work.counts[4] = 1
     if jobs.dimm[job] >= 0:
         work.unit[jobs.dimm[job]] = -1
+        work.counts[4] = 1
     if jobs.turn[job] >= 0:
         work.holder[jobs.server[job]] = -1
         work.freed_by[jobs.server[job]] = job
@@ -118,7 +122,7 @@ def go_on(jobs, work, ns, servers):
     for place in range(work.counts[1]):
         job = work.moving[place]
         jobs.allowed_ns[job] += ns * work.demand[job]
-        for k in range(work.use.shape[1]):
+        for k in work.in_use[: work.counts[3]]:
             work.busy_ns[servers + k] += ns * work.speed[job] * work.use[job, k]
 
 
@@ -133,6 +137,9 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
     count, began_ns = jobs.counts[0], work.clock_ns[0]
     open_jobs = 0
     work.counts[:] = 0
+    work.counts[5] = work.use.shape[1]
+    for dimm in range(len(kinds.channel)):
+        work.counts[5] = min(work.counts[5], kinds.channel[dimm])
     work.holder[:] = -1
     work.freed_by[:] = -1
     work.unit[:] = -1
@@ -149,7 +156,9 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
     while open_jobs > 0:
         if work.counts[0] == 0:
             return STUCK
-        find_speeds(jobs, kinds, slowdown, work, prioritised)
+        if work.counts[4] == 1:
+            find_speeds(jobs, kinds, slowdown, work, prioritised)
+            work.counts[4] = 0
         ns = next_end(jobs, work)
         if ns == np.inf:
             return STUCK

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import inlined, kernel
+from ndpsim.base.jit import by_reference, inlined, kernel
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -15,8 +15,11 @@ Ints = NDArray[np.int64]
 #: `arrival` of an expert in the GPU's memory, and of one that is copied by the layer.
 HERE, MISSING = -1, -2
 
-#: A row of costs that no number tells.
+#: A row of costs that is not known.
 UNKNOWN = -1
+
+#: The number of an entry of `KnownRows` that has no row.
+FREE = -1
 
 #: Tables of costs: of parts on GPU, CPU and NDP units, and of the host's reads of whole experts that the GPU
 #: has copied, and that the CPU computes.
@@ -24,6 +27,18 @@ OF_GPU, OF_CPU, OF_NDP, OF_COPIES, OF_CPU_READS = range(5)
 
 #: Above any number of DIMMs of an expert: tokens or a DIMM, times this, and DIMMs are one number.
 RADIX = 1 << 10
+
+
+@by_reference
+class KnownRows(NamedTuple):
+    """Rows by number and share, in as many entries as a power of two, of which most are free.
+
+    A row is in the first free entry from `first_entry` on, beyond the last one from the beginning.
+    """
+
+    numbers: Ints
+    shares: Floats
+    rows: Ints
 
 
 class LayerExperts(NamedTuple):
@@ -65,10 +80,27 @@ class Room(NamedTuple):
     last: Ints  # [DIMM]: its last job
 
 
+def first_entry(number, share, entries):
+    """Where to look first for a number and a share among so many entries."""
+    mixed = number * 40503 + int(share * 65521.0)
+    mixed ^= mixed >> 10
+    mixed ^= mixed >> 20
+    return mixed & (entries - 1)
+
+
+_first_entry = inlined(first_entry)
+
+
 @inlined
 def find_row(known, number, share):
-    """The row of a whole expert's number, where it is known."""
-    return known[number] if share == 1.0 and number < len(known) else UNKNOWN
+    """The row of a number and a share, or `UNKNOWN`."""
+    entries = len(known.numbers)
+    entry = _first_entry(number, share, entries)
+    while known.numbers[entry] != FREE:
+        if known.numbers[entry] == number and known.shares[entry] == share:
+            return known.rows[entry]
+        entry = (entry + 1) & (entries - 1)
+    return UNKNOWN
 
 
 @inlined
@@ -116,13 +148,13 @@ def tokens_with(ids, cpu, ndp, chosen):
 
 @kernel
 def find_rows(known, layer, engines, room):
-    """Find the rows of costs of whole experts, and what else the jobs of a layer need.
+    """Find the rows of costs of experts, and what else the jobs of a layer need.
 
     Args:
-        known: of each table, the row of each number, or `UNKNOWN`; larger numbers are not known. Numbers are
-            tokens on GPU and CPU; tokens and DIMMs on NDP units; locations of reads.
+        known: `KnownRows` of each table. Numbers are tokens on GPU and CPU; tokens and DIMMs on NDP units;
+            locations of reads.
         layer: `LayerExperts`.
-        engines: `Engines`, whose rows and reads are set; `UNKNOWN` also where the share is not 1.
+        engines: `Engines`, whose rows and reads are set.
         room: `Room`, whose `arrival` is set.
 
     Returns:

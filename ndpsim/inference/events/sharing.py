@@ -60,7 +60,8 @@ def share_resources(use, limit, level, in_use, demand, speed, jobs, count):
 
     in_use: the resources that any of them uses.
     """
-    level[:] = np.inf
+    for k in in_use:
+        level[k] = np.inf
     for place in range(count):
         speed[jobs[place]] = limit[jobs[place]]
     for _ in range(_ROUNDS):

@@ -55,8 +55,9 @@ def place_of(streams, count):
 @inlined
 def note_streams(jobs, kinds, slowdown, work):
     """How many streams the host has on each channel."""
-    streams, channel, read_ns = work.streams, kinds.channel, kinds.read_ns
-    streams[:] = 0.0
+    streams, channel, read_ns, first = work.streams, kinds.channel, kinds.read_ns, work.counts[5]
+    for k in range(first, len(streams)):
+        streams[k] = 0.0
     for place in range(work.counts[1]):
         kind = jobs.kind[work.moving[place]]
         over = kinds.stream_dimms[kind]
@@ -64,7 +65,7 @@ def note_streams(jobs, kinds, slowdown, work):
             for dimm in range(len(channel)):
                 if read_ns[kind, dimm] > 0.0:
                     streams[channel[dimm]] += 1.0 / over
-    for k in range(len(streams)):
+    for k in range(first, len(streams)):
         if streams[k] > 0.0:
             work.many[k] = place_of(slowdown.streams, streams[k])
 
@@ -75,8 +76,8 @@ def note_reading(jobs, kinds, slowdown, work):
     note_streams(jobs, kinds, slowdown, work)
     streams, bus_left, pace_left, unit = work.streams, work.bus_left, work.pace_left, work.unit
     many, longer, channel, host_speed = work.many, work.longer, kinds.channel, slowdown.host_speed
-    bus_left[:] = 1.0
-    pace_left[:] = 1.0
+    for k in range(work.counts[5], len(streams)):
+        bus_left[k], pace_left[k] = 1.0, 1.0
     for dimm in range(len(unit)):
         job, k = unit[dimm], channel[dimm]
         if job >= 0 and streams[k] > 0.0:
@@ -171,8 +172,8 @@ def share_with_pauses(work, prioritised):
     """Share all resources among all transfers; a read is no faster than pauses of its channels leave it."""
     share(work, work.counts[1])
     note_allowed(work, prioritised)
-    work.used[:] = 0.0
-    for k in range(len(work.used)):
+    for k in range(work.counts[5], len(work.used)):
+        work.used[k] = 0.0
         if work.streams[k] > 0.0:
             for place in range(work.counts[1]):
                 work.used[k] += work.use[work.moving[place], k] * work.speed[work.moving[place]]
@@ -254,7 +255,7 @@ def add_read(kinds, slowdown, work, kind, per_ns):
 @inlined
 def note_traffic(jobs, kinds, slowdown, work):
     """Note the traffic of host reads and relayouts, at the speeds that transfers have."""
-    for k in range(len(work.channel_gbps)):
+    for k in range(work.counts[5], len(work.channel_gbps)):
         work.channel_gbps[k] = 0.0
         work.channel_weight[k] = 0.0
         work.channel_squares[k] = 0.0
@@ -278,7 +279,7 @@ def note_traffic(jobs, kinds, slowdown, work):
 def note_places(slowdown, work):
     """Note the place in the tables of the host's reads on each channel."""
     rates = slowdown.host_gbps
-    for channel in range(len(work.channel_gbps)):
+    for channel in range(work.counts[5], len(work.channel_gbps)):
         gbps = work.channel_gbps[channel]
         if gbps > 0.0:
             column = 0

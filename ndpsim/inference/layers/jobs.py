@@ -167,14 +167,14 @@ class JobList:
     def _let_wait(self, job: int, before: int) -> None:
         """See `let_wait` of kernels."""
         jobs, added = self.arrays, self.added
-        place, last = int(jobs.counts[1]), int(added.last_after[before])
-        jobs.counts[1] = place + 1
-        jobs.after[place], jobs.next_after[place] = job, -1
+        dependency, last = int(jobs.counts[1]), int(added.last_after[before])
+        jobs.counts[1] = dependency + 1
+        jobs.after[dependency], jobs.next_after[dependency] = job, -1
         if last < 0:
-            jobs.first_after[before] = place
+            jobs.first_after[before] = dependency
         else:
-            jobs.next_after[last] = place
-        added.last_after[before] = place
+            jobs.next_after[last] = dependency
+        added.last_after[before] = dependency
         added.given_waits[job] += 1
 
     def resources(self) -> list[str]:
@@ -228,7 +228,7 @@ def make_work(most: int, servers: int, shared: int, dimms: int) -> Work:
         part=floats(shared),
         many=floats(shared),
         moved_gbps=floats(dimms, 2),
-        counts=numbers(4),
+        counts=numbers(6),
         waiting=numbers(most),
         holder=numbers(servers),
         freed_by=numbers(servers),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from ndpsim.base.jit import same_types
 from ndpsim.inference.events.layer import CostTables, PartCost, ReadCost, Rules, add_layer
 from ndpsim.inference.events.rows import (
+    FREE,
     MISSING,
     OF_COPIES,
     OF_CPU,
@@ -21,9 +22,11 @@ from ndpsim.inference.events.rows import (
     UNKNOWN,
     EngineParts,
     Engines,
+    KnownRows,
     LayerExperts,
     Room,
     find_rows,
+    first_entry,
 )
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.jobs import Beside, JobList
@@ -77,7 +80,7 @@ class _Table:
 
     Attributes:
         rows: [row], of the kind of cost.
-        known: the row of a whole expert with its full weights, by its number, or `UNKNOWN`: most are that.
+        known: the rows with full weights.
         keys: number, share and bits of each row, in their order.
     """
 
@@ -85,7 +88,7 @@ class _Table:
         self, make: Callable[[int, float, int | None], Mapping[str, float]], cost: np.dtype[np.void]
     ) -> None:
         self._make, self.rows = make, np.empty(0, cost)
-        self.known = np.full(1, UNKNOWN)
+        self.known = _free_entries(64)
         self.keys: dict[tuple[int, float, int | None], int] = {}
 
     def find(self, number: int, share: float = 1.0, bits: int | None = None) -> int:
@@ -98,12 +101,25 @@ class _Table:
             for name, value in self._make(*key).items():
                 row[name] = value
             self.rows = np.concatenate([self.rows, row])
-            if share == 1.0 and bits is None:
-                if number >= len(self.known):
-                    more = np.full(2 * number - len(self.known) + 1, UNKNOWN)
-                    self.known = np.concatenate([self.known, more])
-                self.known[number] = found
+            if 2 * len(self.keys) > len(self.known.numbers):
+                self.known = _free_entries(2 * len(self.known.numbers))
+                for known, row_of_key in self.keys.items():
+                    self._note(known, row_of_key)
+            else:
+                self._note(key, found)
         return found
+
+    def _note(self, key: tuple[int, float, int | None], row: int) -> None:
+        (number, share, bits), (numbers, shares, rows) = key, self.known
+        if bits is None:
+            entry = first_entry(number, share, len(numbers))
+            while numbers[entry] != FREE:
+                entry = (entry + 1) % len(numbers)
+            numbers[entry], shares[entry], rows[entry] = number, share, row
+
+
+def _free_entries(count: int) -> KnownRows:
+    return KnownRows(np.full(count, FREE), np.zeros(count), np.zeros(count, np.int64))
 
 
 class LayerJobs:
@@ -142,6 +158,13 @@ class LayerJobs:
         self._room = Room(arrival, np.empty(experts, np.bool_), copies, computed, counts, last)
         self._none_comes = np.full(experts, MISSING)
         self._find_rows, self._add_layer = same_types(find_rows), same_types(add_layer)
+        self._see_tables()
+
+    def _see_tables(self) -> None:
+        """Let kernels have the tables as they are now."""
+        tables = self._tables.values()
+        self._known = tuple([table.known for table in tables])
+        self._cost_tables = CostTables(*[table.rows for table in tables])
 
     @property
     def ndp_parts(self) -> list[NdpPart]:
@@ -150,30 +173,31 @@ class LayerJobs:
 
     def add(self, jobs: JobList, assigned: CheckedAssignment, layer: Gated) -> Ints:
         """Add the jobs of a layer; returns the numbers of the parts on NDP units in `ndp_parts`."""
-        place, rows, coming = layer.placement, self._rows, self._none_comes
+        placement, rows, coming = layer.placement, self._rows, self._none_comes
         if layer.arriving:
             coming = coming.copy()
             coming[[*layer.arriving]] = [*layer.arriving.values()]
-        experts = LayerExperts(layer.loads, place.dimm, place.shards, place.resident, coming, layer.ids)
+        experts = LayerExperts(
+            layer.loads, placement.dimm, placement.shards, placement.resident, coming, layer.ids
+        )
         gpu, cpu, ndp = assigned.gpu, assigned.cpu, assigned.ndp
         engines = Engines(
             EngineParts(gpu.experts, gpu.shares, rows[OF_GPU], rows[OF_COPIES]),
             EngineParts(cpu.experts, cpu.shares, rows[OF_CPU], rows[OF_CPU_READS]),
             EngineParts(ndp.experts, ndp.shares, rows[OF_NDP], rows[OF_NDP]),
         )
-        known = tuple([table.known for table in self._tables.values()])
-        all_known, most, tokens = self._find_rows(known, experts, engines, self._room)
+        all_known, most, tokens = self._find_rows(self._known, experts, engines, self._room)
         if not all_known or layer.gpu_bits or assigned.bits:
             self._find_others(assigned, layer)
+            self._see_tables()
         jobs.reserve(6 + most)
-        costs = CostTables(*[table.rows for table in self._tables.values()])
         rules = self._rules(assigned, layer, tokens)
-        self._add_layer(jobs.arrays, jobs.added, rules, costs, experts, engines, self._room)
+        self._add_layer(jobs.arrays, jobs.added, rules, self._cost_tables, experts, engines, self._room)
         return rows[OF_NDP][: len(ndp.experts)]
 
     def _find_others(self, assigned: CheckedAssignment, layer: Gated) -> None:
-        """Find the rows of replicas, and those that are not known: of shares, and those yet to be made."""
-        bits, tables, rows, place = assigned.bits, self._tables, self._rows, layer.placement
+        """Find the rows of replicas, and those yet to be made."""
+        bits, tables, rows, placement = assigned.bits, self._tables, self._rows, layer.placement
         arrival = self._room.arrival
         any_part = bool(bits or layer.gpu_bits)
 
@@ -189,7 +213,7 @@ class LayerJobs:
                 rows[table][part] = tables[table].find(number, share, of_bits)
 
         def find_read(table: int, part: int, expert: int) -> None:
-            find(table, part, (int(place.dimm[expert]) + 1) * RADIX + int(place.shards[expert]))
+            find(table, part, (int(placement.dimm[expert]) + 1) * RADIX + int(placement.shards[expert]))
 
         for part, expert, share in others(OF_GPU, assigned.gpu):
             of_copy = bits.get(expert) if arrival[part] == MISSING else None
@@ -202,7 +226,7 @@ class LayerJobs:
         for part, expert, _ in others(OF_CPU_READS, assigned.cpu):
             find_read(OF_CPU_READS, part, expert)
         for part, expert, share in others(OF_NDP, assigned.ndp):
-            number = int(layer.loads[expert]) * RADIX + int(place.shards[expert])
+            number = int(layer.loads[expert]) * RADIX + int(placement.shards[expert])
             find(OF_NDP, part, number, share, bits.get(expert))
 
     def _rules(self, assigned: CheckedAssignment, layer: Gated, tokens_off_gpu: int) -> Rules:

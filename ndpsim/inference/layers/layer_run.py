@@ -30,7 +30,6 @@ from ndpsim.policies.answers import (
 )
 from ndpsim.policies.interface import Policy
 from ndpsim.policies.views import BackgroundView, LayerView, OfflineView
-from ndpsim.workload.routing.trace import loads_of
 
 # Copies of the queue that are jobs of a phase at first; where all of them end in it, it is run with more.
 _COPIES = 4
@@ -59,7 +58,8 @@ class LayerRun:
         machine, hardware = setup.machine, setup.hardware
         # A policy without a `background` of its own asks for no migrations.
         self._moments = policy.moments if type(policy).background is not Policy.background else ()
-        self._experts = machine.model.routed_experts
+        self._no_flags = np.zeros(machine.model.routed_experts, np.bool_)
+        self._no_flags.flags.writeable = False
         with Answering(policy.name, "place") as asked:
             sizes = setup.size.batch, setup.size.prefill_tokens
             placement = policy.place(OfflineView(machine, setup.estimates, setup.offline, *sizes))
@@ -131,9 +131,7 @@ class LayerRun:
         """Attention and dense parts on the GPU, with the KV cache on its way where the host has it."""
         state = self.state
         for window in windows:
-            began = state.clock_ns
-            read = sum(of_layer.host_read_bytes for of_layer in window.attention)
-            written = sum(of_layer.host_write_bytes for of_layer in window.attention)
+            began, read, written = state.clock_ns, window.host_read_bytes, window.host_write_bytes
             if read or written or state.migrations.under_way:
                 self._run_window(window.gpu_ns, read, written)
             else:  # what the event loop makes of one job
@@ -203,11 +201,9 @@ class LayerRun:
 
     def view(self, visit: GatedVisit) -> LayerView:
         """The view of a layer that `assign` is shown."""
-        loads = loads_of(visit.ids, self._experts)
-        loads.flags.writeable = False
         placement, arriving = self.state.places.layer(visit.row)
         chosen = visit.ids, visit.scores, visit.prompt_tokens
-        return LayerView(*visit.visit, loads, len(visit.ids), placement, arriving, *chosen)
+        return LayerView(*visit.visit, visit.loads, len(visit.ids), placement, arriving, *chosen)
 
     def run_experts(self, visit: GatedVisit) -> DoneLayer:
         """The experts of a layer, and what is asked for beside them and after them."""
@@ -220,9 +216,7 @@ class LayerRun:
         began = state.clock_ns
         planning_ns = asked.took_s * 1e9 if assigned.planning_ns is None else assigned.planning_ns
         if "gate" in self._moments:
-            in_use = assigned.on_gpu(len(view.loads))
-            in_use.flags.writeable = False
-            self._background(visit, view.loads, "gate", in_use=in_use)
+            self._background(visit, view, "gate", in_use=assigned.on_gpu(len(view.loads)))
         own, on_ndp = self._add_jobs(visit, view, assigned, planning_ns)
         self._run_jobs(in_window=False)
         done = DoneLayer(
@@ -246,9 +240,8 @@ class LayerRun:
             listener.layer_done(done)
             listener.migrated(done.migrations)
         if "end" in self._moments:
-            copied = assigned.copied_in_full(view.placement.resident | view.arriving)
-            copied.flags.writeable = False
-            self._background(visit, view.loads, "end", copied=copied)
+            there = view.placement.resident | view.arriving
+            self._background(visit, view, "end", copied=assigned.copied_in_full(there))
         return done
 
     def _add_jobs(
@@ -281,7 +274,7 @@ class LayerRun:
     def _background(
         self,
         visit: GatedVisit,
-        loads: Ints,
+        layer: LayerView,
         moment: str,
         copied: Flags | None = None,
         in_use: Flags | None = None,
@@ -289,13 +282,15 @@ class LayerRun:
         """Ask for migrations at a layer's gate, or when its experts are done: see `BackgroundView`."""
         if visit.last:
             return
-        places, none = self.state.places, np.zeros(len(loads), np.bool_)
-        layers = self.setup.machine.layers
+        places, none, layers = self.state.places, self._no_flags, self.setup.machine.layers
+        for flags in (copied, in_use):
+            if flags is not None:
+                flags.flags.writeable = False
         next_loads, predicted, above = self._of_next(visit, moment)
         view = BackgroundView(
             *visit.visit,
             layers[(visit.row + 1) % len(layers)],
-            loads,
+            layer.loads,
             places.now,
             places.moving,
             places.gpu_free,
@@ -314,7 +309,8 @@ class LayerRun:
         checked = checked_migrations(self.policy.name, view, answer, self.setup.machine)
         for listener in self.listeners:
             listener.decided(visit.visit, moment, checked)
-        self.state.migrations.decide(checked, self.clock_ns)
+        if checked:
+            self.state.migrations.decide(checked, self.clock_ns)
 
     def _of_next(
         self, visit: GatedVisit, moment: str
@@ -324,8 +320,7 @@ class LayerRun:
         predictor = policy.stated_predictor if moment == policy.moments[0] else None
         if following is None or (not policy.sees_the_future and predictor is None):
             return None, (), ()
-        loads = loads_of(following.ids, self._experts)
-        loads.flags.writeable = False
+        loads = following.loads
         shown = loads if policy.sees_the_future else None
         if predictor is None:
             return shown, (), ()

@@ -178,8 +178,8 @@ class Migrations:
 
     def add_copies(self, jobs: JobList, count: int) -> None:
         """Add this many more of the copies that nothing waits for, each behind the one before it."""
-        for one in self._queue[:count]:
-            self._last = self._add(jobs, one, () if self._last < 0 else (self._last,))
+        for moving in self._queue[:count]:
+            self._last = self._add(jobs, moving, () if self._last < 0 else (self._last,))
         self._queue = self._queue[count:]
 
     def left_out(self, jobs: Jobs) -> bool:
@@ -202,22 +202,25 @@ class Migrations:
 
     def note(self, jobs: Jobs, began_ns: float, now_ns: float, in_window: bool) -> None:
         """See what a phase from `began_ns` to `now_ns` has done, and let those end that are there."""
+        if not self._moving:
+            self.moved = ()
+            return
         self.moved = tuple(self._moved(jobs, began_ns, now_ns))
         left: list[_Moving] = []
-        for one in self._moving:
-            if one.job < 0:
-                left.append(one)
+        for moving in self._moving:
+            if moving.job < 0:
+                left.append(moving)
                 continue
-            start_ns, end_ns = float(jobs.start_ns[one.job]), float(jobs.end_ns[one.job])
-            one.start_ns, one.left_ns = start_ns, float(jobs.left_ns[one.job])
+            start_ns, end_ns = float(jobs.start_ns[moving.job]), float(jobs.end_ns[moving.job])
+            moving.start_ns, moving.left_ns = start_ns, float(jobs.left_ns[moving.job])
             until = end_ns if end_ns >= 0 else now_ns
             if in_window and start_ns >= 0:
-                one.hidden_ns += max(until - max(start_ns, began_ns), 0.0)
-            one.job = -1
+                moving.hidden_ns += max(until - max(start_ns, began_ns), 0.0)
+            moving.job = -1
             if end_ns < 0:
-                left.append(one)
+                left.append(moving)
             else:
-                self._end(one, end_ns)
+                self._end(moving, end_ns)
         self._moving = left
 
     def _moved(self, jobs: Jobs, began_ns: float, now_ns: float) -> Iterator[MovingRecord]:

@@ -43,7 +43,8 @@ def critical_path(jobs: JobList, began_ns: float) -> CriticalPath:
     path, resources = np.empty(len(jobs), np.int64), np.empty(len(RESOURCES), np.int64)
     times_ns = np.empty(len(RESOURCES))
     count, used = _find_path(jobs.arrays, jobs.added, began_ns, path, resources, times_ns)
-    waited_ns = {RESOURCES[one]: float(times_ns[one]) for one in resources[:used].tolist()}
+    times = times_ns.tolist()
+    waited_ns = {RESOURCES[resource]: times[resource] for resource in resources[:used].tolist()}
     return CriticalPath(path[:count], waited_ns)
 
 
@@ -76,7 +77,7 @@ class RunState:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)  # one for each layer: frozen, it takes three times as long to make
 class DoneLayer:
     """A layer whose experts are done.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from ndpsim.base.jit import same_types
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.layer import NdpPart
 from ndpsim.inference.layers.layer_run import LayerRun
@@ -41,7 +43,7 @@ class Totals(Listener):
     def __init__(self, bits: float, expert_bytes: int, experts: int, dimms: int) -> None:
         self._bits, self._expert_bytes = float(bits), expert_bytes
         self._full_bits = np.full(experts, self._bits)
-        self.layer_ns: dict[str, list[float]] = {"prefill": [], "decode": [], "mixed": []}
+        self.layer_ns = {phase: array("d") for phase in ("prefill", "decode", "mixed")}
         self.prefill_ns = self.shared_ns = 0.0
         self.estimated_ns: float | None = 0.0
         self.waited_ns: Counter[str] = Counter()
@@ -49,6 +51,7 @@ class Totals(Listener):
         self._ndp: Counter[int] = Counter()
         self._sums = Sums(np.zeros((len(ENGINES), 3)), np.zeros(dimms + 1), np.full(dimms + 1, -1))
         self._relayouts: Counter[tuple[str, str]] = Counter()
+        self._count_parts = same_types(count_parts)
 
     @classmethod
     def of(cls, setup: Setup) -> Totals:
@@ -86,8 +89,8 @@ class Totals(Listener):
             bits,
             self._bits,
         )
-        gpu, cpu, ndp = [(one.experts, one.shares) for one in assigned[:3]]
-        count_parts(layer, gpu, cpu, ndp, self._sums)
+        gpu, cpu, ndp = [(parts.experts, parts.shares) for parts in assigned[:3]]
+        self._count_parts(layer, gpu, cpu, ndp, self._sums)
         self._ndp.update(done.on_ndp.tolist())
 
     @property
@@ -114,27 +117,27 @@ class Totals(Listener):
 
     def _add_read(self, shards: int | None, experts: float) -> None:
         """Add experts that the host reads; `shards` as of `Costs.host_read`."""
-        place = shards or 0
-        if self._sums.turns[place] < 0:
-            self._sums.turns[place] = self._sums.turns.max() + 1
-        self._sums.reads[place] += experts
+        dimms = shards or 0
+        if self._sums.turns[dimms] < 0:
+            self._sums.turns[dimms] = self._sums.turns.max() + 1
+        self._sums.reads[dimms] += experts
 
     def migrated(self, migrations: Sequence[MigrationRecord]) -> None:
         """Add migrations that have ended."""
-        for one in migrations:
+        for moved in migrations:
             of_kind = self._migrations.setdefault(
-                one.kind, {"count": 0, "bytes": 0, "hidden_ns": 0.0, "exposed_ns": 0.0}
+                moved.kind, {"count": 0, "bytes": 0, "hidden_ns": 0.0, "exposed_ns": 0.0}
             )
             of_kind["count"] += 1
-            of_kind["hidden_ns"] += one.hidden_ns
-            of_kind["exposed_ns"] += one.exposed_ns
-            if one.kind in ("evict", "keep"):
+            of_kind["hidden_ns"] += moved.hidden_ns
+            of_kind["exposed_ns"] += moved.exposed_ns
+            if moved.kind in ("evict", "keep"):
                 continue
-            of_kind["bytes"] += one.bytes
-            if one.target == "gpu":
-                self._add_read(Location.from_name(one.source).read_shards, one.bytes / self._expert_bytes)
+            of_kind["bytes"] += moved.bytes
+            if moved.target == "gpu":
+                self._add_read(Location.from_name(moved.source).read_shards, moved.bytes / self._expert_bytes)
             else:
-                self._relayouts[one.source, one.target] += 1
+                self._relayouts[moved.source, moved.target] += 1
 
     def _counted_reads(self) -> list[tuple[int | None, float]]:
         """Experts that the host has read, by `shards` of `Costs.host_read`, as they were first read."""

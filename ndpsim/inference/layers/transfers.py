@@ -38,6 +38,9 @@ PCIE_DOWN, PCIE_UP = 0, 1
 PRIORITISED = 2
 
 
+_MOST_SIZES = 1 << 12  # those of the KV cache differ from step to step
+
+
 class Transfers:
     """The kinds of transfers of a run; each is made when it is first needed.
 
@@ -65,7 +68,7 @@ class Transfers:
         self._costs, self._dimms = costs, len(channel)
         self._units = hardware.system.ndp is not None
         #: Time of a copy of so many bytes alone over PCIe: its packets, and the constant overhead of a copy.
-        self.pcie_ns = functools.cache(self._copy_ns)
+        self.pcie_ns = functools.lru_cache(_MOST_SIZES)(self._copy_ns)
         wires = costs.wire_names() if hardware.system.link is not None else ()
         self._wire = {name: 2 + number for number, name in enumerate(wires)}
         self._first_channel = 2 + len(wires)
@@ -101,8 +104,16 @@ class Transfers:
         return self._number(("copy", location))
 
     def cache(self, size_bytes: int, direction: Literal["up", "down"]) -> int:
-        """The kind of transfers of the KV cache between the host's memory (striped) and the GPU."""
-        return self._number((f"cache {direction} {size_bytes}", None))
+        """The kind of transfers of the KV cache between the host's memory (striped) and the GPU.
+
+        It has this size until the next call: a run would have a kind for each step otherwise.
+        """
+        number = self._number((f"cache {direction}", None))
+        self._rows[number] = self._cache_row(size_bytes, direction)
+        if self._kinds is not None:
+            for values, value in zip(self._kinds[1:], self._rows[number], strict=True):
+                values[number] = value
+        return number
 
     def relayout(self, source: Location, target: Location) -> int:
         """The kind of an expert's move between DIMMs."""
@@ -145,10 +156,7 @@ class Transfers:
         if kind in ("up", "down"):
             shared[PCIE_UP if kind == "up" else PCIE_DOWN] = 1.0
         elif kind == "cache":
-            direction, size = rest.split()
-            shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self.wire_ns(int(size))
-            share = int(size) / self._costs.host_read(None).bytes
-            stream_dimms = self._add_read(Location(STRIPED), share, shared, read_ns, read_bytes)
+            return self._cache_row(0, rest)
         elif kind == "relayout":
             self._add_relayout(where, shared, moved)  # type: ignore[arg-type]
         else:
@@ -156,6 +164,14 @@ class Transfers:
                 shared[PCIE_DOWN] = self.wire_ns(self._costs.host_read(None).bytes)
             stream_dimms = self._add_read(where, 1.0, shared, read_ns, read_bytes)  # type: ignore[arg-type]
         return shared, read_ns, read_bytes, moved, stream_dimms
+
+    def _cache_row(self, size_bytes: int, direction: str) -> tuple[Floats | float, ...]:
+        """The row of a transfer of the KV cache; its bytes are read as a share of a striped expert."""
+        shared, read_ns, read_bytes = np.zeros(len(self.shared_names)), *np.zeros((2, self._dimms))
+        shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self.wire_ns(size_bytes)
+        share = size_bytes / self._costs.host_read(None).bytes
+        stream_dimms = self._add_read(Location(STRIPED), share, shared, read_ns, read_bytes)
+        return shared, read_ns, read_bytes, np.zeros((self._dimms, 2)), stream_dimms
 
     def wire_ns(self, size_bytes: int) -> float:
         """Time for which a copy occupies PCIe: packets with their headers."""
@@ -177,9 +193,9 @@ class Transfers:
             return 0.0
         chosen = range(self._dimms) if location.striped else range(dimm, dimm + shards)
         of_dimm = cost.bytes / len(chosen) * share
-        for one in chosen:
-            read_bytes[one] = of_dimm
-            read_ns[one] = of_dimm / cost.gbps_per_channel
+        for number in chosen:
+            read_bytes[number] = of_dimm
+            read_ns[number] = of_dimm / cost.gbps_per_channel
         return self._dimms / cost.channels if location.striped else 1.0
 
     def _add_relayout(self, ends: tuple[Location, Location], shared: Floats, moved: Floats) -> None:

@@ -3,37 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.inference.processors import AttentionTime, DenseTime
+from ndpsim.inference.processors import DenseTime
 from ndpsim.policies.script import Visit
 from ndpsim.workload.routing import Routing
+from ndpsim.workload.routing.trace import loads_of
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(NamedTuple):
     """Attention and dense parts between two layers with experts.
 
     Attributes:
         phase: "prefill" or "decode".
         gpu_ns: time of attention and dense parts on the GPU.
-        attention: the attention of its layers, whose KV cache moves meanwhile.
+        host_read_bytes, host_write_bytes: bytes of the KV cache that move to and from the host meanwhile.
     """
 
     phase: str
     gpu_ns: float
-    attention: tuple[AttentionTime, ...]
+    host_read_bytes: int
+    host_write_bytes: int
 
 
-@dataclass(frozen=True, eq=False)
-class GatedVisit:
+class GatedVisit(NamedTuple):
     """A layer with experts in a step.
 
     Attributes:
         row: index of the layer among those with experts.
+        loads: tokens by expert, which cannot be written.
         ids, scores: the choices of its tokens, as in `LayerView`.
         windows: the windows before it; the last one is its own, others belong to the end of the previous
             step.
@@ -45,6 +46,7 @@ class GatedVisit:
 
     visit: Visit
     row: int
+    loads: NDArray[np.int64]
     ids: NDArray[np.int16]
     scores: NDArray[np.float32] | None
     windows: tuple[Window, ...]
@@ -68,12 +70,14 @@ def itinerary(
     for phase, step, dense in phases:
         last = (phase, step) == phases[-1][:2]
         ids, scores = _chosen(trace, phase, step)
+        loads = frozen_loads(ids, trace.experts)
         gates, tail = windows_of_step(trace.layers, layers, phase, dense)
         for row, window in gates:
             found.append(
                 GatedVisit(
                     Visit(phase, step, trace.layers[row]),
                     row,
+                    loads[row],
                     ids[row],
                     None if scores is None else scores[row],
                     (*before, window),
@@ -87,11 +91,18 @@ def itinerary(
     return _linked(found), before
 
 
+def frozen_loads(ids: NDArray[np.int16], experts: int) -> NDArray[np.int64]:
+    """Tokens by expert of the layers of a step, [layer, expert]; they cannot be written."""
+    loads = loads_of(ids, experts)
+    loads.flags.writeable = False
+    return loads
+
+
 def _linked(visits: list[GatedVisit]) -> list[GatedVisit]:
     """The visits, each linked to the next one."""
     following: GatedVisit | None = None
-    for place in reversed(range(len(visits))):
-        following = visits[place] = replace(visits[place], following=following)
+    for number in reversed(range(len(visits))):
+        following = visits[number] = visits[number]._replace(following=following)
     return visits
 
 
@@ -103,18 +114,18 @@ def windows_of_step(
     layers: those that are run, `moe_layers` among them.
     """
     rows = {layer: row for row, layer in enumerate(moe_layers)}
-    gpu_ns = 0.0
-    attention: list[AttentionTime] = []
+    gpu_ns, read, written = 0.0, 0, 0
     gates: list[tuple[int, Window]] = []
     for layer in layers:
-        attention.append(dense.of_layer(layer))
-        gpu_ns += attention[-1].time_ns
+        attention = dense.of_layer(layer)
+        gpu_ns += attention.time_ns
+        read, written = read + attention.host_read_bytes, written + attention.host_write_bytes
         if layer not in rows:
             gpu_ns += dense.dense_layer_ns
             continue
-        gates.append((rows[layer], Window(phase, gpu_ns + dense.router_ns, tuple(attention))))
-        gpu_ns, attention = 0.0, []
-    return gates, Window(phase, gpu_ns + dense.head_ns, tuple(attention))
+        gates.append((rows[layer], Window(phase, gpu_ns + dense.router_ns, read, written)))
+        gpu_ns, read, written = 0.0, 0, 0
+    return gates, Window(phase, gpu_ns + dense.head_ns, read, written)
 
 
 def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:

@@ -35,7 +35,7 @@ class FormedStep:
     Attributes:
         formed_ns: the time at which it was formed.
         preempted: sequences that gave up their blocks for it.
-        waiting: sequences that wait behind it.
+        waiting: sequences that wait behind it, where steps are observed.
         changes: the changes of blocks.
         left: by request, blocks that were taken away when nothing could be formed ahead.
         rooms: use of the room that blocks share with experts: an entry for each try to form a step since the
@@ -137,8 +137,8 @@ class _Engine:
         formed: the next step, if it has any chunk.
     """
 
-    def __init__(self, scheduler: Scheduler) -> None:
-        self.scheduler = scheduler
+    def __init__(self, scheduler: Scheduler, observed: bool) -> None:
+        self.scheduler, self._observed = scheduler, observed
         self.formed: FormedStep | None = None
         self._left: Mapping[int, list[int]] = {}
         self._rooms: list[RoomUse] = []
@@ -147,6 +147,11 @@ class _Engine:
     def load(self) -> int:
         """The load as vLLM counts it (`get_core_engine_for_request` in vllm/v1/engine/core_client.py)."""
         return _WAITING_WEIGHT * len(self.scheduler.waiting) + len(self.scheduler.running)
+
+    @property
+    def _waiting(self) -> tuple[Sequence, ...]:
+        """Those that wait: as many as all requests, for which each step would take as long."""
+        return tuple(self.scheduler.waiting) if self._observed else ()
 
     def form(self, time_ns: float) -> None:
         """Form the next step, if there is anything to compute."""
@@ -160,9 +165,8 @@ class _Engine:
         if not chunks:
             self._left = {**self._left, **changes.freed}
             return
-        waiting = tuple(scheduler.waiting)
         self.formed = FormedStep(
-            time_ns, chunks, scheduler.preempted, waiting, changes, self._left, self._rooms
+            time_ns, chunks, scheduler.preempted, self._waiting, changes, self._left, self._rooms
         )
         self._left, self._rooms = {}, []
         for chunk in chunks:
@@ -171,7 +175,7 @@ class _Engine:
 
     def begin(self, time_ns: float) -> FormedStep:
         """Take the next step; its tokens count as computed from now on."""
-        step = self.formed or FormedStep(time_ns, waiting=tuple(self.scheduler.waiting))
+        step = self.formed or FormedStep(time_ns, waiting=self._waiting)
         self.formed = None
         for chunk in step.chunks:
             chunk.sequence.computed += chunk.tokens
@@ -185,6 +189,7 @@ class Engines:
     Args:
         ahead: a step is formed when the one before it begins: asynchronous scheduling.
         arrived, done: are told of each sequence that arrives, and of each step of an engine.
+        observed: whether `done` looks at the sequences that wait.
 
     Attributes:
         sequences: all that have arrived, in order.
@@ -198,8 +203,9 @@ class Engines:
         arrived: Callable[[Sequence], None],
         done: Callable[[DoneStep], None],
         ahead: bool = False,
+        observed: bool = True,
     ) -> None:
-        self._engines = [_Engine(one) for one in schedulers]
+        self._engines = [_Engine(scheduler, observed) for scheduler in schedulers]
         self._steps, self._arrivals, self._ahead = steps, arrivals, ahead
         self._arrived, self._done = arrived, done
         self.sequences: list[Sequence] = []
@@ -257,13 +263,13 @@ class Engines:
         end_ns = self._steps.clock_ns
         self.history.start_ns.append(start_ns)
         self.history.end_ns.append(end_ns)
-        for place, (engine, step) in enumerate(zip(self._engines, current, strict=True)):
+        for number, (engine, step) in enumerate(zip(self._engines, current, strict=True)):
             engine.scheduler.kv.changes = step.changes
-            finished = [one.sequence for one in step.chunks if self._produces(one, end_ns)]
+            finished = [chunk.sequence for chunk in step.chunks if self._produces(chunk, end_ns)]
             for sequence in finished:
                 engine.scheduler.finish(sequence)
                 self._arrivals.ended()
-            self._done(DoneStep(self._number, place, start_ns, end_ns, step, finished))
+            self._done(DoneStep(self._number, number, start_ns, end_ns, step, finished))
         self._number += 1
 
     def _count(self, current: Several[FormedStep]) -> None:

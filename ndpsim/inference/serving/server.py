@@ -199,13 +199,14 @@ class Server:
 
         def stepped(step: DoneStep) -> None:
             nonlocal done
-            done += sum(one.produces for one in step.formed.chunks)
+            done += sum([chunk.produces for chunk in step.formed.chunks])
             progress(min(done / total, 1.0))
             for observer in observers:
                 observer.done(step)
 
         arrivals = Arrivals(requests, prompt_hashes(requests, self.settings.block_tokens))
-        return Engines(formers, steps, arrivals, arrived, stepped, works_ahead(self.settings))
+        ahead, observed = works_ahead(self.settings), bool(observers)
+        return Engines(formers, steps, arrivals, arrived, stepped, ahead, observed)
 
     def _header(self, config: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         """The header for observers: see `ServingObserver.begin`."""

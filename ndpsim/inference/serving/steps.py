@@ -12,7 +12,7 @@ from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.layers.setup import host_room_bytes
 from ndpsim.inference.layers.totals import Totals, machine_results
-from ndpsim.inference.layers.visits import GatedVisit, Window, windows_of_step
+from ndpsim.inference.layers.visits import GatedVisit, Window, frozen_loads, windows_of_step
 from ndpsim.inference.processors import DenseTime
 from ndpsim.inference.processors.operations import MixedStep
 from ndpsim.inference.serving.scheduler import Chunk
@@ -53,15 +53,15 @@ class Steps(Protocol):
 
 def mixed_step(chunks: Sequence[Chunk], kv_bits: int) -> MixedStep:
     """The work of chunks, in their order."""
-    lengths = tuple((one.tokens, one.computed + one.tokens) for one in chunks)
+    lengths = tuple([(chunk.tokens, chunk.computed + chunk.tokens) for chunk in chunks])
     return MixedStep(lengths, kv_bits)
 
 
 def tokens_of(chunks: Sequence[Chunk]) -> tuple[Ints, Ints]:
     """The sequence of each token of chunks, and its position in it."""
-    tokens = np.array([one.tokens for one in chunks])
-    sequences = np.repeat(np.array([one.sequence.number for one in chunks]), tokens)
-    first = np.array([one.computed for one in chunks])
+    tokens = np.array([chunk.tokens for chunk in chunks])
+    sequences = np.repeat(np.array([chunk.sequence.number for chunk in chunks]), tokens)
+    first = np.array([chunk.computed for chunk in chunks])
     within = np.arange(len(sequences)) - np.repeat(np.cumsum(tokens) - tokens, tokens)
     return sequences, np.repeat(first, tokens) + within
 
@@ -107,8 +107,8 @@ class MoeSteps:
     def run(self, number: int, parts: Sequence[Sequence[Chunk]]) -> None:
         """Run step `number` of the only engine."""
         (chunks,) = parts
-        decoding = [one for one in chunks if one.decodes]
-        others = [one for one in chunks if not one.decodes]
+        decoding = [chunk for chunk in chunks if chunk.decodes]
+        others = [chunk for chunk in chunks if not chunk.decodes]
         ordered = [*decoding, *others]
         step = mixed_step(ordered, self._kv_bits)
         dense = self._dense_time(step)
@@ -123,16 +123,17 @@ class MoeSteps:
         self, number: int, chunks: Sequence[Chunk], dense: DenseTime, prompt_tokens: int
     ) -> tuple[list[GatedVisit], tuple[Window, ...]]:
         """The layers with experts, the last first to know what follows, and the windows behind the last."""
-        ids = self._routing.ids(*tokens_of(chunks))
-        setup = self._run.setup
+        ids, setup = self._routing.ids(*tokens_of(chunks)), self._run.setup
+        loads = frozen_loads(ids, setup.machine.model.routed_experts)
         layers, phase = setup.machine.layers, "mixed" if prompt_tokens else "decode"
         gates, tail = windows_of_step(layers, setup.size.layers, phase, dense)
         following: GatedVisit | None = None
         visits: list[GatedVisit] = []
         for row, window in reversed(gates):
             visit = Visit(phase, number, layers[row])
+            chosen = loads[row], ids[row], None
             following = GatedVisit(
-                visit, row, ids[row], None, (window,), dense.shared_ns, False, following, prompt_tokens
+                visit, row, *chosen, (window,), dense.shared_ns, False, following, prompt_tokens
             )
             visits.append(following)
         return visits[::-1], (tail,)

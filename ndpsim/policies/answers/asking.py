@@ -93,7 +93,7 @@ def whole(value: object, what: str, call: Call) -> int:
 
 def time_from(value: object, what: str, call: Call) -> float:
     """A time in ns, or another number that is finite and not below 0."""
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+    if type(value) is float or (isinstance(value, numbers.Real) and not isinstance(value, bool)):
         number = float(value)
         if 0 <= number < math.inf:
             return number

@@ -10,6 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpsim.base.arguments import shown
+from ndpsim.base.jit import same_types
 from ndpsim.policies.answers.asking import Call, moment_of, sequence, time_from, whole
 from ndpsim.policies.assignment.parts import ROUNDING, are_legal
 from ndpsim.policies.interface import Assignment, Part, Parts
@@ -17,6 +18,8 @@ from ndpsim.policies.views import STRIPED, Flags, Ints, LayerView, Machine
 
 _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
 _NONE = Parts(np.empty(0, np.int64), np.empty(0))
+
+_are_legal = same_types(are_legal)  # of arrays that `_usual_parts` has looked at
 
 
 class CheckedAssignment(NamedTuple):
@@ -81,7 +84,8 @@ def checked_assignment(
     call = Call(policy, moment_of(view))
     if not isinstance(assignment, Assignment):
         raise call.error(f"assign gives {shown(assignment)}, not an Assignment")
-    lists, columns = [getattr(assignment, name) for name in _ENGINES], machine.model.expert_intermediate
+    lists = assignment.gpu, assignment.cpu, assignment.ndp
+    columns = machine.model.expert_intermediate
     parts = legal_parts(lists, view.loads, columns)
     if parts is None:
         parts = parts_one_by_one(lists, view.loads.tolist(), columns, call)
@@ -89,7 +93,8 @@ def checked_assignment(
     _check_engines(gpu, cpu, ndp, view, machine, call)
     estimated, planning = assignment.estimated_ns, assignment.planning
     for key, value in assignment.details.items():
-        if not isinstance(value, numbers.Real) or not math.isfinite(value):
+        real = type(value) is float or type(value) is int or isinstance(value, numbers.Real)
+        if not real or not math.isfinite(value):
             raise call.error(f"details['{key}'] is {shown(value)}, not a number")
     return CheckedAssignment(
         gpu,
@@ -106,11 +111,11 @@ def checked_assignment(
 def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Parts] | None:
     """The parts of each engine, if all are legal and have the usual types; None: look at them one by one."""
     parts = [found for listed in lists if (found := _usual_parts(listed)) is not None]
-    if len(parts) < len(lists):
+    if len(parts) < len(lists) or loads.dtype != np.int64 or not loads.flags.c_contiguous:
         return None
-    gpu, cpu, ndp = [(each.experts, each.shares) for each in parts]
+    gpu, cpu, ndp = [(part.experts, part.shares) for part in parts]
     work = np.empty(len(loads)), np.empty(len(loads), np.int64)
-    return parts if are_legal(loads, columns, gpu, cpu, ndp, *work) else None
+    return parts if _are_legal(loads, columns, gpu, cpu, ndp, *work) else None
 
 
 def _usual_parts(listed: object) -> Parts | None:
@@ -163,7 +168,9 @@ def parts_one_by_one(lists: Sequence[object], loads: list[int], columns: int, ca
 
 def _checked_awaits(assignment: Assignment, view: LayerView, call: Call) -> list[int]:
     """Experts that are on their way to the GPU."""
-    awaits = [whole(e, "an expert", call) for e in sequence(assignment.awaits, "awaits", call)]
+    if type(assignment.awaits) is tuple and not assignment.awaits:
+        return []
+    awaits = [whole(expert, "an expert", call) for expert in sequence(assignment.awaits, "awaits", call)]
     for expert in awaits:
         if not 0 <= expert < len(view.loads) or not view.arriving[expert]:
             raise call.error(f"expert {expert} is awaited, and is not on its way to the GPU")
@@ -207,7 +214,9 @@ def _check_engines(gpu: Parts, cpu: Parts, ndp: Parts, view: LayerView, machine:
             raise call.error(
                 f"expert {ndp.experts[0]} is assigned to the NDP units, and the machine has none"
             )
-        for expert in ndp.experts[view.placement.dimm[ndp.experts] == STRIPED][:1]:
+        striped = view.placement.dimm[ndp.experts] == STRIPED
+        if striped.any():
+            expert = ndp.experts[striped][0]
             raise call.error(f"expert {expert} is assigned to the NDP units and is striped over all DIMMs")
     if len(cpu.experts) and not machine.has_cpu:
         raise call.error(

@@ -24,6 +24,8 @@ def checked_migrations(
     Raises:
         InputError: anything wrong in a migration, in one line that says where.
     """
+    if type(migrations) in (tuple, list) and not migrations:
+        return []
     call = Call(policy, f"{'after' if view.moment == 'end' else 'beside'} {moment_of(view)}")
     state = _MovesSoFar(view, machine, call)
     return [state.checked(move) for move in sequence(migrations, "background's answer", call)]

@@ -6,9 +6,16 @@ too: that of a striped expert all of them.
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
-from ndpsim.base.jit import inlined, kernel, outlined
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.jit import by_reference, inlined, kernel, outlined
+from ndpsim.policies.assignment.sorting import sort_falling
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 #: Devices; the first DIMM, of which others follow.
 GPU, CPU, DIMM = 0, 1, 2
@@ -16,7 +23,40 @@ GPU, CPU, DIMM = 0, 1, 2
 #: The device of an expert without tokens.
 NOWHERE = -1
 
+#: Where the GPU has an expert: not at all, on its way, in its memory.
+MISSING, ARRIVING, RESIDENT = range(3)
+
 _ROUNDING = 1e-12  # a makespan lower by no more than this share is not lower
+
+
+@by_reference
+class Scheduling(NamedTuple):
+    """Costs of experts by their state, and arrays to work with.
+
+    A state is twice `MISSING`, `ARRIVING` or `RESIDENT`, and 1 more if the expert is localized.
+    """
+
+    time: Floats  # [engine, state, tokens]: of GPU, CPU and NDP; infinite: the engine cannot compute it
+    read: Floats  # [engine, state]: how long the host's read for GPU or CPU makes the expert's DIMMs busy
+    expert_time: Floats  # [engine, expert]
+    expert_read: Floats  # [engine, expert]
+    memory: Ints  # [expert]: see `schedule`, as the next three
+    devices: Ints  # [expert]
+    busy: Floats  # [device, and one for striped reads]
+    tried: Floats  # [device, and one]
+    worth: Floats  # [expert]: by which experts of a device are sorted
+    sorted: Ints  # [expert]
+    spare: Ints  # [expert]
+    ends: Ints  # [group]: of experts in their order
+
+
+class LayerState(NamedTuple):
+    """The experts of a layer, as in `LayerView`."""
+
+    loads: Ints
+    resident: NDArray[np.bool_]
+    arriving: NDArray[np.bool_]
+    dimm: NDArray[np.int16]
 
 
 @outlined
@@ -81,7 +121,7 @@ def best_move(time, read, memory, expert, source, busy, tried):
     return best, least
 
 
-@kernel
+@inlined
 def schedule(time, read, memory, loads, limit, devices, busy, tried):
     """Put each expert with tokens on its fastest device, and then move experts to shorten the makespan.
 
@@ -121,3 +161,81 @@ def schedule(time, read, memory, loads, limit, devices, busy, tried):
         moves, full = moves + 1, busiest(busy)
         makespan = total(busy, full)
     return moves, before
+
+
+@inlined
+def find_costs(tables, layer, gpu_only):
+    """Find the costs of each expert at its location, and its DIMM as a device."""
+    most, striped = tables.time.shape[2] - 1, len(tables.busy) - 1
+    for expert in range(len(layer.loads)):
+        there = RESIDENT if layer.resident[expert] else ARRIVING if layer.arriving[expert] else MISSING
+        dimm, tokens = layer.dimm[expert], min(layer.loads[expert], most)
+        state = 2 * there + (1 if dimm >= 0 else 0)
+        tables.memory[expert] = DIMM + dimm if dimm >= 0 else striped
+        for engine in range(DIMM + 1):
+            possible = engine == GPU or not gpu_only
+            tables.expert_time[engine, expert] = tables.time[engine, state, tokens] if possible else np.inf
+        for engine in range(DIMM):
+            tables.expert_read[engine, expert] = tables.read[engine, state]
+
+
+@inlined
+def group_of(tables, layer, expert):
+    """The group of an expert in the order of `list_devices`."""
+    device = tables.devices[expert]
+    if device != GPU:
+        return RESIDENT + device
+    return 0 if layer.resident[expert] else 1 if layer.arriving[expert] else 2
+
+
+@inlined
+def list_devices(tables, layer, order):
+    """List the experts with tokens: on the GPU those that it has, those on their way, and the others; then
+    those of the CPU and of each DIMM. In each of these groups, those with most `worth` come first.
+    """
+    active, ends = 0, tables.ends
+    ends[:] = 0
+    for expert in range(len(layer.loads)):
+        if tables.devices[expert] != NOWHERE:
+            tables.sorted[active] = expert
+            active += 1
+            ends[group_of(tables, layer, expert)] += 1
+    sort_falling(tables.worth, tables.sorted, active, tables.spare)
+    first = 0
+    for group in range(len(ends)):
+        first, ends[group] = first + ends[group], first
+    for turn in range(active):
+        expert = tables.sorted[turn]
+        group = group_of(tables, layer, expert)
+        order[ends[group]] = expert
+        ends[group] += 1
+
+
+@kernel
+def schedule_layer(tables, layer, shared_ns, limit, gpu_only, order):
+    """Schedule the experts of a layer (`schedule`), and list those of each device.
+
+    Args:
+        tables: `Scheduling`.
+        layer: `LayerState`.
+        shared_ns: for which the GPU is busy in any case.
+        gpu_only: the GPU computes all experts, those with most tokens first.
+        order: [expert]: is set to experts with tokens as `list_devices` lists them; without `gpu_only`, the
+            most costly of a group first.
+
+    Returns:
+        The moves, the makespan before and after them, and the ends in `order` of the experts on the GPU, on
+        the CPU, and of all.
+    """
+    find_costs(tables, layer, gpu_only)
+    busy, devices, worth = tables.busy, tables.devices, tables.worth
+    busy[:] = 0.0
+    busy[GPU] = shared_ns
+    costs = tables.expert_time, tables.expert_read, tables.memory
+    moves, before = schedule(*costs, layer.loads, limit, devices, busy, tables.tried)
+    for expert in range(len(devices)):
+        engine = max(min(devices[expert], DIMM), GPU)
+        worth[expert] = layer.loads[expert] if gpu_only else tables.expert_time[engine, expert]
+    list_devices(tables, layer, order)
+    ends = tables.ends
+    return moves, before, total(busy, busiest(busy)), ends[RESIDENT], ends[RESIDENT + CPU], ends[-1]

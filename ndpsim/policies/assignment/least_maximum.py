@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import inlined, kernel, outlined
+from ndpsim.base.jit import inlined, outlined
 
 #: Ways, and their number.
 GPU, CPU, NDP = 0, 1, 2
@@ -285,7 +285,7 @@ def split(problem, parts, chosen):
     return True
 
 
-@kernel
+@inlined
 def least_maximum(problem, splits, parts, chosen):
     """Choose a way for each expert, and a second one for up to `splits` of them; the largest load.
 

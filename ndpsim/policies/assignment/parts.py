@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import inlined, kernel, outlined
+from ndpsim.base.jit import by_reference, inlined, kernel, outlined
 from ndpsim.policies.assignment.least_maximum import WAYS
 
 Floats = NDArray[np.float64]
@@ -35,6 +35,7 @@ class LayerWeights(NamedTuple):
     usual_bits: float  # of the full weights
 
 
+@by_reference
 class Sums(NamedTuple):
     """Sums over layers."""
 
@@ -81,30 +82,30 @@ def are_legal(loads, columns, gpu, cpu, ndp, sums, last):
 
 
 @inlined
-def share_of_way(choice, split_way, split_parts, parts, place, way):
+def share_of_way(choice, split_way, split_parts, parts, turn, way):
     """The share of an expert that takes a way."""
-    moved = split_parts[place] / parts if split_parts[place] > 0 else 0.0
-    if choice[place] == way:
+    moved = split_parts[turn] / parts if split_parts[turn] > 0 else 0.0
+    if choice[turn] == way:
         return 1.0 - moved
-    return moved if split_way[place] == way else 0.0
+    return moved if split_way[turn] == way else 0.0
 
 
-@kernel
+@inlined
 def list_ways(order, choice, split_way, split_parts, parts, experts, shares, ends):
     """List the experts of each way, as `least_maximum` has chosen the ways.
 
     Args:
-        order: the experts, [place]; `choice`, `split_way`, `split_parts` and `parts` are as there.
+        order: the experts; `choice`, `split_way`, `split_parts` and `parts` are as there.
         experts, shares: are set to the experts of the first way, the second and the third, and the share of
             each that takes this way. They have room for each expert twice.
         ends: [way]: is set to the end of each way's experts.
     """
     count = 0
     for way in range(WAYS):
-        for place in range(len(order)):
-            share = share_of_way(choice, split_way, split_parts, parts, place, way)
+        for turn in range(len(order)):
+            share = share_of_way(choice, split_way, split_parts, parts, turn, way)
             if share > 0.0:
-                experts[count] = order[place]
+                experts[count] = order[turn]
                 shares[count] = share
                 count += 1
         ends[way] = count

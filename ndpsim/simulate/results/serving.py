@@ -15,7 +15,7 @@ from ndpsim.simulate.results.moe import ENGINES, RESOURCES
 Floats = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class ServedRequest:
     """A request that was served.
 

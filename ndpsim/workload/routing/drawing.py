@@ -18,7 +18,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.workload.routing.distinct import choose
+from ndpsim.workload.routing.distinct import LineTables, choose, choose_by_numbers
 from ndpsim.workload.routing.shares import UNIT_BITS, in_units, shuffled
 from ndpsim.workload.routing.trace import Ids
 
@@ -43,6 +43,8 @@ class Lines:
         self._ends = np.empty((layers, lines, experts), np.int64)
         self._cells = np.arange(0, experts_per_token << UNIT_BITS, 1 << _CELL_BITS)
         self._first = np.empty((layers, lines, len(self._cells)), np.int64)
+        self._tables = LineTables(self._first, self._ends, self._order, UNIT_BITS, _CELL_BITS)
+        self._choices = experts_per_token
 
     def set(self, layer: int, line: int, order: Ints, chances: Ints) -> None:
         """Fill a line with all experts in this order; `chances`: of each expert, in parts of `UNIT`."""
@@ -58,7 +60,16 @@ class Lines:
             line: which of a layer's lines each token has, [layer, token].
         """
         ids = np.empty(uniform.shape, np.int16)
-        choose(uniform, line, self._first, self._ends, self._order, UNIT_BITS, _CELL_BITS, ids)
+        choose(uniform, line, self._tables, np.empty(uniform.shape[2]), ids)
+        return ids
+
+    def chosen_by_numbers(self, numbers: NDArray[np.uint64], step: np.uint64) -> Ids:
+        """As `chosen`, from a random number of each token in each layer, [layer, token].
+
+        step: between the numbers that are mixed for two choices.
+        """
+        ids = np.empty((*numbers.shape, self._choices), np.int16)
+        choose_by_numbers(numbers, step, self._tables, np.empty(self._choices), ids)
         return ids
 
 

@@ -100,17 +100,11 @@ class SequenceRouting:
         decoded = positions >= prompts
         cells = self._cells(sequences, self._origins(sequences, positions, np.where(decoded, prompts, 0)))
         if self._prefill is self._decode or decoded.all():
-            return self._chosen(self._decode, cells)
+            return self._decode.chosen_by_numbers(cells, _STEP)
         ids = np.empty((*cells.shape, self._k), np.int16)
         for lines, mask in ((self._decode, decoded), (self._prefill, ~decoded)):
-            ids[:, mask] = self._chosen(lines, np.ascontiguousarray(cells[:, mask]))
+            ids[:, mask] = lines.chosen_by_numbers(np.ascontiguousarray(cells[:, mask]), _STEP)
         return ids
-
-    def _chosen(self, lines: Lines, cells: Numbers) -> Ids:
-        """Experts for random numbers [layer, token]: int16 [layer, token, k]."""
-        parts = np.arange(1, self._k + 1, dtype=np.uint64) * _STEP
-        uniform = (mixed(cells[..., None] + parts) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-        return lines.chosen(uniform, (cells % np.uint64(_ORDERS)).astype(np.int64))
 
     def _cells(self, sequences: Ints, positions: Ints) -> Numbers:
         """A random number for each token in each layer; `positions`: [token] or [layer, token]."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
@@ -25,18 +26,21 @@ Counts = NDArray[np.int64]
 MAX_EXPERTS = 1 << 15
 
 _MAX_LAYERS = 1 << 16
+_COUNTED = 1 << 20  # choices that are counted at once: they take four times their memory
 _DECODE = ("step", "layer", "token")
 _PREFILL = ("layer", "token")
 
 
 def loads_of(ids: NDArray[Any], experts: int) -> Counts:
     """The number of choices [..., token, k] of each expert: [..., expert]."""
-    if ids.ndim == 2:
-        return np.bincount(ids.reshape(-1), minlength=experts)
-    groups = ids.reshape(-1, ids.shape[-2] * ids.shape[-1])
+    groups = ids.reshape(math.prod(ids.shape[:-2]), ids.shape[-2] * ids.shape[-1])
     loads = np.empty((len(groups), experts), np.int64)
-    for index, chosen in enumerate(groups):
-        loads[index] = np.bincount(chosen, minlength=experts)
+    at_once = max(_COUNTED // max(groups.shape[1], 1), 1)
+    for first in range(0, len(groups), at_once):
+        some = groups[first : first + at_once]
+        numbers = some + experts * np.arange(len(some))[:, None]
+        counts = np.bincount(numbers.ravel(), minlength=len(some) * experts)
+        loads[first : first + at_once] = counts.reshape(-1, experts)
     return loads.reshape(*ids.shape[:-2], experts)
 
 

@@ -12,14 +12,12 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.policies.assignment.least_maximum import Chosen, Problem, least_maximum
-from ndpsim.policies.assignment.parts import list_ways
 from ndpsim.policies.interface import (
     Assignment,
     GivesRoom,
@@ -68,30 +66,6 @@ class BalanceParameters(PolicyParameters):
 
     foresight: bool = False
     """whether the next layer's loads are known, which no real system knows"""
-
-
-class Ways(NamedTuple):
-    """Experts in order, the way of each, and the second way of some, which takes `moved` of its `parts`."""
-
-    order: Ints
-    first: Ints
-    second: Ints
-    moved: Ints
-    parts: int
-
-    @classmethod
-    def on_gpu(cls, order: Ints, parts: int) -> Ways:
-        """All on the GPU."""
-        first, second, moved = np.zeros((3, len(order)), np.int64)
-        return cls(order, first, second, moved, parts)
-
-    def engines(self) -> list[Parts]:
-        """Experts of GPU, CPU and NDP units, and their shares."""
-        experts, shares = np.empty(2 * len(self.order), np.int64), np.empty(2 * len(self.order))
-        ends = np.zeros(3, np.int64)
-        list_ways(*self, experts, shares, ends)
-        borders = itertools.pairwise((0, *ends.tolist()))
-        return [Parts(experts[first:end], shares[first:end]) for first, end in borders]
 
 
 class Balance(Policy[BalanceParameters], GivesRoom):
@@ -149,7 +123,8 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         return [
             n
             for n in range(1, dimms + 1)
-            if dimms % n == 0 and all({*channel[at : at + n]} == {*channel} for at in range(0, dimms, n))
+            if dimms % n == 0
+            and all({*channel[first : first + n]} == {*channel} for first in range(0, dimms, n))
         ]
 
     @cached_property
@@ -177,8 +152,8 @@ class Balance(Policy[BalanceParameters], GivesRoom):
     ) -> float:
         """Estimated time of layers with experts over this many DIMMs, and with these residents."""
         self.shards = shards
-        groups = self._groups(resident, loads) // shards if self.machine.dimms else np.zeros(loads.shape, int)
-        return sum(self._shared_out(of, resident[row], (), groups[row])[0] for row, of in judged)
+        dimm = self._groups(resident, loads) if self.machine.dimms else np.zeros(loads.shape, np.int16)
+        return sum(self._shared_out(tokens, resident[row], dimm[row])[0] for row, tokens in judged)
 
     def _groups(self, resident: Flags, loads: Floats) -> NDArray[np.int16]:
         """The first DIMM of each expert: groups have equal expected work of the experts not on the GPU."""
@@ -193,10 +168,8 @@ class Balance(Policy[BalanceParameters], GivesRoom):
     def assign(self, view: LayerView) -> Assignment:
         """The ways of least maximum; all on the GPU where that is faster."""
         arriving = [expert for expert in self.prefetched if view.arriving[expert]]
-        groups = np.maximum(view.placement.dimm, 0) // self.shards
-        resident = view.placement.resident
-        estimated_ns, ways = self._shared_out(view.loads, resident, arriving, groups)
-        gpu, cpu, ndp = ways.engines()
+        resident, dimm = view.placement.resident, view.placement.dimm
+        estimated_ns, (gpu, cpu, ndp) = self._shared_out(view.loads, resident, dimm, arriving)
         self.copies[self.row[view.layer]] = not resident[gpu.experts].all()
         if arriving:
             turn = np.full(len(resident), len(arriving))
@@ -209,32 +182,15 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         )
 
     def _shared_out(
-        self, loads: Ints, resident: Flags, arriving: Sequence[int], groups: NDArray[np.integer]
-    ) -> tuple[float, Ways]:
-        """The largest load of a resource, and the ways of experts, those with most tokens first."""
-        uses, parts = self.uses, self.parameters.parts
-        here = resident.copy()
-        here[list(arriving)] = True
-        active = np.flatnonzero(loads)
-        order = active[np.lexsort((-loads[active], ~here[active]))]
-        tokens, there, count = loads[order], here[order], len(order)
-        by_tokens = np.sort(tokens)
-        base, opening = uses.fixed(by_tokens, len(arriving))
-        ways = Ways.on_gpu(order, parts)
-        if not count:
-            return float(base.max()), ways
-        typical = int(by_tokens[count // 2] + by_tokens[~(count // 2)]) // 2
-        of_each, overhead = uses.of(tokens, there, groups[order].astype(np.int64), typical)
-        at_first = int(np.count_nonzero(there))
-        problem = Problem(of_each, overhead, uses.allowed.take(there, axis=0), base, opening, at_first)
-        full, taken, sums = np.empty(len(base)), np.empty(3, np.int64), np.empty((count + 1, *opening.shape))
-        chosen = Chosen(ways.first, ways.second, ways.moved, full, taken, sums)
-        estimated_ns = least_maximum(problem, self.parameters.splits, parts, chosen)
-        if at_first == count:
-            alone_ns = uses.alone_ns(base, of_each)
-            if alone_ns <= estimated_ns:
-                return alone_ns, Ways.on_gpu(order, parts)
-        return estimated_ns, ways
+        self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: Sequence[int] = ()
+    ) -> tuple[float, list[Parts]]:
+        """The largest load of a resource, and the parts of GPU, CPU and NDP units, most tokens first."""
+        here, parameters = resident, self.parameters
+        if arriving:
+            here = resident.copy()
+            here[list(arriving)] = True
+        splits, parts = parameters.splits, parameters.parts
+        return self.uses.share_out(loads, here, dimm, len(arriving), splits, parts)
 
     # Between layers
 
@@ -244,8 +200,8 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         self.predictor.update(row, view.loads)
         migrations = list(self._stay(view, row))
         room = view.gpu_free
-        for one in migrations:
-            room += 1 if one.kind == "evict" else -1
+        for migration in migrations:
+            room += 1 if migration.kind == "evict" else -1
         self.prefetched = self._wanted(view, after, room)
         for expert in self.prefetched:
             migrations.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.uses.copy_ns))

@@ -6,21 +6,26 @@ What an expert uses follows from its tokens, whether the GPU has it, and the med
 
 from __future__ import annotations
 
-import functools
+import itertools
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from ndpsim.base.jit import same_types
 from ndpsim.policies.assignment.expert_uses import (
     CHANNELS_NS,
     CPU_NS,
     GPU_NS,
     GROUPS_NS,
     PCIE_NS,
+    FixedUses,
     LayerTimes,
-    fill_uses,
+    Sharing,
+    share_out,
 )
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS
+from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints, Machine
 
 
@@ -42,13 +47,13 @@ class Uses:
         self.copy_ns = max(estimates.pcie_ns, self.read_ns)
         self.cpu_ns = np.maximum(estimates.cpu_ns, self.read_ns)
         self.groups = max(machine.dimms // shards, 1)
-        self._uses, self._overhead = self._tables()
-        self._layer_times = functools.cache(lambda typical: self._times_beside_reads(typical, losses))
+        self._losses, self._share_out = losses, same_types(share_out)
         self.allowed = np.ones((2, 3), np.bool_)
         self.allowed[0, GPU] = machine.expert_buffers > 0
         self.allowed[:, CPU], self.allowed[:, NDP] = machine.has_cpu, machine.dimms > 0
+        self._sharing, self._fixed = self._make_sharing(), self._fixed_uses()
 
-    def _tables(self) -> tuple[Floats, Floats]:
+    def tables(self) -> tuple[Floats, Floats]:
         """Uses that all layers have: [here and tokens, way, resource]; overheads: [here and group, ...]."""
         machine, estimates = self.machine, self.estimates
         uses = np.zeros((2, len(self.cpu_ns), 3, GROUPS_NS + 1))
@@ -76,47 +81,75 @@ class Uses:
             uses[:, group, :, GROUPS_NS + group] = own[..., GROUPS_NS]
         return uses
 
-    def fixed(self, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
-        """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource].
+    def _make_sharing(self) -> Sharing:
+        experts, resources = self.machine.model.routed_experts, GROUPS_NS + self.groups
+        uses, overhead = np.empty((2, experts, WAYS, resources))
 
-        Args:
-            loads: tokens of experts, the least first.
-            arriving: experts on their way to the GPU.
-        """
+        def numbers(size: int = experts) -> Ints:
+            return np.zeros(size, np.int64)
+
+        return Sharing(
+            *self.tables(),
+            allowed=self.allowed,
+            times=np.full((len(self.cpu_ns), len(LayerTimes._fields)), np.nan),
+            gpu_ns=np.ascontiguousarray(self.estimates.gpu_ns),
+            active=numbers(),
+            tokens=numbers(),
+            groups=numbers(),
+            there=np.zeros(experts, np.bool_),
+            uses=uses,
+            overhead=overhead,
+            allowed_ways=np.zeros((experts, WAYS), np.bool_),
+            base=np.zeros(resources),
+            opening=np.zeros((WAYS, resources)),
+            way=numbers(),
+            split_way=numbers(),
+            split_parts=numbers(),
+            loads=np.zeros(resources),
+            counts=numbers(WAYS),
+            sums=np.zeros((experts + 1, WAYS, resources)),
+            worth=np.zeros(experts),
+            by_tokens=numbers(),
+            spare=numbers(),
+            ends=numbers(WAYS),
+        )
+
+    def _fixed_uses(self) -> FixedUses:
         estimates, machine = self.estimates, self.machine
-        base, opening = np.zeros(GROUPS_NS + self.groups), np.zeros((3, GROUPS_NS + self.groups))
-        base[GPU_NS] = estimates.shared_ns
-        late = arriving - estimates.copy_window_ns / self.copy_ns  # copies that windows have not hidden
-        if late > 0:
-            base[PCIE_NS], base[CHANNELS_NS] = late * self.copy_ns, late * self.read_ns
-            if machine.has_cpu:
-                base[CPU_NS] = late * self._delay_ns(self.copy_ns, self.cpu_ns[1])
-        if len(loads):
-            tokens = int(loads.sum()) // machine.model.experts_per_token
-            vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
-            opening[CPU, CPU_NS] = opening[NDP, GROUPS_NS:] = 2 * vectors_ns
-            opening[CPU if machine.has_cpu else NDP, PCIE_NS] = vectors_ns
-            opening[GPU, PCIE_NS] = estimates.gpu_ns[loads[0]]
-        return base, opening
+        return FixedUses(
+            float(estimates.shared_ns),
+            float(estimates.copy_window_ns / self.copy_ns),
+            float(self.copy_ns),
+            float(self.read_ns),
+            float(self._delay_ns(self.copy_ns, self.cpu_ns[1])) if machine.has_cpu else 0.0,
+            float(estimates.vector_ns),
+            float(estimates.token_ns),
+            machine.model.experts_per_token,
+            machine.has_cpu,
+            self.shards,
+        )
 
-    def of(self, loads: Ints, here: Flags, groups: Ints, typical: int) -> tuple[Floats, Floats]:
-        """Use of each expert (equations 1 to 3), and of any part of it: [expert, way, resource].
+    def share_out(
+        self, loads: Ints, here: Flags, dimm: NDArray[np.int16], arriving: int, splits: int, parts: int
+    ) -> tuple[float, list[Parts]]:
+        """The largest load of a resource, and the parts of GPU, CPU and NDP units, most tokens first.
 
-        typical: the median tokens of the layer.
+        For arguments see the kernel `share_out`.
         """
-        times = self._layer_times(typical)
-        uses, overhead = np.empty((2, len(loads), 3, GROUPS_NS + self.groups))
-        fill_uses(self._uses, self._overhead, loads, here, groups, times, uses, overhead)
-        return uses, overhead
+        experts, shares = np.empty(2 * len(loads), np.int64), np.empty(2 * len(loads))
+        layer = loads, here, dimm, arriving, splits, parts, experts, shares
+        typical, estimated_ns, *ends = self._share_out(self._sharing, self._fixed, *layer)
+        if typical < 0:
+            self._sharing.times[-typical] = self.times_beside_reads(-typical)
+            _, estimated_ns, *ends = self._share_out(self._sharing, self._fixed, *layer)
+        borders = itertools.pairwise((0, *ends))
+        return estimated_ns, [Parts(experts[first:end], shares[first:end]) for first, end in borders]
 
-    def alone_ns(self, base: Floats, uses: Floats) -> float:
-        """Time of experts that the GPU has, without vectors to and from other engines."""
-        return float((base + uses[:, GPU].sum(axis=0))[:CPU_NS].max())
-
-    def _times_beside_reads(self, typical: int, losses: bool) -> LayerTimes:
+    def times_beside_reads(self, typical: int) -> LayerTimes:
+        """Times for the median tokens of a layer."""
         has_cpu, typical_ns = self.machine.has_cpu, float(self.cpu_ns[typical])
         cpu_delay_ns = float(self._delay_ns(self.copy_ns, typical_ns)) if has_cpu else 0.0
-        if not self.machine.dimms or not losses:
+        if not self.machine.dimms or not self._losses:
             return LayerTimes(self.read_ns, typical_ns, cpu_delay_ns, 0.0, 0.0)
         to_cpu_ns = self.lost_ns(typical, typical_ns, self.copy_ns) if has_cpu else 0.0
         to_gpu_ns = self.lost_ns(typical, self.copy_ns, typical_ns)

@@ -7,40 +7,37 @@ paper does not give are parameters; their descriptions give the reasons for the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field
 
-from ndpsim.policies.assignment.bottleneck import CPU
-from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Policy, PolicyParameters
+from ndpsim.base.jit import same_types
+from ndpsim.policies.assignment.bottleneck import LayerState, schedule_layer
+from ndpsim.policies.assignment.relocation import (
+    HOT,
+    NONE,
+    PREFETCH,
+    REBALANCE,
+    RELAYOUT,
+    TO_GPU,
+    Locations,
+    MoveRules,
+    look_ahead,
+)
+from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, Policy, PolicyParameters
 from ndpsim.policies.offline import mean_loads
 from ndpsim.policies.predictor import LoadPredictor, Predictions
-from ndpsim.policies.published.trimoe.makespan import (
-    HOT,
-    CostModel,
-    EngineCosts,
-    ExpertCosts,
-    Schedule,
-    scheduled,
-)
-from ndpsim.policies.published.trimoe.relocation import (
-    Coming,
-    Task,
-    Window,
-    prefetches,
-    rebalances,
-    relayouts,
-)
+from ndpsim.policies.published.trimoe.makespan import CostModel, ExpertCosts
+from ndpsim.policies.published.trimoe.relocation import Task
 from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
-    Flags,
     Floats,
     Ints,
-    LayerPlacement,
     LayerView,
     OfflineView,
     Placement,
@@ -131,13 +128,37 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         )
         self.predictor = LoadPredictor(len(machine.layers), experts, parameters.alpha)
         #: Number of experts of each layer that fit the GPU's memory.
-        self.room = [0] * len(machine.layers)
-        #: Predictions for the next layer: its row, classes, and the tasks that were begun for it.
-        self._expected: tuple[int, Ints, list[Task]] | None = None
+        self.room = np.zeros(len(machine.layers), np.int64)
+        self._scheduling = self.costs.scheduling(experts)
+        self._prediction = self.costs.predicting(self.predictor.loads, self.room)
+        self._schedule, self._look_ahead = same_types(schedule_layer), same_types(look_ahead)
+        self._rules, self._in_full = self._move_rules(), np.ones(experts)
+        #: The row for which classes are predicted, and the tasks that were begun for it.
+        self._expected = -1, list[Task]()
         #: Tasks begun that may not have ended.
-        self._under_way: list[Task] = []
+        self.under_way: list[Task] = []
         self._classes = Predictions()
         self._decisions = Predictions()
+
+    def _move_rules(self) -> MoveRules:
+        wanted, estimates, links = self.parameters, self.estimates, self.machine.has_links
+        return MoveRules(
+            wanted.alpha,
+            float(estimates.pcie_ns),
+            float(estimates.striped_read_ns),
+            float(estimates.localized_read_ns),
+            float(estimates.to_striped_ns),
+            float(estimates.to_localized_ns),
+            float(estimates.rebalance_ns),
+            float(estimates.window_ns),
+            wanted.budget == "together",
+            wanted.overrun,
+            wanted.benefit_steps,
+            wanted.skew,
+            wanted.prefetch,
+            wanted.relayout and links,
+            wanted.rebalance and links,
+        )
 
     # ---- the first layout (Section 4.3: "an optimized initial layout via offline trace analysis")
 
@@ -151,11 +172,11 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         loads = mean_loads(view)
         self.predictor.begin(loads)
         all_costs = [self.costs.expert_costs(row) for row in loads]
-        self.room = self._rooms(all_costs)
+        self.room[:] = self._rooms(all_costs)
         placement = Placement.striped(*loads.shape)
         held = np.zeros(self.machine.dimms, np.int64)
         for row, expert_costs in enumerate(all_costs):
-            placement.resident[row] = expert_costs.classes(self.room[row]) == HOT
+            placement.resident[row] = expert_costs.classes(int(self.room[row])) == HOT
             cold = np.flatnonzero(expert_costs.cold & ~placement.resident[row])
             # Mean loads below one token count as one: an active expert has at least one.
             times = np.maximum(expert_costs.ndp[cold], self.estimates.ndp_ns[1])
@@ -193,31 +214,25 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
     # ---- scheduling (Section 4.2)
 
     def assign(self, view: LayerView) -> Assignment:
-        """Greedy by equations 1 to 4, then refinement by equation 7; in the prefill all go to the GPU."""
-        if view.phase == "prefill":
-            return self._prefill(view)
-        costs = self.costs.costs(view.loads, view.placement, view.arriving)
+        """Greedy by equations 1 to 4, then refinement by equation 7.
+
+        In the prefill the GPU "performs all inference computations" (Section 4.1). On the GPU, experts that
+        it has come first, then those on their way, so that copies of others advance meanwhile.
+        """
         limit = self.parameters.refine_limit if self.parameters.refine else 0
-        schedule = self._scheduled(view, costs, limit)
-        gpu, cpu, ndp = schedule.engines(_gpu_rank(view))
-        details = {"greedy_ns": schedule.greedy_ns, "moves": schedule.moves}
-        return Assignment(gpu, cpu, ndp, estimated_ns=schedule.makespan_ns, details=details)
-
-    def _prefill(self, view: LayerView) -> Assignment:
-        """The GPU "performs all inference computations" of the prefill (Section 4.1)."""
-        loads = view.loads
-        active = np.flatnonzero(loads)
-        order = active[np.lexsort((-loads[active], _gpu_rank(view)[active]))].tolist()
-        if loads.max() > self.estimates.most_tokens:
-            return Assignment(order)
-        costs = self.costs.costs(loads, view.placement, view.arriving)
-        costs.time[CPU:] = np.inf
-        schedule = self._scheduled(view, costs)
-        return Assignment(order, estimated_ns=schedule.makespan_ns)
-
-    def _scheduled(self, view: LayerView, costs: EngineCosts, limit: int = 0) -> Schedule:
-        dimms, shared_ns = self.machine.dimms, self.estimates.shared_ns
-        return scheduled(costs, view.placement, view.loads, dimms, shared_ns, limit)
+        layer = LayerState(view.loads, view.placement.resident, view.arriving, view.placement.dimm)
+        order, prefill = np.empty(len(view.loads), np.int64), view.phase == "prefill"
+        moves, greedy_ns, makespan_ns, *ends = self._schedule(
+            self._scheduling, layer, float(self.estimates.shared_ns), limit, prefill, order
+        )
+        gpu, cpu, ndp = [
+            Parts(order[first:end], self._in_full[: end - first]) for first, end in pairwise((0, *ends))
+        ]
+        if prefill:
+            known = view.loads.max() <= self.estimates.most_tokens
+            return Assignment(gpu, estimated_ns=makespan_ns if known else None)
+        details = {"greedy_ns": greedy_ns, "moves": moves}
+        return Assignment(gpu, cpu, ndp, estimated_ns=makespan_ns, details=details)
 
     # ---- migrations (Section 4.3)
 
@@ -226,16 +241,20 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         wanted = self.parameters
         if view.phase == "prefill" or not (wanted.prefetch or wanted.relayout or wanted.rebalance):
             return ()
-        row = self.row[view.layer]
-        self._judge(row, view.loads)
-        self.predictor.update(row, view.loads)  # eq. 8
-        row = self.row[view.next_layer]
-        expert_costs = self.costs.expert_costs(self.predictor.loads[row])
-        classes = expert_costs.classes(self.room[row])
-        window = self._window(view)
-        tasks = window.taken(*self._tasks(view, row, expert_costs, classes == HOT, window))
-        self._under_way += tasks
-        self._expected = row, classes, tasks
+        row, after = self.row[view.layer], self.row[view.next_layer]
+        expected, tasks = self._expected
+        if tasks and expected == row:
+            expert_costs = self.costs.expert_costs(view.loads)
+            self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
+        under_way, spent_ns = self._still_under_way(view)
+        places = Locations(view.placement.dimm, view.placement.resident, view.moving)
+        layer = row, after, view.loads, expected == row, places, int(view.gpu_free)
+        right, *counts = self._look_ahead(self._prediction, self._rules, *layer, under_way, spent_ns)
+        if expected == row:
+            self._classes.add(right, len(view.loads))
+        tasks = self._tasks(view.next_layer, *counts)
+        self.under_way += tasks
+        self._expected = after, tasks
         migrations = []
         for task in tasks:
             if task.victim is not None:
@@ -243,45 +262,56 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
             migrations.append(task.migration)
         return migrations
 
-    def _window(self, view: BackgroundView) -> Window:
-        """The window, minus the remaining time of earlier migrations."""
-        wanted = self.parameters
-        window = Window(
-            self.estimates.window_ns, wanted.budget == "together", wanted.overrun, wanted.benefit_steps
-        )
-        moves = ((task, task.migration) for task in self._under_way)
-        self._under_way = [task for task, to in moves if view.moving[self.row[to.layer], to.expert]]
-        for task in self._under_way:
-            window.spend(task)
-        return window
+    def _still_under_way(self, view: BackgroundView) -> tuple[int, tuple[float, float]]:
+        """Note unfinished tasks of the next layer; their number, and the time of all on PCIe and links."""
+        if not self.under_way:
+            return 0, (0.0, 0.0)
+        moves = ((task, task.migration) for task in self.under_way)
+        self.under_way = [task for task, to in moves if view.moving[self.row[to.layer], to.expert]]
+        pcie_ns, links_ns, soon = 0.0, 0.0, self._prediction.soon
+        count = 0
+        for task in self.under_way:
+            move = task.migration
+            if task.uses_pcie:
+                pcie_ns += move.estimated_ns
+            else:
+                links_ns += move.estimated_ns
+            if move.layer == view.next_layer:
+                soon[count] = move.expert, TO_GPU if task.uses_pcie else move.to
+                count += 1
+        return count, (pcie_ns, links_ns)
 
-    def _tasks(
-        self, view: BackgroundView, row: int, expert_costs: ExpertCosts, hot: Flags, window: Window
-    ) -> Iterator[Iterable[Task]]:
-        """All tasks with a benefit whose resource is not full, by kind."""
-        wanted, here = self.parameters, self._soon(view.placement.of_layer(row), view.next_layer)
-        coming = Coming(
-            view.next_layer, expert_costs, here, view.moving[row], self.machine.dimms, self.estimates
+    def _tasks(self, layer: int, count: int, taken: int) -> list[Task]:
+        """The tasks that `look_ahead` has taken for a layer, of all `count` with a benefit."""
+        if not taken:
+            return []
+        prediction = self._prediction
+        tasks, dimm, resident = (
+            prediction.tasks[:count].tolist(),
+            prediction.dimm.copy(),
+            prediction.here.copy(),
         )
-        if wanted.prefetch and not window.full("pcie"):
-            yield prefetches(coming, hot, view.gpu_free)
-        if not self.machine.has_links or window.full("link"):
-            return
-        if wanted.relayout:
-            yield relayouts(coming, window)
-        if wanted.rebalance:
-            most = 1 + int(window.budget_ns / max(self.estimates.rebalance_ns, 1.0))
-            yield rebalances(coming, wanted.skew, most)
+        before: list[Ints] = []
+        for kind, expert, _, source in reversed(tasks):
+            if kind == REBALANCE:  # each knows those before it
+                dimm = dimm.copy()
+                dimm[expert] = source
+            before.append(dimm)
+        found = []
+        for number in prediction.by_benefit[:taken].tolist():
+            move = self._migration(layer, *tasks[number][:3])
+            victim = tasks[number][3] if move.kind == "prefetch" else NONE
+            found.append(Task(move, None if victim == NONE else victim, before[count - 1 - number], resident))
+        return found
 
-    def _soon(self, placement: LayerPlacement, layer: int) -> LayerPlacement:
-        """The placement of a layer after all current migrations."""
-        dimm, resident = placement.dimm.copy(), placement.resident.copy()
-        for move in (task.migration for task in self._under_way):
-            if move.layer == layer and move.kind == "prefetch":
-                resident[move.expert] = True
-            elif move.layer == layer:
-                dimm[move.expert] = move.to
-        return LayerPlacement(dimm, placement.shards, resident)
+    def _migration(self, layer: int, kind: int, expert: int, to: int) -> Migration:
+        rules = self._rules
+        if kind == PREFETCH:
+            return Migration("prefetch", layer, expert, estimated_ns=rules.pcie_ns)
+        if kind == RELAYOUT:
+            took_ns = rules.to_striped_ns if to == STRIPED else rules.to_localized_ns
+            return Migration("relayout", layer, expert, to, took_ns)
+        return Migration("rebalance", layer, expert, to, rules.rebalance_ns)
 
     def resident_worth(self, placement: Placement) -> Floats:
         """The predicted gain of a prefetch; experts of all layers with the least gain are evicted first."""
@@ -289,17 +319,6 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         return np.array([self.costs.expert_costs(loads).gain(dimm) for loads, dimm in rows])
 
     # ---- accuracy of the prediction
-
-    def _judge(self, row: int, loads: Ints) -> None:
-        """Compare the predictions for a layer with its loads."""
-        if self._expected is None or self._expected[0] != row:
-            return
-        _, classes, tasks = self._expected
-        right = self.costs.classes(loads, self.room[row]) == classes
-        self._classes.add(int(np.count_nonzero(right)), len(classes))
-        if tasks:
-            expert_costs = self.costs.expert_costs(loads)
-            self._decisions.add(sum(task.benefit(expert_costs) > 0 for task in tasks), len(tasks))
 
     def prediction(self) -> Mapping[str, Any] | None:
         """Candidates for the paper's "predictor accuracy" of 78%: shares of right classes, and decisions."""
@@ -314,11 +333,6 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
                 "migrations": self._decisions.made,
             },
         }
-
-
-def _gpu_rank(view: LayerView) -> Ints:
-    """Rank on the GPU: present experts, then arriving ones, so that copies of others advance meanwhile."""
-    return np.where(view.placement.resident, 0, np.where(view.arriving, 1, 2))
 
 
 POLICY = TriMoE
