@@ -29,12 +29,12 @@ from ndpsim.policies.assignment.interior_point import Programme, Search
 random = np.random.default_rng(0)
 groups, ways = 4000, 5
 columns = groups * ways
-rows = np.arange(columns) // ways // 100
+first, lowest = np.arange(columns + 1, dtype=np.uint64), np.arange(groups, dtype=np.uint64) // 100
 programme = Programme(
-    np.arange(columns + 1), rows, random.uniform(0.5, 1, columns), random.uniform(1, 2, columns),
-    np.full(40, 80.0), np.ones(groups), ways, np.arange(groups) // 100,
+    first, np.repeat(lowest, ways), random.uniform(0.5, 1, columns), random.uniform(1, 2, columns),
+    np.full(40, 80.0), np.ones(groups), ways, lowest,
 )  # fmt: skip
-print(Search(programme, 2).prices().tobytes().hex())
+print(Search(programme, 2, 1).prices().tobytes().hex())
 """
 
 

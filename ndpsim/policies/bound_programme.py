@@ -10,19 +10,20 @@ variables of each item, in experts, are
     c    copied there within the layer, and computed      u, d    computed on the CPU, on NDP units
 
 and for each visit T; B, time that PCIe had until then and did not use; O, the room that k takes; I, time in
-which NDP units are idle; and b_j, experts that the host reads while units compute those of class j. The sum
-of all T is least, with, over the items of each visit (S: shared experts; x+: what any use of x takes once,
-spread over all active experts; V: activations to the host and results back, of at least (u + d) x tokens /
-choices of a token; e: the little that rounding shares to whole columns may save):
+which NDP units are idle; and b_j, experts that the host reads while units compute those of class j. C, U and
+V are sums over the items of the visit: C of c, U of u, and V of activations to the host, of at least (u + d)
+x tokens / choices of a token; results back are as large. Rows with these sums have few entries. The sum of
+all T is least, with, over the items of each visit (S: shared experts; x+: what any use of x takes once,
+spread over all active experts; e: the little that rounding shares to whole columns may save):
 
     GPU           S + sum f (gpu + call+) + c (gpu + call) <= T + e      S <= T
-    PCIe          sum c wire + V/2 <= T
-    copy engines  sum c copy <= T
-    PCIe so far   B_v = B_(v-1) + W_v + T_v - sum (q + c) wire - V/2 >= 0
-    channels      sum (c + u) read <= T
-    CPU           V + sum u (cpu + hand-over+) <= T + e
-    NDP units     sum d ndp + sum over j of lost_j b_j + I <= units x T + e      I >= units x V
-    reads         sum (c + u) <= sum over j of b_j + I / read_alone
+    PCIe          C wire + V <= T
+    copy engines  C copy <= T
+    PCIe so far   B_v = B_(v-1) + W_v + T_v - (C + sum q) wire - V >= 0
+    channels      (C + U) read <= T
+    CPU           2 V + sum u (cpu + hand-over+) <= T + e
+    NDP units     sum d ndp + sum over j of lost_j b_j + I <= units x T + e      I >= 2 units x V
+    reads         C + U <= sum over j of b_j + I / read_alone
     reads beside  read_alone b_j <= sum over class j of d ndp + lost_j b_j
     GPU memory    O + sum q <= room,    O: the k of all layers whose span from visit to visit has v in it
     each expert   f + c + u + d = n     f <= k + q     k <= k + q + c of the group's visit before
@@ -204,6 +205,7 @@ class _Columns:
     def __init__(self, visits: int, classes: int, items: int, summed: bool) -> None:
         self.count = 0
         self.time, self.unused, self.room, self.idle = self._new(4, visits)
+        self.copies, self.on_cpu, self.vectors = self._new(3, visits)
         self.beside = self._new(classes, visits)
         self.retained, self.migrated = self._new(2, visits if summed else items)
         self.held, self.copied, self.cpu, self.ndp = self._new(4, items)
@@ -243,6 +245,7 @@ class Writer:
         self.costs[self.columns.time] = 1.0
         self.at_most = Rows()
         self.write_gpu()
+        self.write_sums()
         self.write_pcie()
         self.write_host()
         if self.has_ndp:
@@ -261,18 +264,20 @@ class Writer:
         """Sums over the experts of each visit."""
         return np.bincount(self.items.visit, uses * self.items.count, self.visits).astype(float)
 
-    def spend(self, right: Any, uses: Sequence[tuple[Ints, Any]]) -> Ints:
-        """New rows, one for each visit: the sum over its items of variables times their uses <= right."""
+    def spend(self, right: Any, uses: Sequence[tuple[Ints, Any]], *of_visit: tuple[Ints, float]) -> Ints:
+        """New rows, one for each visit: variables of its items, and its own, times their uses <= right."""
         rows = self.at_most.new(np.broadcast_to(right, self.visits))
         for variables, used in uses:
             self.at_most.add(rows[self.items.visit], variables, used)
+        for variables, used in of_visit:
+            self.at_most.add(rows, variables, used)
         return rows
 
-    def spend_time(self, right: Any, uses: Sequence[tuple[Ints, Any]], engines: int = 1) -> Ints:
+    def spend_time(
+        self, right: Any, uses: Sequence[tuple[Ints, Any]], *of_visit: tuple[Ints, float], engines: int = 1
+    ) -> Ints:
         """As `spend`, but <= right + the visit's time on this number of engines."""
-        rows = self.spend(right, uses)
-        self.at_most.add(rows, self.columns.time, -float(engines))
-        return rows
+        return self.spend(right, uses, *of_visit, (self.columns.time, -float(engines)))
 
     def write_gpu(self) -> None:
         machine, at = self.machine, self.columns
@@ -281,33 +286,39 @@ class Writer:
         self.spend_time(right, [(at.held, held), (at.copied, copied)])
         self.spend_time(-self.shared, [])
 
+    def write_sums(self) -> None:
+        at = self.columns
+        for sums, uses in (
+            (at.copies, [(at.copied, 1.0)]),
+            (at.on_cpu, [(at.cpu, 1.0)]),
+            (at.vectors, [(at.cpu, self.vector), (at.ndp, self.vector)]),
+        ):
+            self.spend(0.0, uses, (sums, -1.0))
+
     def write_pcie(self) -> None:
         machine, at = self.machine, self.columns
-        copied, vectors = (at.copied, machine.wire_ns), [(at.cpu, self.vector), (at.ndp, self.vector)]
-        self.spend_time(0.0, [copied, *vectors])
-        self.spend_time(0.0, [(at.copied, machine.copy_ns)])
-        self.so_far = rows = self.spend_time(self.free, [copied, *vectors])
+        sums = (at.copies, machine.wire_ns), (at.vectors, 1.0)
+        self.spend_time(0.0, [], *sums)
+        self.spend_time(0.0, [], (at.copies, machine.copy_ns))
+        self.so_far = rows = self.spend_time(self.free, [], *sums)
         self.at_most.add(rows, at.unused, 1.0)
         self.at_most.add(rows[1:], at.unused[:-1], -1.0)
 
     def write_host(self) -> None:
         machine, at = self.machine, self.columns
-        self.spend_time(0.0, [(at.copied, machine.read_ns), (at.cpu, machine.read_ns)])
-        cpu = self.cpu + machine.hand_over_ns / self.active + 2 * self.vector
+        self.spend_time(0.0, [], (at.copies, machine.read_ns), (at.on_cpu, machine.read_ns))
+        cpu = self.cpu + machine.hand_over_ns / self.active
         right = machine.rounding * self.sums(self.cpu)
-        self.spend_time(right, [(at.cpu, cpu), (at.ndp, 2 * self.vector)])
+        self.spend_time(right, [(at.cpu, cpu)], (at.vectors, 2.0))
 
     def write_ndp(self) -> None:
         machine, at, at_most = self.machine, self.columns, self.at_most
         right = machine.rounding * self.sums(self.ndp)
-        rows = self.spend_time(right, [(at.ndp, self.ndp)], machine.units)
-        at_most.add(rows, at.idle, 1.0)
-        both = 2 * machine.units * self.vector
-        at_most.add(self.spend(0.0, [(at.cpu, both), (at.ndp, both)]), at.idle, -1.0)
+        rows = self.spend_time(right, [(at.ndp, self.ndp)], (at.idle, 1.0), engines=machine.units)
+        self.spend(0.0, [], (at.vectors, 2.0 * machine.units), (at.idle, -1.0))
         if not self.lost.any():
             return
-        reads = self.spend(0.0, [(at.copied, 1.0), (at.cpu, 1.0)])
-        at_most.add(reads, at.idle, -1 / machine.read_alone_ns)
+        reads = self.spend(0.0, [], (at.copies, 1.0), (at.on_cpu, 1.0), (at.idle, -1 / machine.read_alone_ns))
         for number, lost in enumerate(self.lost.tolist()):
             beside, of_class = at.beside[number], self.lost_class == number
             at_most.add(rows, beside, lost)
@@ -324,7 +335,8 @@ class Writer:
         upper[at.held] = items.count
         upper[at.copied] = items.count * machine.copies
         upper[at.cpu], upper[at.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
-        upper[at.beside] = self.sums(np.ones(len(items.visit)))
+        upper[at.beside] = upper[at.copies] = upper[at.on_cpu] = self.sums(np.ones(len(items.visit)))
+        upper[at.vectors] = self.sums(self.vector)
         # The sum of the times of all ways of every expert is longer than any solution.
         of_any = machine.call_ns + 2 * machine.wire_ns + machine.copy_ns + machine.read_ns
         of_any += machine.read_alone_ns + machine.hand_over_ns

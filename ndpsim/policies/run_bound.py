@@ -64,10 +64,12 @@ def _step_bound(writer: _StepWriter) -> float:
     if not ways:
         return 0.0
     rows, columns, uses = writer.at_most.entries()
-    # Rows of a visit are neighbours; each is scaled by its largest entry.
+    # Rows of a visit are neighbours, those of items first; each is scaled by its largest entry.
     kinds = len(writer.at_most.right()) // writer.visits
-    rows = rows % writer.visits * kinds + rows // writer.visits
-    right = writer.at_most.right().reshape(kinds, -1).T.ravel()
+    of_item = np.isin(np.arange(kinds), rows[columns >= at.held[0]] // writer.visits)
+    order = np.argsort(~of_item, kind="stable")
+    rows = rows % writer.visits * kinds + np.argsort(order)[rows // writer.visits]
+    right = writer.at_most.right().reshape(kinds, -1)[order].T.ravel()
     others = (np.bincount(columns, minlength=at.count) > 0) & (upper > 0)
     others[np.concatenate(of_items)] = False
     listed = np.concatenate([np.stack(ways, axis=1).ravel(), np.flatnonzero(others)])
@@ -86,9 +88,10 @@ def _step_bound(writer: _StepWriter) -> float:
         right / largest,
         counts,
         len(ways),
-        writer.items.visit * kinds,
+        (writer.items.visit * kinds).astype(np.uint64),
     )
-    prices = np.maximum(Search(programme, kinds + 1).prices(), 0.0) / largest
+    search = Search(programme, kinds + 1, int(of_item.sum()))
+    prices = np.maximum(search.prices(), 0.0) / largest
     reduced = writer.costs[listed] + np.bincount(columns, uses * prices[rows], len(listed))
     of_ways, others_left = np.split(reduced, [len(counts) * len(ways)])
     bound = product_sum(counts, of_ways.reshape(len(counts), -1).min(axis=1))
@@ -100,7 +103,7 @@ def _programme(rows: Ints, columns: Ints, uses: Floats, costs: Floats, *others: 
     """The programme of entries in any order."""
     order = np.lexsort((rows, columns))
     first = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=len(costs)))])
-    return Programme(first, rows[order], uses[order], costs, *others)
+    return Programme(first.astype(np.uint64), rows[order].astype(np.uint64), uses[order], costs, *others)
 
 
 class _StepsWriter(Writer):

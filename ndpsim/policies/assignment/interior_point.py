@@ -16,11 +16,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.jit import by_reference, kernel, outlined
+from ndpsim.base.jit import by_reference, inlined, kernel, outlined
 from ndpsim.base.sums import product_sum
 
 Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+Places = NDArray[np.uint64]  # indices that Numba need not compare with 0
 
 _MOST_ROUNDS = 60
 _GAP = 1e-8  # between the cost of x and what prices prove, as a share of the cost
@@ -33,14 +33,14 @@ _LEAST_PIVOT = 1e-30
 class Programme(NamedTuple):
     """Columns one after the other, those of groups first."""
 
-    first: Ints  # [column + 1]: of its entries
-    rows: Ints  # [entry], ascending in each column
+    first: Places  # [column + 1]: of its entries
+    rows: Places  # [entry], ascending in each column
     uses: Floats  # [entry]
     costs: Floats  # [column]
     right: Floats  # [row]
     counts: Floats  # [group]
     ways: int  # columns of each group
-    lowest: Ints  # [group]: of its rows
+    lowest: Places  # [group]: of its rows
 
 
 @by_reference
@@ -64,16 +64,18 @@ class Scratch(NamedTuple):
     band: Floats  # [row, entries from the diagonal on]
     means: Floats  # [group, its rows]
     sums: Floats  # [group]
+    shares: Floats  # [column]: 1 / slack
 
 
 class Search:
     """A search for the best prices.
 
     Args:
-        height: rows that a column or a group spans, at most.
+        height: rows that a column spans, at most.
+        of_group: rows that a group spans, at most.
     """
 
-    def __init__(self, programme: Programme, height: int) -> None:
+    def __init__(self, programme: Programme, height: int, of_group: int) -> None:
         columns, rows, groups = (len(of) for of in (programme.costs, programme.right, programme.counts))
         self._programme = programme
         self._point, self._step = (
@@ -81,7 +83,8 @@ class Search:
         )
         self._work = Scratch(
             np.zeros(rows), np.zeros(groups), np.zeros(columns), np.zeros(columns),
-            np.zeros((rows, height)), np.zeros((groups, height)), np.zeros(groups),
+            np.zeros((rows, height)), np.zeros((groups, of_group)), np.zeros(groups),
+            np.zeros(columns),
         )  # fmt: skip
 
     def prices(self) -> Floats:
@@ -137,30 +140,40 @@ class Search:
 @kernel
 def weigh(programme, point, work):
     """The system of equations at a point."""
-    first, rows, uses, ways = programme.first, programme.rows, programme.uses, programme.ways
-    band, means = work.band, work.means
+    first, rows, uses = programme.first, programme.rows, programme.uses
+    ways, lowest, x, slack = programme.ways, programme.lowest, point.x, point.slack
+    band, means, sums, shares = work.band, work.means, work.sums, work.shares
     band[:] = 0.0
-    means[:] = 0.0
-    work.sums[:] = 0.0
-    for at in range(len(point.x)):
-        weight, group = point.x[at] / point.slack[at], at // ways
-        for entry in range(first[at], first[at + 1]):
-            row, weighted = rows[entry], weight * uses[entry]
-            for other in range(entry, first[at + 1]):
-                band[row, rows[other] - row] += weighted * uses[other]
-            if group < len(work.sums):
-                means[group, row - programme.lowest[group]] += weighted
-        if group < len(work.sums):
-            work.sums[group] += weight
-    height = means.shape[1]
-    for group in range(len(work.sums)):
-        for place in range(height):
-            share = means[group, place] / work.sums[group]
+    for column in range(len(x)):
+        shares[column] = 1.0 / slack[column]
+    for group in range(len(sums)):
+        mean, base, total = means[group], lowest[group], 0.0
+        mean[:] = 0.0
+        for column in range(ways * group, ways * group + ways):
+            weight = x[column] * shares[column]
+            total += weight
+            for entry in range(first[column], first[column + 1]):
+                mean[rows[entry] - base] += weight * uses[entry]
+            weigh_column(first[column], first[column + 1], rows, uses, weight, band)
+        sums[group] = total
+        for place in range(len(mean)):
+            share = mean[place] / total
             if share != 0.0:
-                row = programme.lowest[group] + place
-                for other in range(place, height):
-                    band[row, other - place] -= share * means[group, other]
+                above, below = mean[place:], band[base + place]
+                for other in range(len(above)):
+                    below[other] -= share * above[other]
+    for column in range(ways * len(sums), len(x)):
+        weigh_column(first[column], first[column + 1], rows, uses, x[column] * shares[column], band)
     eliminate(band)
+
+
+@inlined
+def weigh_column(begin, end, rows, uses, weight, band):
+    """Add the products of a column's entries."""
+    for entry in range(begin, end):
+        row, lowest, weighted = band[rows[entry]], rows[entry], weight * uses[entry]
+        for other in range(entry, end):
+            row[rows[other] - lowest] += weighted * uses[other]
 
 
 @outlined
@@ -173,8 +186,9 @@ def eliminate(band):
         for off in range(1, min(width, size - row)):
             share = band[row, off] / band[row, 0]
             if share != 0.0:
-                for other in range(off, width):
-                    band[row + off, other - off] -= share * band[row, other]
+                above, below = band[row, off:], band[row + off]
+                for place in range(len(above)):
+                    below[place] -= share * above[place]
 
 
 @outlined
@@ -182,9 +196,9 @@ def substitute(band, values):
     """Solve for values by the triangular form of a band, in their place."""
     size, width = band.shape
     for row in range(size):
-        share = values[row] / band[row, 0]
+        share, below = values[row] / band[row, 0], values[row:]
         for off in range(1, min(width, size - row)):
-            values[row + off] -= share * band[row, off]
+            below[off] -= share * band[row, off]
     for row in range(size - 1, -1, -1):
         value = values[row]
         for off in range(1, min(width, size - row)):
@@ -196,50 +210,52 @@ def substitute(band, values):
 def measure(programme, point, work):
     """Take what a point has off the equations of `work`, and find what is wrong with its slacks."""
     first, rows, uses, ways = programme.first, programme.rows, programme.uses, programme.ways
-    for at in range(len(point.x)):
-        reduced, group = programme.costs[at] - point.slack[at], at // ways
-        for entry in range(first[at], first[at + 1]):
-            work.short[rows[entry]] -= uses[entry] * point.x[at]
-            reduced += uses[entry] * point.prices[rows[entry]]
-        if group < len(work.missing):
-            work.missing[group] -= point.x[at]
-            reduced -= point.values[group]
-        work.wrong[at] = -reduced
+    costs, x, slack, prices = programme.costs, point.x, point.slack, point.prices
+    short, missing, wrong = work.short, work.missing, work.wrong
+    for column in range(len(x)):
+        reduced = costs[column] - slack[column]
+        for entry in range(first[column], first[column + 1]):
+            short[rows[entry]] -= uses[entry] * x[column]
+            reduced += uses[entry] * prices[rows[entry]]
+        wrong[column] = -reduced
+    for group in range(len(missing)):
+        for column in range(ways * group, ways * group + ways):
+            missing[group] -= x[column]
+            wrong[column] += point.values[group]
 
 
 @kernel
 def direct(programme, point, work, step):
     """Newton's step from a point to where all equations hold."""
     first, rows, uses, ways = programme.first, programme.rows, programme.uses, programme.ways
-    prices, values, means = step.prices, step.values, work.means
-    groups, height = means.shape
+    lowest, prices, values, x, slack = programme.lowest, step.prices, step.values, step.x, step.slack
+    means, sums, shares, wanted, wrong = work.means, work.sums, work.shares, work.wanted, work.wrong
     for row in range(len(prices)):
         prices[row] = -work.short[row]
-    for group in range(groups):
-        values[group] = work.missing[group]
-    for at in range(len(point.x)):
-        change = (work.wanted[at] + point.x[at] * work.wrong[at]) / point.slack[at]
-        for entry in range(first[at], first[at + 1]):
+    for column in range(len(x)):
+        change = (wanted[column] + point.x[column] * wrong[column]) * shares[column]
+        x[column] = change
+        for entry in range(first[column], first[column + 1]):
             prices[rows[entry]] += uses[entry] * change
-        if at // ways < groups:
-            values[at // ways] -= change
-    for group in range(groups):
-        share = values[group] / work.sums[group]
-        for place in range(height):
-            if means[group, place] != 0.0:
-                prices[programme.lowest[group] + place] += share * means[group, place]
+    for group in range(len(values)):
+        value = work.missing[group]
+        for column in range(ways * group, ways * group + ways):
+            value -= x[column]
+        values[group], share, of_rows = value, value / sums[group], prices[lowest[group] :]
+        for place in range(means.shape[1]):
+            of_rows[place] += share * means[group, place]
     substitute(work.band, prices)
-    for group in range(groups):
-        value = values[group]
-        for place in range(height):
-            if means[group, place] != 0.0:
-                value += means[group, place] * prices[programme.lowest[group] + place]
-        values[group] = value / work.sums[group]
-    for at in range(len(point.x)):
-        change = -work.wrong[at]
-        for entry in range(first[at], first[at + 1]):
+    for column in range(len(x)):
+        change = -wrong[column]
+        for entry in range(first[column], first[column + 1]):
             change += uses[entry] * prices[rows[entry]]
-        if at // ways < groups:
-            change -= values[at // ways]
-        step.slack[at] = change
-        step.x[at] = (work.wanted[at] - point.x[at] * change) / point.slack[at]
+        slack[column] = change
+    for group in range(len(values)):
+        value, of_rows = values[group], prices[lowest[group] :]
+        for place in range(means.shape[1]):
+            value += means[group, place] * of_rows[place]
+        values[group] = value / sums[group]
+        for column in range(ways * group, ways * group + ways):
+            slack[column] -= values[group]
+    for column in range(len(x)):
+        x[column] = (wanted[column] - point.x[column] * slack[column]) * shares[column]
