@@ -22,6 +22,7 @@ from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
 from ndpsim.dram.fast.issued import NOWHERE, issued
+from ndpsim.dram.fast.signature import carry
 from ndpsim.dram.fast.vectors import with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
@@ -165,6 +166,7 @@ def is_kept(rank, bank, of_rank, of_bank):
 # rank, bank (-1: all banks) and length in clocks; the rank that must not have a command to all its banks.
 _WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH, _APART_FROM = range(7)
 _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
+_LONG_AGO = 1 << 20  # clocks
 
 
 @inlined
@@ -249,6 +251,19 @@ def keeps_maintenance(rules, shape, state, place, command):
     # A command to a whole rank has no bank to avoid.
     bank = -2 if command == PREAB else first
     return is_just_behind(state, first // BANKS_PER_RANK, bank)
+
+
+@inlined
+def carry_controller(rules, state, table, at, row, clock, writes):
+    """See `fast.controller_points`: the edge, and a row command that still forbids one behind it."""
+    turn = state.turn
+    ago = clock - turn[_AT] if clock - turn[_AT] <= turn[_LENGTH] else _LONG_AGO
+    carry(table, at, clock % rules.ticks, writes)
+    ago = carry(table, at + 1, ago, writes)
+    turn[_AT] = clock - ago
+    for number in range(_OF_RANK, _LENGTH + 1):
+        turn[number] = carry(table, at + number, 0 if ago == _LONG_AGO else turn[number], writes)
+    return at + _LENGTH + 1
 
 
 # ---- See `choosing`
