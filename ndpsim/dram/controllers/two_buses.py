@@ -20,10 +20,11 @@ from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
+from ndpsim.dram.fast.choose import classes_ready, next_ready_of
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
 from ndpsim.dram.fast.issued import NOWHERE, issued
 from ndpsim.dram.fast.signature import carry
-from ndpsim.dram.fast.vectors import with_element
+from ndpsim.dram.fast.vectors import either, filled, with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
@@ -175,10 +176,15 @@ def step_alone(rules, channel, credit, clock):
     whose = channel.state.turn
     whose[_CLOCK_NOW] = clock
     whose[_APART_FROM] = _NONE
-    latest, next_ready, request = NOWHERE, FAR, -1
+    latest, next_ready, request = NOWHERE, clock + 1, -1
+    ready = classes_ready(channel.policy, channel.shape, channel.state, credit, clock)
+    if ready == 0:
+        return issued(NOWHERE, -1, -1, -1, -1, next_ready_of(channel.shape, channel.state, credit, 0), 0)
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
+        if ready & (1 << RD | 1 << WR if each == _OF_COLUMNS else 1 << ACT | 1 << PRE) == 0:
+            continue
         of_turn = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
         next_ready = of_turn.next_ready
         if of_turn.origin == NOWHERE:
@@ -215,6 +221,14 @@ def barred(rules, state, slots_at):
         return with_element(with_element(slots_at, ACT, FAR), PRE, FAR)
     at = with_element(with_element(slots_at, RD, FAR), WR, FAR)
     return with_element(at, ACT, FAR if state.turn[_WHOSE] == _FALLING else 0)
+
+
+@inlined
+def at_edges(rules, times):
+    """See `fast.controller_points`: rising edges are at odd clocks."""
+    if rules.ticks == 1:
+        return times
+    return either(times, with_element(filled(1), PRE, 0))
 
 
 @inlined
@@ -261,9 +275,11 @@ def carry_controller(rules, state, table, at, row, clock, writes):
     carry(table, at, clock % rules.ticks, writes)
     ago = carry(table, at + 1, ago, writes)
     turn[_AT] = clock - ago
+    at += 2
     for number in range(_OF_RANK, _LENGTH + 1):
-        turn[number] = carry(table, at + number, 0 if ago == _LONG_AGO else turn[number], writes)
-    return at + _LENGTH + 1
+        turn[number] = carry(table, at, 0 if ago == _LONG_AGO else turn[number], writes)
+        at += 1
+    return at
 
 
 # ---- See `choosing`

@@ -21,6 +21,12 @@ def hits_from(rules, clock):
 
 
 @overridable
+def at_edges(rules, times):
+    """The first clocks, by class, from these on, at which commands of the class may issue."""
+    return times
+
+
+@overridable
 def active_from(rules, state, rank, times):
     """The clocks, by class, before which no command for an active request of a rank can issue; `times`: those
     before which its RD or WR cannot.

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
+from ndpsim.dram.fast.choose import classes_ready
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -87,6 +88,10 @@ def step_alone(rules, channel, credit, clock):
     if opens_from <= clock and (rules.opens_at_once or opening[_DUE_AT] <= clock):
         open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
+        return other_command(FROM_QUEUE, FAR)
+    if opens_from <= clock and classes_ready(channel.policy, shape, state, credit, clock) & ~(1 << ACT) == 0:
+        open_row(rules, shape, state, commands, clock)
+        value[DEFERRED] += 1
         return other_command(FROM_QUEUE, FAR)
     outcome = fast.step(channel, None, credit, 0, clock)
     if outcome.origin != NOWHERE:
