@@ -20,7 +20,7 @@ from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
-from ndpsim.dram.fast.choose import classes_ready, next_ready_of
+from ndpsim.dram.fast.choose import classes_ready, mode_changes, next_ready_of
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
 from ndpsim.dram.fast.issued import NOWHERE, issued
 from ndpsim.dram.fast.signature import carry
@@ -183,7 +183,8 @@ def step_alone(rules, channel, credit, clock):
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
-        if ready & (1 << RD | 1 << WR if each == _OF_COLUMNS else 1 << ACT | 1 << PRE) == 0:
+        classes = 1 << RD | 1 << WR if each == _OF_COLUMNS else 1 << ACT | 1 << PRE
+        if ready & classes == 0 and not mode_changes(channel.policy, channel.state):
             continue
         of_turn = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
         next_ready = of_turn.next_ready
