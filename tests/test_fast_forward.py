@@ -11,21 +11,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ndpsim.base.jit import kernel
-from ndpsim.base.options.dram import ControllerOptions
+from ndpsim.base.options.dram import WCK, ControllerOptions
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import FastController, ScanController
 from ndpsim.dram.fast import transition_table
 from ndpsim.dram.fast.fields import COUNTER_ROLES, FIELDS, IN_SIGNATURE, record_type, shape_of
 from ndpsim.dram.fast.signature import restore, write_signature
-from ndpsim.dram.fast.state import make_shape
+from ndpsim.dram.fast.state import chunks_needed, make_shape, step_on
 from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.simulate.lane import no_commands, run_channel
+from ndpsim.simulate.memory import policy_of
 
 DEVICES = [
     ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"),
     ("DDR4", "DDR4_8Gb_x16", "DDR4_2400R"),
     ("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN"),
     ("DDR5", "DDR5_8Gb_x8", "DDR5_6400AN"),
+]
+# Whose controllers have two buses, or activate in two halves.
+OTHERS = [
+    ("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"),
+    ("HBM4", "HBM4_32Gb_8Hi", "HBM4_8000Mbps"),
+    ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
+    ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400"),
+    ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24"),
 ]
 COUNT = 3000
 
@@ -97,6 +106,18 @@ def channels(draw: st.DrawFn, ranks: list[int]):
     return device, options
 
 
+@st.composite
+def other_channels(draw: st.DrawFn):
+    """A device with another controller, and how it is controlled."""
+    device = resolve(*draw(st.sampled_from(OTHERS)), 1, rules=draw(st.sampled_from(["standard", "reference"])))
+    options = ControllerOptions(
+        refresh=draw(st.sampled_from(["none", "all-bank", "all-bank", "per-bank"])),
+        read_buffer=draw(st.sampled_from([7, 32])),
+        wck=draw(st.sampled_from(WCK)),
+    )
+    return device, options
+
+
 sinks = st.tuples(
     st.integers(1, 40),
     st.integers(1, 9),
@@ -144,6 +165,15 @@ def test_fast_forward_changes_nothing(data):
     tables, policy = lower(device), state.make_policy(options)
     for _ in range(2):
         assert_fast_forwarded_stepped_and_scanned_agree(tables, policy, data.draw(works(device)), None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_fast_forward_changes_nothing_under_other_controllers(data):
+    device, options = data.draw(other_channels())
+    policy = policy_of(options, device)
+    servers = data.draw(st.none() | sinks) if chunks_needed(lower(device), policy, True) == 1 else None
+    assert_fast_forwarded_stepped_and_scanned_agree(lower(device), policy, data.draw(works(device)), servers)
 
 
 @settings(max_examples=120, deadline=None)
@@ -424,6 +454,34 @@ def test_a_signature_does_not_change_with_other_fields(refreshing, role):
             tried = [None] if begin is None else range(begin, begin + places, max(places // 50, 1))
             for place in tried:
                 assert not signature_changes(here, first, field, place, 1), field
+
+
+@pytest.mark.parametrize(
+    ("device", "state_of_controller"),
+    [
+        (OTHERS[0], {"turn": (None, None, -1, 0, 3, 2, None)}),
+        (OTHERS[3], {"opening": (1, 3, 7, 5, -9, None, 7, 2), "announced": (1, 0), "prepared_until": (4,)}),
+    ],
+)
+def test_a_signature_changes_with_the_state_of_its_controller(device, state_of_controller):
+    device = resolve(*device)
+    tables, policy = lower(device), policy_of(ControllerOptions(wck="need-sync"), device)
+    source, channel = state.make_source(stream(device, 2000, 0, 4)), FastController(tables, policy)
+    run_channel(channel, source, sink.null_sink(), no_commands(), state.FAR, 200)
+    words = channel._state
+    memory, clock = transition_table.make_table(tables, policy, 1), int(words.value[state.CLOCK])
+    shape = make_shape(tables, policy.rows, 1, step_on(policy, tables))
+    here = shape, words, source, sink.null_sink(), memory, clock
+    clocks = {("turn", 2), ("opening", 4), ("opening", 6), ("opening", 7), ("prepared_until", 0)}
+    for field, numbers in state_of_controller.items():
+        for place, number in enumerate(numbers):
+            if number is not None:
+                words[field][place] = number + clock * ((field, place) in clocks)
+    end = write_signature_here(*here)
+    first = memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist()
+    for field, numbers in state_of_controller.items():
+        for place, number in enumerate(numbers):
+            assert number is None or signature_changes(here, first, field, place, 1), (field, place)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -40,10 +40,10 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
     if clock >= wake[0] or mode_changes(policy, state):
         sink, trace = data_sink(agents.claims, agents.claims.no_credit), commands_at(lanes.commands, bus)
         channel = Channel(policy, lanes.shape, state, lanes.latencies[0, 0], source, sink, trace)
-        wake[0], command, place = step_of(channel, clock)
-        if command == RD or command == WR:
+        issued, wake[0] = step_of(channel, clock)
+        if issued.command == RD or issued.command == WR:
             state.value[SERVED] -= 1
-            record_served_request(relayout, bus, place, clock)
+            record_served_request(relayout, bus, issued.request, clock)
     wakeups.due[bus] = max(clock + 1, min(wake[0], state.value[NEXT_REFRESH]))
     reads, writes = state.queued[READS], state.queued[WRITES]
     if looks_for_offers(relayout, policy, bus, reads, writes, clock + 1) or mode_changes(policy, state):

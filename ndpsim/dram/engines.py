@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.dram import controller
-from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.fast import controller as fast_controller
 from ndpsim.dram.fast import split_activation
 from ndpsim.dram.fast import state as fast
@@ -181,8 +180,7 @@ class FastController:
 
     def _table_for(self, source: Source, sink: Sink, commands: Commands) -> Ints:
         """The table of transitions recorded so far with such a sink."""
-        one_step = isinstance(self._policy.step, OneCommand) and not self._pauses
-        if self._policy.rfm.threshold > 0 or not (one_step and can_fast_forward(source, commands)):
+        if self._policy.rfm.threshold > 0 or self._pauses or not can_fast_forward(source, commands):
             return _NO_TABLE
         if self._policy.any_order:
             return _NO_TABLE  # transitions do not know which bank comes next

@@ -20,9 +20,11 @@ from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
+from ndpsim.dram.fast.choose import classes_ready, mode_changes, next_ready_of
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
 from ndpsim.dram.fast.issued import NOWHERE, issued
-from ndpsim.dram.fast.vectors import with_element
+from ndpsim.dram.fast.signature import carry
+from ndpsim.dram.fast.vectors import either, filled, with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
@@ -165,6 +167,7 @@ def is_kept(rank, bank, held_rank, held_bank):
 # rank, bank (-1: all banks) and length in clocks; the rank that must not have a command to all its banks.
 _WHOSE, _CLOCK_NOW, _AT, _OF_RANK, _OF_BANK, _LENGTH, _APART_FROM = range(7)
 _OF_COLUMNS, _OF_ROWS, _FALLING = range(3)
+_LONG_AGO = 1 << 20  # clocks
 
 
 @inlined
@@ -173,10 +176,16 @@ def step_alone(rules, channel, credit, clock):
     whose = channel.state.turn
     whose[_CLOCK_NOW] = clock
     whose[_APART_FROM] = _NONE
-    latest, next_ready, request = NOWHERE, FAR, -1
+    latest, next_ready, request = NOWHERE, clock + 1, -1
+    ready = classes_ready(channel.policy, channel.shape, channel.state, credit, clock)
+    if ready == 0:
+        return issued(NOWHERE, -1, -1, -1, -1, next_ready_of(channel.shape, channel.state, credit, 0), 0)
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
+        classes = 1 << RD | 1 << WR if each == _OF_COLUMNS else 1 << ACT | 1 << PRE
+        if ready & classes == 0 and not mode_changes(channel.policy, channel.state):
+            continue
         outcome = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
         next_ready = outcome.next_ready
         if outcome.origin == NOWHERE:
@@ -215,6 +224,14 @@ def barred(rules, state, slots_at):
 
 
 @inlined
+def at_edges(rules, times):
+    """See `fast.controller_points`: rising edges are at odd clocks."""
+    if rules.ticks == 1:
+        return times
+    return either(times, with_element(filled(1), PRE, 0))
+
+
+@inlined
 def hits_from(rules, clock):
     """The next rising edge."""
     return clock + is_falling_edge(rules, clock)
@@ -247,6 +264,21 @@ def keeps_maintenance(rules, shape, state, index, command):
     # A command to a whole rank has no bank to avoid.
     bank = -2 if command == PREAB else first
     return is_just_behind(state, first // BANKS_PER_RANK, bank)
+
+
+@inlined
+def carry_controller(rules, state, table, at, row, clock, writes):
+    """See `fast.controller_points`: the edge, and a row command that still forbids one behind it."""
+    turn = state.turn
+    ago = clock - turn[_AT] if clock - turn[_AT] <= turn[_LENGTH] else _LONG_AGO
+    carry(table, at, clock % rules.ticks, writes)
+    ago = carry(table, at + 1, ago, writes)
+    turn[_AT] = clock - ago
+    at += 2
+    for number in range(_OF_RANK, _LENGTH + 1):
+        turn[number] = carry(table, at, 0 if ago == _LONG_AGO else turn[number], writes)
+        at += 1
+    return at
 
 
 # ---- See `choosing`

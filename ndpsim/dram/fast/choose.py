@@ -7,7 +7,14 @@ from ndpsim.dram.fast import controller_points
 from ndpsim.dram.fast.banks import active_bank, bank_bit, bars_queues, drop_pending, same_banks
 from ndpsim.dram.fast.blocking import is_blocked, is_bus_taken
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with, held_in
-from ndpsim.dram.fast.controller_points import allows, avoids, barred, is_busy, keeps_maintenance
+from ndpsim.dram.fast.controller_points import (
+    allows,
+    at_edges,
+    avoids,
+    barred,
+    is_busy,
+    keeps_maintenance,
+)
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -99,17 +106,31 @@ def active_next_ready(shape, state, credit):
 
 
 @inlined
-def next_ready_of(shape, state, credit, without):
-    """The clock before which no active request can issue, nor one of the queue that is served.
+def ready_from(shape, state, credit, without):
+    """The clocks, by class, before which no active request can issue, nor one of the queue that is served.
 
     credit: the clock before which the sink has no room for a read; without: the mask of requests, of a queue
     of one chunk, that do not count.
     """
     queue, slots_at = assume_nonnegative(state.value[WRITE_MODE] & 1), free_slots_at(credit)
-    next_ready = issue_from(shape, state, queue, 0, slots_at, without)
+    times = issue_from(shape, state, queue, 0, slots_at, without)
     for rank in range(1, shape.ranks):
-        next_ready = smaller(next_ready, issue_from(shape, state, queue, rank, slots_at, without))
-    return least(next_ready)
+        times = smaller(times, issue_from(shape, state, queue, rank, slots_at, without))
+    return at_edges(shape.step, times)
+
+
+@inlined
+def next_ready_of(shape, state, credit, without):
+    """The first clock of `ready_from`."""
+    return least(ready_from(shape, state, credit, without))
+
+
+@inlined
+def classes_ready(policy, shape, state, credit, clock):
+    """The mask of the classes of which a command may be ready at `clock`; all if other things may happen."""
+    if state.pending_size > 0 or mode_changes(policy, state) or lacks_rows(shape.rows, shape, state):
+        return (1 << REQUEST_CLASSES) - 1
+    return bits(up_to(ready_from(shape, state, credit, 0), clock))
 
 
 @inlined

@@ -7,6 +7,7 @@ from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.fast.banks import is_barred, push_refresh, requests_for_banks, same_banks
 from ndpsim.dram.fast.choose import mode_changes, next_ready_after
 from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
+from ndpsim.dram.fast.controller_points import hits_from
 from ndpsim.dram.fast.fast_forward import first_lookup
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, REFSB, WRITES
 from ndpsim.dram.fast.issue import is_full
@@ -152,17 +153,13 @@ def offered_from(state, source, clock):
 
 @inlined
 def step_of(channel, clock):
-    """A step of a controller that has its ranks to itself.
-
-    Returns the clock before which no other can issue; the class of the command, -1: there was none; its
-    request.
-    """
+    """A step of a controller that has its ranks to itself, and the clock before which no other can issue."""
     policy, shape, state, sink = channel.policy, channel.shape, channel.state, channel.sink
     issued = step_alone(shape.step, channel, credit_clock(sink), clock)
     next_ready = issued.next_ready
     if issued.origin != NOWHERE:
         next_ready = next_ready_after(policy, shape, state, credit_clock(sink), clock)
-    return next_ready, issued.command, issued.request
+    return issued, next_ready
 
 
 @inlined
@@ -262,9 +259,9 @@ def run(of_one, skips, until_served, until_taken):
         if close_rows(shape.rows, state, clock):
             next_ready = clock
         if clock >= next_ready or mode_changes(policy, state):
-            next_ready, command, _ = step_of(channel, clock)
+            issued, next_ready = step_of(channel, clock)
             if is_due:
-                idle = command < 0
+                idle = issued.origin == NOWHERE and hits_from(shape.step, clock) == clock
                 credit = credit_clock(sink)
                 state.due_since = due_since(shape, state, credit, is_first, stepped, clock) if idle else clock
             stepped = clock

@@ -21,6 +21,12 @@ def hits_from(rules, clock):
 
 
 @overridable
+def at_edges(rules, times):
+    """The first clocks, by class, from these on, at which commands of the class may issue."""
+    return times
+
+
+@overridable
 def active_from(rules, state, rank, times):
     """The clocks, by class, before which no command for an active request of a rank can issue; `times`: those
     before which its RD or WR cannot.
@@ -74,3 +80,15 @@ def instead_of_active(rules, channel, active_list, place, bank, clock):
 def instead_of_queued(rules, channel, queue, slot, command, bank, clock):
     """Whether something else is issued than the command of a queued request."""
     return False
+
+
+@overridable
+def latest_opening(rules, state):
+    """The number of the read whose row is being opened, -1: there is none; FAR: it is a write."""
+    return -1
+
+
+@overridable
+def carry_controller(rules, state, table, at, row, clock, writes):
+    """Write the controller's own state into a signature, or read it (`signature`); returns its end."""
+    return at

@@ -19,6 +19,7 @@ The role of a field in a signature:
 - REQUEST: relative to the number of that request;
 - NUMBER: as it is, a mask, a count or a place in a ring;
 - ORIGIN: what clocks, rows and requests are relative to;
+- CONTROLLER: of the controller of a standard, whose `carry_controller` (`controller_points`) knows it;
 - DERIVED: follows from the fields above, and `signature.restore`, or the next step, sets it from them;
 - COUNTER: transitions add to it;
 - CONSTANT: stays as it is while a channel runs that can be fast-forwarded;
@@ -44,6 +45,7 @@ REQUEST_CLASSES = 4
 OTHER_HALF, BEFORE_RD, BEFORE_WR = 10, 11, 12
 # RFM commands, whose times are those of the refresh of the same banks, REFAB or REFSB.
 RFMAB, RFMSB = 13, 14
+COMMANDS = 16  # of these classes; they are counted
 TIMED_CLASSES = 8  # with times of their own: RDA may issue when RD may, WRA when WR may
 CLASSES = 10
 
@@ -69,6 +71,7 @@ LONGEST_PERIOD = 8  # transitions
 
 CLOCK, ROW, REQUEST, NUMBER = "clock", "row", "request", "number"
 ORIGIN, DERIVED, COUNTER, CONSTANT, FORWARDING = "origin", "derived", "counter", "constant", "forwarding"
+CONTROLLER = "controller"
 
 #: The roles of fields that a signature has.
 IN_SIGNATURE = (CLOCK, ROW, REQUEST, NUMBER)
@@ -110,7 +113,7 @@ class Field(NamedTuple):
 
 FIELDS = (
     Field("value", (COUNTERS + MOST_TURNS * TURN_FIELDS,), ORIGIN, "counters, refresh turns: `dram.state`"),
-    Field("issued", (2 * TIMED_CLASSES,), COUNTER, "[class]: commands issued"),
+    Field("issued", (COMMANDS,), COUNTER, "[class]: commands issued"),
     # ---- Distances in clocks, [previous class, next class]
     Field(
         "of_ranks",
@@ -130,7 +133,7 @@ FIELDS = (
     Field("bank_ready", (EACH_BANK, TIMED_CLASSES), CLOCK, "as far as the bank goes"),
     Field("recent_acts", (EACH_RANK, 4), CLOCK, "the clocks of the window's last four, as of ACTs", -FAR),
     Field("oldest_act", (EACH_RANK,), NUMBER, "which of `recent_acts` is the oldest"),
-    Field("last_command", (EACH_RANK,), CLOCK, "the clock of the last command to banks of a rank"),
+    Field("last_command", (EACH_RANK,), DERIVED, "no command to banks of a rank was later"),
     # ---- Rows
     Field("open_row", (EACH_BANK,), ROW, "the open row of a bank, -1: closed", -1),
     Field("open_banks", (EACH_RANK,), NUMBER, "mask of the banks whose `open_row` is not -1"),
@@ -204,11 +207,11 @@ FIELDS = (
         FAR,
     ),
     # ---- Times of stacks, and the state of some standards' controllers, see `dram.controllers`
-    Field("stack_ready", (EACH_STACK, TIMED_CLASSES), CONSTANT, "as `rank_ready`, as far as the stack goes"),
-    Field("turn", (7,), CONSTANT, "the bus and the edge whose turn it is, and the last command to rows"),
-    Field("opening", (8,), CONSTANT, "the request whose activation has begun"),
-    Field("announced", (2,), CONSTANT, "the request whose RD or WR comes next"),
-    Field("prepared_until", (1 + RANKS,), CONSTANT, "the clock until which RD and WR need no announcing"),
+    Field("stack_ready", (EACH_STACK, TIMED_CLASSES), CLOCK, "as `rank_ready`, as far as the stack goes"),
+    Field("turn", (7,), CONTROLLER, "the bus and the edge whose turn it is, and the last command to rows"),
+    Field("opening", (8,), CONTROLLER, "the request whose activation has begun"),
+    Field("announced", (2,), CONTROLLER, "the request whose RD or WR comes next"),
+    Field("prepared_until", (1 + RANKS,), CONTROLLER, "the clock until which RD and WR need no announcing"),
     # ---- Waiting maintenance, in order
     Field("pending_size", (), NUMBER, "commands that wait"),
     Field("pending_class", (EACH_PENDING,), NUMBER, "class"),
@@ -238,7 +241,7 @@ FIELDS = (
     Field("read_log", (READS_LOGGED, 3), FORWARDING, "the last reads: request, latency, tick served"),
     Field("snapshot_clock", (), FORWARDING, "the clock at which recording began,"),
     Field("snapshot_open", (), FORWARDING, "the banks then open,"),
-    Field("snapshot", (COUNTERS + TIMED_CLASSES,), FORWARDING, "the counters, and the commands by class"),
+    Field("snapshot", (COUNTERS + COMMANDS,), FORWARDING, "the counters, and the commands by class"),
     Field("taken_transition", (LONGEST_PERIOD,), FORWARDING, "the transitions taken last, [step modulo]"),
     Field("taken_clock", (LONGEST_PERIOD,), FORWARDING, "and their clocks"),
 )  # fmt: skip

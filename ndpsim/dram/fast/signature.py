@@ -11,29 +11,32 @@ from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.banks import activate_request, active_bank, bars_queues, same_banks
+from ndpsim.dram.fast.controller_points import carry_controller, latest_opening
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
     BANKS_PER_GROUP,
     BANKS_PER_RANK,
     GROUPS_PER_RANK,
+    GROUPS_PER_STACK,
     PRE,
     RD,
     READS,
     REQUEST_CLASSES,
     SLOTS,
+    STACKS_PER_RANK,
     TIMED_CLASSES,
     WRITES,
 )
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
 from ndpsim.dram.fast.slots import fill_slot, slot_bank, wait_row
+from ndpsim.dram.fast.timing import has_stacks
 from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED, WORDS, next_line
-from ndpsim.dram.fast.vectors import read_times, write_times
+from ndpsim.dram.fast.vectors import bits, read_times, up_to, vector_at, write_times
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import DATA_END, FAR, PLACE, REFRESH_FROM, REFRESH_UNTIL, ROW_SHIFT, WRITE_MODE
 
-_CLOSED = -FAR  # a row
 _HEAD_WORDS = 6
 _QUEUED_WORDS = 3  # of a request
 _MULTIPLIER = 0x2545F491  # of fingerprints
@@ -42,7 +45,7 @@ _MULTIPLIER = 0x2545F491  # of fingerprints
 @inlined
 def latest_request(shape, state):
     """The highest number of the reads under way, -1 if there is none."""
-    latest, queued = -1, state.used[0, READS]
+    latest, queued = latest_opening(shape.step, state), state.used[0, READS]
     while queued != 0:
         slot = lowest(queued) & (SLOTS - 1)
         queued &= queued - 1
@@ -88,17 +91,59 @@ def carry(table, at, word, writes):
 
 
 @inlined
-def carry_ready(times, table, at, first, nodes, classes, base, writes):
-    """The times of so many nodes from one on, for the first command classes; base: see `carry_rank`."""
+def carry_ready(times, table, at, node, classes, base, writes):
+    """The times of a node for the first command classes; base: see `carry_rank`."""
     over, clock = base
-    at, first = assume_nonnegative(at), assume_nonnegative(first)
-    for node in range(first, first + nodes):
-        for command in range(0, classes, REQUEST_CLASSES):
-            if writes:
-                write_times(table, at, times, node, command, over, clock)
-            else:
-                read_times(table, at, times, node, command, clock)
-            at += REQUEST_CLASSES
+    at, node = assume_nonnegative(at), assume_nonnegative(node)
+    for command in range(0, classes, REQUEST_CLASSES):
+        if writes:
+            write_times(table, at + command, times, node, command, over, clock)
+        else:
+            read_times(table, at + command, times, node, command, clock)
+    return at + classes
+
+
+@inlined
+def late_nodes(times, first, nodes, classes, over):
+    """The mask of the nodes from `first` on that may still delay a command."""
+    late, in_time = 0, (1 << REQUEST_CLASSES) - 1
+    for node in range(assume_nonnegative(nodes)):
+        is_late = bits(up_to(vector_at(times, assume_nonnegative(first + node)), over)) != in_time
+        for command in range(REQUEST_CLASSES, classes):
+            is_late |= times[assume_nonnegative(first + node), command] > over
+        late |= is_late << node
+    return late
+
+
+@inlined
+def carry_late(times, table, at, first, nodes, classes, base, writes):
+    """The times of those of so many nodes from `first` on that may still delay a command, after their mask.
+
+    The others have the times that they had: nothing lowers times.
+    """
+    at = assume_nonnegative(at)
+    late = carry(table, at, late_nodes(times, first, nodes, classes, base[0]) if writes else 0, writes)
+    at += 1
+    while late != 0:
+        at = carry_ready(times, table, at, first + lowest(late), classes, base, writes)
+        late &= late - 1
+    return at
+
+
+@inlined
+def carry_nodes(shape, state, table, at, rank, base, writes):
+    """The times of a rank's groups, banks and stacks for the classes for which commands may look there."""
+    # Nothing is late where no command was.
+    groups = shape.bankgroups if state.last_command[rank] + table[REACH] > base[0] else 0
+    begin, first, classes = at, rank * GROUPS_PER_RANK, table[BANK_CLASSES]
+    at = carry_late(state.group_ready, table, at, first, groups, REQUEST_CLASSES, base, writes)
+    first, banks = rank * BANKS_PER_RANK, groups * BANKS_PER_GROUP
+    at = carry_late(state.bank_ready, table, at, first, banks, classes, base, writes)
+    if has_stacks(state):
+        first, stacks = rank * STACKS_PER_RANK, groups // GROUPS_PER_STACK
+        at = carry_late(state.stack_ready, table, at, first, stacks, TIMED_CLASSES, base, writes)
+    if not writes and at > begin + 2 + has_stacks(state):
+        state.last_command[rank] = base[1]
     return at
 
 
@@ -106,20 +151,20 @@ def carry_ready(times, table, at, first, nodes, classes, base, writes):
 def carry_rows(state, table, at, rank, row, writes):
     """The open rows of a rank."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    for number in range(BANKS_PER_RANK):
-        bank = rank * BANKS_PER_RANK + number
-        open_row = state.open_row[bank]
-        word = carry(table, at + number, open_row - row if open_row >= 0 else _CLOSED, writes)
-        if not writes:
-            state.open_row[bank] = word + row if word > _CLOSED else -1
-    return at + BANKS_PER_RANK
-
-
-@inlined
-def close_rows(state, rank):
-    """No row of a rank is open."""
-    for bank in range(BANKS_PER_RANK):
-        state.open_row[rank * BANKS_PER_RANK + bank] = -1
+    was_open = state.open_banks[rank]
+    opened = carry(table, at, was_open, writes)
+    state.open_banks[rank] = opened
+    closed = was_open & ~opened
+    while closed != 0:
+        state.open_row[assume_nonnegative(rank * BANKS_PER_RANK + lowest(closed))] = -1
+        closed &= closed - 1
+    at += 1
+    while opened != 0:
+        bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(opened))
+        state.open_row[bank] = row + carry(table, at, state.open_row[bank] - row, writes)
+        opened &= opened - 1
+        at += 1
+    return at
 
 
 @inlined
@@ -138,44 +183,21 @@ def carry_active(state, table, at, rank, active, clock, writes):
 
 
 @inlined
-def carry_nodes(shape, state, table, at, rank, base, writes):
-    """The times of a rank's groups and banks for the classes for which commands may look there."""
-    first, groups, classes = rank * GROUPS_PER_RANK, shape.bankgroups, table[BANK_CLASSES]
-    at = carry_ready(state.group_ready, table, at, first, groups, REQUEST_CLASSES, base, writes)
-    for group in range(first, first + groups):
-        bank = group * BANKS_PER_GROUP
-        at = carry_ready(state.bank_ready, table, at, bank, shape.banks_per_group, classes, base, writes)
-    return at
-
-
-@inlined
 def carry_rank(shape, state, table, at, rank, row, base, writes):
-    """A rank. Its banks and groups are left out if no earlier command can still delay them.
-
-    base: the clock of `expiry`, and that of the step.
-    """
+    """A rank; base: the clock of `expiry`, and that of the step."""
     over, clock = base
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    before = max(state.last_command[rank], over - table[REACH])
-    touched = clock + carry(table, at, before - clock, writes)
-    was_open = state.open_banks[rank]
-    opened = carry(table, at + 1, was_open, writes)
-    active = carry(table, at + 2, state.active_size[rank * 2 + READS], writes)
-    at = carry_ready(state.rank_ready, table, at + 3, rank, 1, TIMED_CLASSES, base, writes)
+    active = carry(table, at, state.active_size[rank * 2 + READS], writes)
+    at = carry_ready(state.rank_ready, table, at + 1, rank, TIMED_CLASSES, base, writes)
     for number in range(4):
         recent = max(state.recent_acts[rank, (state.oldest_act[rank] + number & 3)], over - shape.window)
         recent = clock + carry(table, at + number, recent - clock, writes)
         if not writes:
             state.recent_acts[rank, number] = recent
-    at += 4
-    if touched + table[REACH] > over:
-        at = carry_nodes(shape, state, table, at, rank, base, writes)
-    if opened != 0:
-        at = carry_rows(state, table, at, rank, row, writes)
-    elif was_open != 0:
-        close_rows(state, rank)
     if not writes:
-        state.last_command[rank], state.oldest_act[rank], state.open_banks[rank] = touched, 0, opened
+        state.oldest_act[rank] = 0
+    at = carry_nodes(shape, state, table, at + 4, rank, base, writes)
+    at = carry_rows(state, table, at, rank, row, writes)
     return carry_active(state, table, at, rank, active, clock, writes)
 
 
@@ -264,6 +286,7 @@ def write_signature(shape, state, source, sink, table, clock):
     if sink.servers > 0:
         at = carry_sink(sink, table, at, over, clock, True)
     at = carry_pending(shape, state, table, at, state.pending_size, True)
+    at = carry_controller(shape.step, state, table, at, row, clock, True)
     for rank in range(shape.ranks):
         at = carry_rank(shape, state, table, at, rank, row, (over, clock), True)
     table[signature + LENGTH] = at - signature - WORDS
@@ -307,6 +330,7 @@ def restore(shape, state, source, sink, table, signature, clock):
         at = carry_sink(sink, table, at, over, clock, False)
     state.pending_size = pending
     at = carry_pending(shape, state, table, at, pending, False)
+    at = carry_controller(shape.step, state, table, at, row, clock, False)
     for rank in range(shape.ranks):
         at = carry_rank(shape, state, table, at, rank, row, (over, clock), False)
     carry_queue(state, table, queue, size, row, clock, False)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
+from ndpsim.dram.fast.choose import classes_ready
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -21,6 +22,7 @@ from ndpsim.dram.fast.fields import (
     QUEUES,
     RANKS,
     RD,
+    READS,
     REFAB,
     REFSB,
     SLOTS,
@@ -29,6 +31,7 @@ from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_act
 from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.issued import FROM_QUEUE, NOWHERE, issued
 from ndpsim.dram.fast.row_policy_points import record_activated
+from ndpsim.dram.fast.signature import carry
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
 from ndpsim.dram.fast.timing import propagate_bank, update_window
@@ -38,6 +41,7 @@ from ndpsim.dram.state import (
     FAR,
     OPEN_CLOCKS,
     OWN_COUNTERS,
+    PLACE,
     ROW_MISSES,
     ROW_SHIFT,
 )
@@ -94,6 +98,10 @@ def step_alone(rules, channel, credit, clock):
     if opens_from <= clock and (rules.opens_at_once or opening[_DUE_AT] <= clock):
         open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
+        return other_command(FROM_QUEUE, FAR)
+    if opens_from <= clock and classes_ready(channel.policy, shape, state, credit, clock) & ~(1 << ACT) == 0:
+        open_row(rules, shape, state, commands, clock)
+        value[DEFERRED] += 1
         return other_command(FROM_QUEUE, FAR)
     outcome = fast.step(channel, None, credit, 0, clock)
     if outcome.origin != NOWHERE:
@@ -343,6 +351,45 @@ def instead_of_queued(rules, channel, queue, slot, command, bank, clock):
     leave_queue(shape.queues, state, channel.source, queue, slot, bank, arrived, clock)
     begin_opening(rules, channel, queue, bank, row, request, arrived, clock)
     return True
+
+
+@inlined
+def latest_opening(rules, state):
+    """See `fast.controller_points`."""
+    if state.opening[_IS_OPENING] == 0:
+        return -1
+    return FAR if state.opening[_QUEUE_OF] else state.opening[_REQUEST]
+
+
+@inlined
+def carry_opening(state, table, at, row, clock, writes):
+    """The request whose activation has begun."""
+    opening, first, old = state.opening, state.value[PLACE], state.opening[_IS_OPENING] == 0
+    opening[_IS_OPENING] = carry(table, at, opening[_IS_OPENING], writes)
+    opening[_BANK] = carry(table, at + 1, 0 if old else opening[_BANK], writes)
+    opening[_ROW] = row + carry(table, at + 2, 0 if old else opening[_ROW] - row, writes)
+    opening[_REQUEST] = first + carry(table, at + 3, 0 if old else opening[_REQUEST] - first, writes)
+    opening[_ARRIVED] = clock + carry(table, at + 4, 0 if old else opening[_ARRIVED] - clock, writes)
+    opening[_DUE_AT] = clock + carry(table, at + 5, 0 if old else max(opening[_DUE_AT] - clock, 0), writes)
+    opening[_QUEUE_OF] = READS
+    return at + 6
+
+
+@inlined
+def carry_controller(rules, state, table, at, row, clock, writes):
+    """See `fast.controller_points`."""
+    opening, announced, first = state.opening, state.announced, state.value[PLACE]
+    at = carry_opening(state, table, at, row, clock, writes)
+    opening[_BUS_FREE] = clock + carry(table, at, max(opening[_BUS_FREE] - clock, 0), writes)
+    announced[_WHERE] = carry(table, at + 1, announced[_WHERE], writes)
+    origin = first if announced[_WHERE] > _IN_QUEUE else 0  # of the place of an active request, or its number
+    which = 0 if announced[_WHERE] == 0 else announced[_WHICH] - origin
+    announced[_WHICH] = origin + carry(table, at + 2, which, writes)
+    at += 3
+    for number in range(1 + RANKS if rules.of_rank else 1):
+        until = carry(table, at + number, max(state.prepared_until[number] - clock, 0), writes)
+        state.prepared_until[number] = clock + until
+    return at + (1 + RANKS if rules.of_rank else 1)
 
 
 @inlined

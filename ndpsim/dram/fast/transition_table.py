@@ -19,12 +19,15 @@ from numpy.typing import NDArray
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.fields import (
     BANKS_PER_RANK,
+    COMMANDS,
     GROUPS_PER_RANK,
     LONGEST_PERIOD,
+    RANKS,
     READS_LOGGED,
     REFRESHES_PENDING,
     REQUEST_CLASSES,
     SLOTS,
+    STACKS_PER_RANK,
     TIMED_CLASSES,
 )
 from ndpsim.dram.fast.vectors import words_differ
@@ -38,6 +41,7 @@ from ndpsim.dram.state import (
     IDLE_ROW,
     NEXT_REFRESH,
     OPEN_CLOCKS,
+    OWN_COUNTERS,
     PLACE,
     READ_LATENCY,
     READ_QUEUE,
@@ -72,6 +76,7 @@ SUMMED = (
     IDLE_CREDIT,
     IDLE_ROW,
     READ_QUEUE,
+    *range(OWN_COUNTERS, COUNTERS),
     OPEN_CLOCKS,
 )
 
@@ -121,7 +126,7 @@ FINISHED, REQUEST, LATENCY, GAINS = range(4)  # the tick at which the sink has s
 # GAINS follows the fields of reads: the increases of the counters in SUMMED, and the commands by kind.
 
 MOST_READS = 64
-_TRANSITION_WORDS = READ + 3 * MOST_READS + len(SUMMED) + TIMED_CLASSES
+_TRANSITION_WORDS = READ + 3 * MOST_READS + len(SUMMED) + COMMANDS
 
 NOTHING = -(1 << 60)
 LINE = 8  # words of a cache line: records begin with one
@@ -138,8 +143,9 @@ def next_line(place):
 
 def _signature_words(tables: Tables, sink_places: int) -> int:
     """The maximum number of words of a signature of such a channel."""
-    rank = 16 + GROUPS_PER_RANK * TIMED_CLASSES + BANKS_PER_RANK * (TIMED_CLASSES + 4)
-    return WORDS + 16 + tables.ranks * rank + 4 * SLOTS + 2 * REFRESHES_PENDING + sink_places
+    nodes = GROUPS_PER_RANK + STACKS_PER_RANK + BANKS_PER_RANK
+    rank = 16 + nodes * TIMED_CLASSES + BANKS_PER_RANK * 4
+    return WORDS + 32 + RANKS + tables.ranks * rank + 4 * SLOTS + 2 * REFRESHES_PENDING + sink_places
 
 
 def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
@@ -151,7 +157,7 @@ def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     table = table[-table.ctypes.data // table.itemsize % LINE :][:words]
     table[:FIRST_RECORD] = 0
     table[USED], table[STEPS] = FIRST_RECORD, LONGEST_PERIOD
-    table[REACH] = max(tables.gap[2].max(), tables.gap[3].max(), 1)
+    table[REACH] = max(tables.gap[2:].max(), tables.sibling_gap[2:].max(), 1)
     table[ROOM] = room
     table[BANK_CLASSES] = TIMED_CLASSES if refreshes_banks else REQUEST_CLASSES
     return table
@@ -187,7 +193,7 @@ def start_recording(shape, state, signature, clock):
     state.snapshot_open = open_now(shape, state)
     for place in range(COUNTERS):
         state.snapshot[place] = state.value[place]
-    for command in range(TIMED_CLASSES):
+    for command in range(COMMANDS):
         state.snapshot[COUNTERS + command] = state.issued[command]
 
 
@@ -206,7 +212,7 @@ def write_gains(shape, state, table, transition, clock):
     closed = state.snapshot_open - open_now(shape, state)
     table[transition + CLOSED] = closed
     table[gain + len(SUMMED) - 1] -= closed * clock
-    for command in range(TIMED_CLASSES):
+    for command in range(COMMANDS):
         table[gain + len(SUMMED) + command] = state.issued[command] - state.snapshot[COUNTERS + command]
 
 
@@ -282,7 +288,7 @@ def record(shape, state, source, sink, table, to, clock):
     chain = state.recording + (WITH_REFRESH if refreshes > 0 else WITHOUT_REFRESH)
     table[transition + NEXT_TRANSITION] = table[chain]
     table[chain] = transition
-    table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + TIMED_CLASSES)
+    table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + COMMANDS)
 
 
 # ---- Apply
@@ -382,7 +388,7 @@ def commit(state, latencies, table):
         for number in range(len(SUMMED)):
             state.value[SUMMED[number]] += times * table[gain + number]
         state.value[OPEN_CLOCKS] += table[transition + CLOSED] * table[transition + CLOCK_SUM]
-        for command in range(TIMED_CLASSES):
+        for command in range(COMMANDS):
             state.issued[command] += times * table[gain + len(SUMMED) + command]
         count_latencies(latencies, table, transition, times)
         table[transition + TIMES] = table[transition + CLOCK_SUM] = 0
