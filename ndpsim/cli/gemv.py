@@ -63,7 +63,13 @@ def command(given: Given) -> None:
     With --engine host-read the host reads the weights over its channels: all channels, one channel, or the
     channels of N DIMMs. In the command trace of a bus (a sub-channel of a channel), the column `rank` is the
     number of the rank, counted over the channel's DIMMs.
+
+    With --hw aim, attacc or hbm-pim the units are in the banks of a DRAM (docs/banks.md); --set
+    rules=reference runs as the units' own simulator does.
     """
+    if _is_in_banks(given):
+        _in_banks(given)
+        return
     check_gemv(given, "--")
     host_reads, beside = given.get("engine") == "host-read", "host-traffic" in given
     if host_reads:
@@ -79,6 +85,26 @@ def command(given: Given) -> None:
     call = {"hw": hardware, "model": expert_of(given), "bits": weight_format(given)}
     run = _host_read if host_reads else _beside_host if beside else _alone
     run(given, call, plot)
+
+
+def _is_in_banks(given: Given) -> bool:
+    from ndpsim.config.banks import is_bank_hardware
+
+    return "hw" in given and is_bank_hardware(given["hw"])
+
+
+def _in_banks(given: Given) -> None:
+    """Run the expert on a device with units in its banks."""
+    from ndpsim.cli.pim import finish
+    from ndpsim.config.banks import load_bank_hardware
+    from ndpsim.simulate.bank_operands import simulate_bank_expert
+    from ndpsim.studies.sweeps.parameters import expert_of
+
+    own = "hw", "set", "model", "shape", "tokens", "json", "commands"
+    refuse(given, "is not of units in banks", *(name for name in given if name not in own))
+    hardware = load_bank_hardware(given["hw"], given.get("set", ()))
+    tokens, record = GEMV.value(given, "tokens"), "commands" in given
+    finish(given, hardware, simulate_bank_expert(hardware, expert_of(given), tokens, record_commands=record))
 
 
 def _check_lane(given: Given, lanes: int, what: str) -> None:
