@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import gzip
+import json
+import shutil
 from fractions import Fraction
 from pathlib import Path
 
@@ -11,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from calls import call
 from ndpsim.audit.banks import check_units
 from ndpsim.base.errors import InputError
 from ndpsim.config.banks import bank_hardware_names, load_bank_hardware
@@ -406,7 +410,7 @@ def test_attention_takes_longer_with_context_and_batch_and_fewer_units():
 
 
 def test_operands_that_do_not_fit_are_refused():
-    for call, key in (
+    for run, key in (
         (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 128, 1000), "batch"),
         (lambda: simulate_bank_attention("hbm-pim", "mixtral-8x7b", 128), "hw"),
         (lambda: simulate_bank_attention("attacc", "deepseek-v2", 128), "model"),
@@ -414,6 +418,60 @@ def test_operands_that_do_not_fit_are_refused():
         (lambda: simulate_bank_expert("attacc", Expert(64, 64), sets=["level=buffer"]), "engine"),
     ):
         with pytest.raises(InputError) as refused:
-            call()
+            run()
         assert refused.value.key == key
         assert "\n" not in str(refused.value)
+
+
+# ---- The command line
+
+
+def test_cases_are_compared_on_the_command_line(here):
+    cases = [str(CASES / f"{name}.yaml") for name in ("aim_gemv_small", "attacc_bg_attention_small")]
+    status, out, err = call("compare", "banks", *cases)
+    assert (status, err) == (0, "")
+    assert "aim_gemv_small: equal; 288 commands compared, 1,248 clocks" in out
+    assert "attacc_bg_attention_small: illegal for the device at clocks 234" in out
+    for file in CASES.glob("aim_gemv_small*"):
+        shutil.copy(file, here)
+    case = Path("aim_gemv_small.yaml")
+    case.write_text(case.read_text().replace("cycles: 1248", "cycles: 1249"))
+    status, out, _ = call("compare", "banks", str(case), "--json", "-", "--commands", "ours.csv.gz")
+    found = json.loads(out)
+    assert (status, found["equal"], found["compared"]) == (1, False, 288)
+    assert found["first_difference"] == "the run ends at clock 1248, the reference at 1249"
+    ours, reference = (
+        gzip.decompress(Path(name).read_bytes()) for name in ("ours.csv.gz", f"{case.stem}.commands.csv.gz")
+    )
+    assert ours == reference
+
+
+def test_programs_run_and_are_checked_on_the_command_line(here):
+    program = CASES / "attacc_bg_attention_small.program.csv.gz"
+    for rules, legal in (("standard", 0), ("reference", 1)):
+        words = [
+            "pim",
+            str(program),
+            "--hw",
+            "attacc",
+            "--rules",
+            rules,
+            "--json",
+            "-",
+            "--commands",
+            "c.csv",
+        ]
+        status, out, err = call(*words)
+        assert (status, err) == (0, "")
+        assert json.loads(out)["commands"]["MACSB"] == 64
+        status, out, _ = call("check", "c.csv", "--hw", "attacc")
+        assert status == legal
+        assert ("clock 234: row state" in out) == (legal == 1)
+    assert call("check", "c.csv")[0] == 2
+    assert call("check", "c.csv", "--hw", "attacc", "--ranks", "2")[0] == 2
+    assert call("compare", "banks", "none.yaml")[0] == 2
+    assert call("gemv", "--hw", "aim", "--shape", "64,64", "--layout", "striped")[0] == 2
+    status, out, _ = call(
+        "attention", "--hw", "aim", "--model", "mixtral-8x7b", "--context", "64", "--json", "-"
+    )
+    assert (status, json.loads(out)["config"]["workload"]["context"]) == (0, 64)

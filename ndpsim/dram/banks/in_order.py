@@ -17,6 +17,9 @@ from ndpsim.dram.banks.state import (
     ENDED,
     FAR,
     FIRST_ANSWER,
+    KNOWN_LINE,
+    KNOWN_NEXT,
+    KNOWN_VERSION,
     LEFT,
     LINE,
     LOGGED,
@@ -28,6 +31,7 @@ from ndpsim.dram.banks.state import (
     PROGRESS,
     READS,
     REFRESH_DUE,
+    VERSION,
     WAKE,
     WRITE_MODE,
     WRITES,
@@ -73,17 +77,20 @@ def takes(tables, program, state, channel, line, column, clock):
 
 @outlined
 def offer_line(tables, program, state, line, clock):
-    """Offer what is left of a line to its channels; returns the requests that are still left."""
+    """Offer what is left of a line to its channels; returns the requests that are still left.
+
+    A channel with a request for its units acts no sooner: it takes these in their order.
+    """
     left = 0
     for index in range(program.first[line], program.first[line + 1]):
         channel = program.channel[index]
         facts = state.channel[channel]
-        before = facts[LEFT]
+        before, queued = facts[LEFT], state.size[channel, PIM]
         while facts[LEFT] > 0:
             if not takes(tables, program, state, channel, line, program.size[line] - facts[LEFT], clock):
                 break
             facts[LEFT] -= 1
-        if facts[LEFT] != before:
+        if facts[LEFT] != before and queued == 0:
             facts[WAKE] = clock
         left += facts[LEFT]
     return left
@@ -122,8 +129,11 @@ def step_of(tables, program, state, channel, clock, line):
     """The next command for a line, the clock at which rules allow it, and when it would be another."""
     final, address = program.command[line], program.place
     p, r, g, b = address[line, 0], address[line, 1], address[line, 2], address[line, 3]
-    command = next_command(tables, state, channel, final, program.row[line], p, r, g, b)
-    otherwise = FAR
+    facts = state.channel[channel]
+    if facts[KNOWN_LINE] != line or facts[KNOWN_VERSION] != facts[VERSION]:
+        found = next_command(tables, state, channel, final, program.row[line], p, r, g, b)
+        facts[KNOWN_LINE], facts[KNOWN_VERSION], facts[KNOWN_NEXT] = line, facts[VERSION], found
+    command, otherwise = facts[KNOWN_NEXT], FAR
     if command == final and tables.prepared_by[final] != NO_COMMAND:
         if clock > state.synced[channel]:
             command = tables.prepared_by[final]
@@ -303,6 +313,19 @@ def act(tables, program, state, channel, clock):
     return changed, min(soonest, later)
 
 
+@inlined
+def next_act(tables, program, state, channel, clock):
+    """The first clock from `clock` on at which a channel may act, as it stands."""
+    size = state.size[channel]
+    if size[ACTIVE] > 0 or size[PIM] == 0 or state.channel[channel, REFRESH_DUE] > 0:
+        return clock
+    line = state.line[channel, PIM, 0]
+    if program.command[line] == WAITS:
+        return clock
+    _, from_clock, otherwise = step_of(tables, program, state, channel, clock, line)
+    return max(clock, min(from_clock, otherwise))
+
+
 @kernel
 def run_in_order(tables: BankTables, program: BankProgram, state: BankState, until: int) -> int:
     """Run until the program's end (returns 1), the clock `until` or a full log (0), or for ever (-1)."""
@@ -320,7 +343,9 @@ def run_in_order(tables: BankTables, program: BankProgram, state: BankState, unt
                 returned = answers(program, state, channel, clock)
                 refresh_at = due_refresh(tables, state, channel, clock)
                 changed, later = act(tables, program, state, channel, clock)
-                facts[WAKE] = clock + 1 if changed or returned else min(later, refresh_at)
+                if changed:
+                    later = next_act(tables, program, state, channel, clock + 1)
+                facts[WAKE] = clock + 1 if returned else min(later, refresh_at)
                 facts[WAKE] = min(facts[WAKE], answer_at(program, state, channel, clock))
                 if (changed and waiting) or (returned and value[BLOCKED] == 0):
                     wake = clock + 1

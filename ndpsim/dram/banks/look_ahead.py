@@ -50,6 +50,7 @@ from ndpsim.dram.banks.state import (
 
 _REFRESH = 4  # the queue of refreshes, which has no slots
 _NOTHING = -1
+_NO_CLASS = 3  # wanted by a search that may issue nothing
 
 
 @outlined
@@ -89,11 +90,11 @@ def offer(tables, program, state, clock):
 
 
 @outlined
-def refresh_commands(tables, program, state, channel, queue):
-    """Find the next command of each request after rows have been opened or closed."""
+def refresh_commands(tables, program, state, channel, queue, most):
+    """Find the next commands of the first requests again after rows have been opened or closed."""
     version = state.channel[channel, VERSION]
     last_line, last_next = -1, 0
-    for slot in range(state.size[channel, queue]):
+    for slot in range(min(most, state.size[channel, queue])):
         if state.known[channel, queue, slot] == version:
             continue
         state.known[channel, queue, slot] = version
@@ -163,8 +164,7 @@ def look(tables, program, state, channel, queue, clock):
     dropped = 0
     if state.size[channel, queue] == 0:
         return _NOTHING, NO_COMMAND, False, dropped, FAR
-    refresh_commands(tables, program, state, channel, queue)
-    stamp = note_hits(tables, program, state, channel, queue)
+    refresh_commands(tables, program, state, channel, queue, 2)
     line, following = state.line[channel, queue], state.next[channel, queue]
     if following[0] == BARRIER:
         remove(state, channel, queue, 0)
@@ -176,8 +176,12 @@ def look(tables, program, state, channel, queue, clock):
     best, soonest, limited = 0, FAR, False
     best_at = line_ready(tables, program, state, channel, following[0], line[0])
     seen = 0 if program.command[line[0]] < 0 else 1 << program.command[line[0]]
+    if best_at <= clock and queue != ACTIVE:  # nothing behind it is older
+        return 0, following[0], True, dropped, FAR
     if best_at > clock:
         soonest = best_at
+    refresh_commands(tables, program, state, channel, queue, state.size[channel, queue])
+    stamp = note_hits(tables, program, state, channel, queue)
     for slot in range(1, state.size[channel, queue]):
         if best_at <= clock and queue != ACTIVE:
             break
@@ -337,6 +341,12 @@ def search(tables, program, state, channel, clock, wanted, soonest):
     return looked, _NOTHING, 0, command, changed, soonest
 
 
+@inlined
+def begins_with_barrier(program, state, channel):
+    """Whether a barrier is the first request for the units."""
+    return state.size[channel, PIM] > 0 and program.command[state.line[channel, PIM, 0]] == BARRIER
+
+
 @outlined
 def serve(tables, program, state, channel, clock):
     """Let a channel act in a clock; returns the next clock in which it may act."""
@@ -362,9 +372,9 @@ def serve(tables, program, state, channel, clock):
         ):
             issue(tables, program, state, channel, clock, queue, slot, command)
             changed += 1
-        wanted = NONE if looked == NONE else ROW_BUS if looked == COLUMN_BUS else COLUMN_BUS
-        if wanted == NONE:
-            wanted = 3  # no command has this class
+        wanted = _NO_CLASS if looked == NONE else ROW_BUS if looked == COLUMN_BUS else COLUMN_BUS
+        if wanted == _NO_CLASS and queue == _NOTHING and not begins_with_barrier(program, state, channel):
+            break  # a second search would find and change nothing
     wake = min(soonest, refresh_at)
     if facts[ANSWERS] > 0:
         wake = min(wake, max(clock + 1, state.answer[channel, facts[FIRST_ANSWER], 0]))

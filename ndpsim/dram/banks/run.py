@@ -45,7 +45,7 @@ def run_program(lines: Sequence[Line], device: BankDevice, record_commands: bool
     lowered, tables = lower_program(lines, device), lower(device)
     program = lowered.program
     room = _LOG + 2 * len(lowered.members)
-    state = make_state(tables, len(lowered.members), room if record_commands else 0)
+    state = make_state(tables, program, len(lowered.members), room if record_commands else 0)
     run, parts = _KERNELS[device.extension.controller], []
     outcome = 0
     while outcome == 0:
@@ -54,7 +54,8 @@ def run_program(lines: Sequence[Line], device: BankDevice, record_commands: bool
         state.value[LOGGED] = 0
     if outcome < 0:
         clock = int(state.value[CLOCK])
-        raise InputError(f"the program waits for ever from clock {clock} on", "no-progress", key="program")
+        what = "waits for ever" if outcome == -1 else "has too many accesses of the host with an opened row"
+        raise InputError(f"the program {what} from clock {clock} on", "no-progress", key="program")
     sizes = np.array([len(run) for run in lowered.members])
     total = (state.issued * sizes[:, None]).sum(axis=0)
     counts = {name: int(n) for name, n in zip(device.names, total, strict=True) if n}

@@ -33,11 +33,14 @@ CLOCK, LINE, POSITION, LOGGED, STAMPS, BLOCKED, ENDED, PROGRESS = range(8)
     ANSWERS,
     FIRST_ANSWER,
     LEFT,
-) = range(12)
-CHANNEL_VALUES = 12
+    KNOWN_LINE,
+    KNOWN_VERSION,
+    KNOWN_NEXT,
+) = range(15)
+CHANNEL_VALUES = 15
 _STILL = 1 << 20  # clocks without progress
 _LONG_AGO = -(1 << 40)
-_ANSWERS = 256  # a power of two; at most as many reads are on their way
+_FEW_ANSWERS = 64  # at least as many are on their way at most
 
 
 @by_reference
@@ -85,8 +88,8 @@ class BankState(NamedTuple):
     log: Ints  # [n, 5]: clock, channel, command, line (-1 - part of a refresh), column
 
 
-def make_state(tables: BankTables, channels: int, log: int) -> BankState:
-    """The state before the first clock."""
+def make_state(tables: BankTables, program: BankProgram, channels: int, log: int) -> BankState:
+    """The state before the first clock; `log`: commands of the log."""
 
     def zeros(*shape: int) -> Ints:
         return np.zeros(shape, dtype=np.int64)
@@ -111,13 +114,15 @@ def make_state(tables: BankTables, channels: int, log: int) -> BankState:
         next=zeros(channels, 4, CAPACITY),
         known=zeros(channels, 4, CAPACITY),
         noted=zeros(channels, tables.banks),
-        answer=zeros(channels, _ANSWERS, 2),
+        # Reads that queued writes answer may all be on their way at once.
+        answer=zeros(channels, int(program.host.sum()) + _FEW_ANSWERS, 2),
         synced=np.full(channels, -1),
         issued=zeros(channels, commands),
         log=zeros(log, 5),
     )
     state.channel[:, VERSION] = 1
     state.channel[:, MODE] = 1
+    state.channel[:, KNOWN_LINE] = -1
     return state
 
 
@@ -377,7 +382,7 @@ def review_write_mode(state, channel):
 def answer_later(state, channel, clock, line):
     """Queue an answer that is there from `clock` on."""
     facts = state.channel[channel]
-    slot = (facts[FIRST_ANSWER] + facts[ANSWERS]) % _ANSWERS
+    slot = (facts[FIRST_ANSWER] + facts[ANSWERS]) % state.answer.shape[1]
     state.answer[channel, slot, 0] = clock
     state.answer[channel, slot, 1] = line
     facts[ANSWERS] += 1
