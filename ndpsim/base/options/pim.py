@@ -41,7 +41,7 @@ ATTENTION = table(
     {
         "What is simulated": (
             replace(PIM_HW, default="attacc"),
-            model_of("llama-4-scout"),
+            model_of("mixtral-8x7b"),
             Parameter("context", "Tokens in the cache of each sequence.", Whole(1, MOST_CONTEXT), 4096),
             Parameter("batch", "Sequences.", Whole(1, 1 << 16), 1),
             Parameter(
