@@ -8,6 +8,9 @@
 What the command line does, as calls:
 
 - ``gemv``: `simulate_expert`; with host traffic `simulate_contention`; by the host `simulate_host_read`.
+- Units in banks: ``pim``: `run_pim`; ``gemv --hw aim``: `simulate_bank_expert`; ``attention``:
+  `simulate_bank_attention`; ``check``: `check_units`; ``compare banks``:
+  `ndpsim.studies.banks.compare_banks`.
 - ``relayout``: `simulate_relayout`. ``dram``: `run_trace`, or `read_requests`, `Memory` and `run_requests`;
   `sweep_load`. ``check``: `read_commands` and `check`, or `check_lanes`; `check_schedule`; `check_serving`.
   `Probe` gives the first clock of a command, and the rule that binds.
@@ -21,7 +24,7 @@ What the command line does, as calls:
 - ``sweep``: `sweep`, of a command at many points. ``optimize``: `optimize`, for the best of them.
 - ``cache=True`` or ``cache=ResultCache(...)`` reuses results of earlier calls; ``cache`` shows their folders.
 - Pictures: `ndpsim.report.pictures`. Energy of a command trace: `ndpsim.energy.from_trace`. ``bench``:
-  `ndpsim.studies.bench.run_rows`. ``compare``: `ndpsim.studies.ramulator.compare`.
+  `ndpsim.studies.bench.run_rows`. ``compare ramulator``: `ndpsim.studies.ramulator.compare`.
 
 A mistake in an argument is an `InputError`, whose `key` names the argument. A check that finds a difference
 between two computations of the same result raises `MismatchError`.

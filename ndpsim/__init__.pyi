@@ -15,6 +15,7 @@ from ndpsim.audit import check as check
 from ndpsim.audit import check_lanes as check_lanes
 from ndpsim.audit import check_schedule as check_schedule
 from ndpsim.audit import check_serving as check_serving
+from ndpsim.audit.banks import check_units as check_units
 from ndpsim.base.arguments import Progress
 from ndpsim.base.errors import InputError as InputError
 from ndpsim.base.errors import MismatchError as MismatchError
@@ -23,6 +24,8 @@ from ndpsim.base.options.serve import ServiceLevel
 from ndpsim.config import Hardware as Hardware
 from ndpsim.config import hardware_names as hardware_names
 from ndpsim.config import load_hardware as load_hardware
+from ndpsim.config.banks import BankHardware as BankHardware
+from ndpsim.config.banks import load_bank_hardware as load_bank_hardware
 from ndpsim.config.importers import Imported as Imported
 from ndpsim.config.importers import import_hardware as import_hardware
 from ndpsim.dimm.engines import OpenRow
@@ -35,6 +38,9 @@ from ndpsim.dram.traces import Requests as Requests
 from ndpsim.dram.traces import read_commands as read_commands
 from ndpsim.dram.traces import read_requests as read_requests
 from ndpsim.dram.traces import write_commands as write_commands
+from ndpsim.dram.traces.unit_commands import UnitCommands as UnitCommands
+from ndpsim.dram.traces.unit_commands import read_unit_commands as read_unit_commands
+from ndpsim.dram.traces.unit_commands import write_unit_commands as write_unit_commands
 from ndpsim.inference.layers.record import Observer
 from ndpsim.inference.processors import AttentionTime as AttentionTime
 from ndpsim.inference.processors import DenseTime as DenseTime
@@ -60,11 +66,15 @@ from ndpsim.simulate import TraceResult as TraceResult
 from ndpsim.simulate import place_expert as place_expert
 from ndpsim.simulate import run_requests as run_requests
 from ndpsim.simulate import sweep_load as sweep_load
+from ndpsim.simulate.bank_operands import simulate_bank_attention as simulate_bank_attention
+from ndpsim.simulate.bank_operands import simulate_bank_expert as simulate_bank_expert
 from ndpsim.simulate.memory import Memory as _Memory
+from ndpsim.simulate.pim import run_pim as run_pim
 from ndpsim.simulate.results import FoundRate as FoundRate
 from ndpsim.simulate.results import MoeResult as MoeResult
 from ndpsim.simulate.results import PolicyRun as PolicyRun
 from ndpsim.simulate.results import ServingResult as ServingResult
+from ndpsim.simulate.results.pim import PimResult as PimResult
 from ndpsim.simulate.results.prediction import Prediction
 from ndpsim.simulate.session import Session as _Session
 from ndpsim.simulate.timing import Earliest as Earliest

@@ -109,7 +109,9 @@ def channels(draw: st.DrawFn, ranks: list[int]):
 @st.composite
 def other_channels(draw: st.DrawFn):
     """A device with another controller, and how it is controlled."""
-    device = resolve(*draw(st.sampled_from(OTHERS)), 1, rules=draw(st.sampled_from(["standard", "reference"])))
+    device = resolve(
+        *draw(st.sampled_from(OTHERS)), 1, rules=draw(st.sampled_from(["standard", "reference"]))
+    )
     options = ControllerOptions(
         refresh=draw(st.sampled_from(["none", "all-bank", "all-bank", "per-bank"])),
         read_buffer=draw(st.sampled_from([7, 32])),

@@ -131,10 +131,13 @@ def command(options: Options) -> None:
     DIMM. Then dimm.command_bus is checked, too. The exit status is 1 if a command is illegal. --energy covers
     the time from clock 0, or --start-clock, to the last command or beat of read data.
 
+    Commands of units in banks (ndpsim pim --commands) need --hw, the device; its idealisations do not count.
+
     A log of ndpsim moe or ndpsim serve (.jsonl or .jsonl.gz) needs no options. The rules hold for every
     schedule, and the check uses no code of the simulator. The exit status is 1 if a rule is broken.
     """
     from ndpsim.audit import check_schedule, check_serving, is_schedule_log, is_serving_log
+    from ndpsim.dram.traces.unit_commands import is_unit_commands
 
     trace, limit = options["trace"], CHECK.value(options, "limit")
     served = is_serving_log(trace)
@@ -144,10 +147,32 @@ def command(options: Options) -> None:
         report = check_serving(trace, limit) if served else check_schedule(trace, limit)
         answer(options, report.to_dict, lambda: _print_outcome(trace, report))
         ok = report.ok
+    elif is_unit_commands(trace):
+        ok = _check_units(options, trace, limit)
     else:
         ok = _check_commands(options, trace, limit)
     if not ok:
         raise click.exceptions.Exit(1)
+
+
+def _check_units(options: Options, trace: str, limit: int) -> bool:
+    """Check the commands of units in banks and print the outcome; returns whether all are legal."""
+    from ndpsim.audit.banks import check_units
+    from ndpsim.config.banks import load_bank_hardware
+    from ndpsim.dram.traces.unit_commands import read_unit_commands
+
+    others = (name for name in CHECK if name not in ("trace", "limit", "hw", "set", "refresh"))
+    refuse(options, "is not of commands of units in banks, whose device is that of --hw", *others)
+    if "hw" not in options:
+        raise InputError("commands of units in banks need --hw, the device", key="check", code="missing")
+    sets = [*options.get("set", ()), *([f"refresh={options['refresh']}"] if "refresh" in options else [])]
+    device = load_bank_hardware(options["hw"], sets).device
+    commands = read_unit_commands(trace, device)
+    if not len(commands):
+        raise InputError("holds no commands", "form", file=trace)
+    report = check_units(commands, device, limit)
+    answer(options, report.to_dict, lambda: _print_outcome(trace, report))
+    return report.ok
 
 
 def _check_commands(options: Options, trace: str, limit: int) -> bool:

@@ -1,4 +1,4 @@
-"""``ndpsim compare``: run a request trace through another simulator too, and compare every command."""
+"""``ndpsim compare``: compare every command with another simulator's, run here or recorded in a case."""
 
 from __future__ import annotations
 
@@ -6,27 +6,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ndpsim.base.options import Choice, Parameter, table
+from ndpsim.base.options import table
 from ndpsim.base.options.dram import MEMORY
 from ndpsim.base.options.hardware import SET
-from ndpsim.cli.command import Options, taking
+from ndpsim.base.options.pim import CASES
+from ndpsim.cli.command import Options, group, taking
 from ndpsim.cli.memory_options import check_addressed, memory_of
-from ndpsim.cli.options import JSON, answer
+from ndpsim.cli.options import COMMANDS, JSON, answer
 
 if TYPE_CHECKING:
+    from ndpsim.studies.banks import BankComparison
     from ndpsim.studies.ramulator import Comparison
 
-_SIMULATOR = Parameter(
-    "simulator",
-    "The simulator.",
-    Choice(("ramulator",), "simulator", form="ramulator"),
-    positional=True,
-    required=True,
+
+@group(
+    "ndpsim compare ramulator trace.gz --ranks 4 --refresh none",
+    "ndpsim compare banks case.yaml --json -",
 )
+def command() -> None:
+    """Compare every command with another simulator's: run beside, or recorded in a reference case."""
 
 
 @taking(
-    table({"What is simulated": (_SIMULATOR,)}),
     MEMORY,
     table({"What is simulated": (SET,), "Results": (JSON,)}),
     examples=(
@@ -34,7 +35,7 @@ _SIMULATOR = Parameter(
         "ndpsim compare ramulator trace.gz --ranks 4 --refresh none --json compared.json",
     ),
 )
-def command(options: Options) -> None:
+def ramulator(options: Options) -> None:
     """Run a request trace through ndpsim and through Ramulator 2.1, if its Python package is installed.
 
     Prints "identical" or the first command that differs, and the speed of both simulators. The exit status is
@@ -63,3 +64,55 @@ def _print(outcome: Comparison) -> None:
         f"{counted(outcome.commands, 'command')} compared; ours {ours} million requests/s, "
         f"Ramulator 2.1 {theirs}, {significant(outcome.ours_mps / outcome.ramulator_mps, 3)} times"
     )
+
+
+@taking(
+    CASES,
+    table({"Results": (JSON, COMMANDS)}),
+    examples=(
+        "ndpsim compare banks case.yaml --commands ours.csv.gz",
+        "ndpsim compare banks cases/first.yaml cases/second.yaml --json compared.json",
+    ),
+)
+def banks(given: Given) -> None:
+    """Run cases of units in banks on their own devices, with the idealisations of their references.
+
+    A case is a YAML file with its program, and maybe the reference's commands, beside it. Prints "equal" or
+    the first command that differs, and the clocks at which the checker finds commands illegal. --commands
+    writes the commands of one case. The exit status is 1 if a case differs.
+    """
+    from ndpsim.base.errors import InputError
+    from ndpsim.dram.traces.unit_commands import write_unit_commands
+    from ndpsim.studies.banks import compare_banks, read_case
+
+    paths = given["cases"]
+    if "commands" in given and len(paths) > 1:
+        raise InputError("is of one case", "conflict", key="--commands")
+    outcomes = []
+    for path in paths:
+        case = read_case(path)
+        outcome = compare_banks(case, record_commands="commands" in given)
+        outcomes.append(outcome)
+        if "commands" in given and outcome.result.command_traces is not None:
+            write_unit_commands(given["commands"], outcome.result.command_traces, case.hardware.device)
+    plain = [outcome.to_dict() for outcome in outcomes]
+    answer(given, lambda: plain if len(plain) > 1 else plain[0], lambda: _print_banks(outcomes))
+    if not all(outcome.equal for outcome in outcomes):
+        raise click.exceptions.Exit(1)
+
+
+def _print_banks(outcomes: list[BankComparison]) -> None:
+    from ndpsim.report.printing import print_text
+    from ndpsim.report.words import counted
+
+    for outcome in outcomes:
+        verdict = "equal" if outcome.equal else f"different: {outcome.first_difference}"
+        each = f"{counted(outcome.compared, 'command')} compared, " if outcome.compared else ""
+        print_text(f"{outcome.case}: {verdict}; {each}{counted(outcome.cycles, 'clock')}", indent="  ")
+        if outcome.legal is False:
+            clocks = ", ".join(map(str, outcome.illegal_clocks))
+            print_text(f"{outcome.case}: illegal for the device at clocks {clocks}", indent="  ")
+
+
+for _command in (ramulator, banks):
+    command.add_command(_command)

@@ -63,7 +63,13 @@ def command(options: Options) -> None:
     With --engine host-read the host reads the weights over its channels: all channels, one channel, or the
     channels of N DIMMs. In the command trace of a bus (a sub-channel of a channel), the column `rank` is the
     number of the rank, counted over the channel's DIMMs.
+
+    With --hw aim, attacc or hbm-pim the units are in the banks of a DRAM (docs/banks.md); --set
+    rules=reference runs as the units' own simulator does.
     """
+    if _is_in_banks(options):
+        _in_banks(options)
+        return
     check_gemv(options, "--")
     host_reads, beside = options.get("engine") == "host-read", "host-traffic" in options
     if host_reads:
@@ -79,6 +85,28 @@ def command(options: Options) -> None:
     call = {"hw": hardware, "model": expert_of(options), "bits": weight_format(options)}
     run = _host_read if host_reads else _beside_host if beside else _alone
     run(options, call, plot)
+
+
+def _is_in_banks(options: Options) -> bool:
+    from ndpsim.config.banks import is_bank_hardware
+
+    return "hw" in options and is_bank_hardware(options["hw"])
+
+
+def _in_banks(options: Options) -> None:
+    """Run the expert on a device with units in its banks."""
+    from ndpsim.cli.pim import finish
+    from ndpsim.config.banks import load_bank_hardware
+    from ndpsim.simulate.bank_operands import simulate_bank_expert
+    from ndpsim.studies.sweeps.parameters import expert_of
+
+    own = "hw", "set", "model", "shape", "tokens", "json", "commands"
+    refuse(options, "is not of units in banks", *(name for name in options if name not in own))
+    hardware = load_bank_hardware(options["hw"], options.get("set", ()))
+    tokens, record = GEMV.value(options, "tokens"), "commands" in options
+    finish(
+        options, hardware, simulate_bank_expert(hardware, expert_of(options), tokens, record_commands=record)
+    )
 
 
 def _check_lane(options: Options, lanes: int, what: str) -> None:

@@ -42,6 +42,7 @@ NAMES: dict[str, Callable[[], list[str]]] = {
     "orgs": lambda: _of_standards("organisations"),
     "configuration-formats": lambda: sorted(option_names("config/importers/formats", "dramsim3")),
     "request-formats": lambda: sorted(option_names("dram/traces/request_formats", "dramsim3")),
+    "pim-hw": _from("config.banks", "bank_hardware_names"),
     "policies": lambda: sorted(
         (*option_names("policies/published", "trimoe"), *option_names("policies/own", "balance"))
     ),

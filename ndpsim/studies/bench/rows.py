@@ -10,6 +10,7 @@ from typing import Any
 from ndpsim.base.arguments import choice, progress_function, several, whole_number
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware
+from ndpsim.dram.banks.programs import Line
 from ndpsim.studies.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
 from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
@@ -17,6 +18,7 @@ from ndpsim.studies.bench.processes import FreshProcess
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
 from ndpsim.studies.bench.traces import WholeTrace
 from ndpsim.studies.bench.traffic import Traffic
+from ndpsim.studies.bench.units import UnitProgram, aim_attention, aim_gemv, attacc_bank, attacc_buffer
 from ndpsim.workload.models import Expert
 
 #: The known results of each row. They are from the plain controller (`dram.engines.ScanController`), and
@@ -82,6 +84,10 @@ def _served(name: str, about: str, policy: str, gpu_experts: int) -> ServedLayer
     return ServedLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy, gpu_experts)
 
 
+def _units(name: str, about: str, hw: str, lines: Callable[[], list[Line]]) -> UnitProgram:
+    return UnitProgram(name, about, _PINNED[name], hw, lines)
+
+
 _ALL: Sequence[Benchmark] = (
     _traffic("stream_r1", "contiguous reads, bank groups in turn, 1 rank"),
     _traffic("stream_r4", "contiguous reads, bank groups in turn, 4 ranks", 4),
@@ -121,6 +127,15 @@ _ALL: Sequence[Benchmark] = (
     _served("serve_trimoe", f"a layer of {_QWEN3_30B} served on trimoe under trimoe", "trimoe", 16),
     _served("serve_balance", "the same under balance", "balance", 16),
     _served("serve_gpu", "the same with all experts in the GPU's memory", "balance", 128),
+    _units(
+        "units_attacc_bank",
+        "attention of 64 heads, 2,048 tokens, on AttAcc's bank units",
+        "attacc",
+        attacc_bank,
+    ),
+    _units("units_attacc_buffer", "the same on units at pseudo-channels", "attacc", attacc_buffer),
+    _units("units_aim_gemv", "a matrix of 1,536 x 4,096 on AiM", "aim", aim_gemv),
+    _units("units_aim_attention", "attention of 8 x 8 queries, 1,000 tokens, on AiM", "aim", aim_attention),
     FreshProcess("import", "a new process to its first result, kernels compiled before", _PINNED["import"]),
     FreshProcess(
         "compile", "a new process to its first result, nothing compiled", _PINNED["compile"], compiles=True

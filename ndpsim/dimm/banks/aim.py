@@ -1,0 +1,107 @@
+"""Layouts of AiM: a GEMV with the global buffer reused, and attention as CENT's generator writes it.
+
+GEMV: a bank holds a row of inputs of one output; pieces of the inputs give partial sums, which are added
+outside. Attention: scores have a token a bank and row, with the keys of all heads; the context has a head a
+channel, whose dimensions lie over the banks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ndpsim.base.errors import InputError
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
+from ndpsim.dram.banks.programs import Line
+
+_BANKS = 16
+
+Channels = tuple[int, ...]
+
+
+def _line(word: str, channels: Channels, size: int = 1, row: int = -1) -> Line:
+    sized = word in ("WR_GB", "MAC_ABK")
+    return Line(word, channels, (0, 0, 0, 0), row, 0 if sized else -1, size)
+
+
+def rows_of(shape: Gemv, units: Units) -> int:
+    """Rows of each bank that a matrix takes."""
+    return up(shape.outputs, _BANKS * units.channels) * up(shape.inputs, units.columns * units.elements)
+
+
+def gemv(shape: Gemv, units: Units, first_row: int = 0) -> list[Line]:
+    """A GEMV on the first channels; `first_row`: that of the matrix in its banks.
+
+    Raises:
+        InputError: the matrix does not fit the banks.
+    """
+    channels = tuple(range(units.channels))
+    row = units.columns * units.elements
+    outputs, pieces = up(shape.outputs, _BANKS * units.channels), up(shape.inputs, row)
+    refuse_rows(first_row + outputs * pieces, units, "outputs")
+    lines = []
+    for piece in range(pieces):
+        columns = up(min(row, shape.inputs - piece * row), units.elements)
+        lines.append(_line("WR_GB", channels, columns))
+        for first in range(0, outputs, units.accumulators):
+            batch = range(first, min(first + units.accumulators, outputs))
+            lines += [_line("WR_BIAS", channels) for _ in batch]
+            lines += [
+                _line("MAC_ABK", channels, columns, first_row + output * pieces + piece) for output in batch
+            ]
+            lines += [_line("RD_MAC", channels) for _ in batch]
+    return [*lines, _end(channels)]
+
+
+def _end(channels: Channels) -> Line:
+    return Line("EOC", channels)
+
+
+def attention(shape: Attention, units: Units) -> list[Line]:
+    """Scores and context of one step; keys and values are read again for every query of a head.
+
+    Raises:
+        InputError: the heads do not fill the channels, a token's keys do not fit a row, or rows are missing.
+    """
+    row = units.columns * units.elements
+    if shape.heads != units.channels:
+        problem = f"{shape.heads} heads of keys and values need as many channels; there are {units.channels}"
+        raise InputError(problem, "unsupported", key="channels")
+    if shape.heads * shape.head_size > row or shape.head_size % _BANKS:
+        problem = f"keys of {shape.heads} heads of {shape.head_size} elements do not fit a row of {row}"
+        raise InputError(problem, "unsupported", key="model")
+    rounds = up(shape.longest, _BANKS * units.channels)
+    dimensions = shape.head_size // _BANKS
+    spaced = up(shape.longest, row)
+    first_value = max(1000, rounds)
+    refuse_rows(first_value + dimensions * spaced, units, "context")
+    lines = [*_scores(shape, units), *_context(shape, units, first_value, spaced)]
+    return [*lines, _end(tuple(range(units.channels)))]
+
+
+def _scores(shape: Attention, units: Units) -> Iterator[Line]:
+    tokens = _BANKS * units.channels
+    columns = up(shape.head_size, units.elements)
+    for number in range(up(shape.context, tokens)):
+        left = shape.context - number * tokens
+        channels = tuple(range(min(units.channels, up(left, _BANKS))))
+        for _ in range(shape.queries):
+            yield _line("WR_GB", channels, shape.heads * columns)
+            for _ in range(shape.heads):
+                yield _line("WR_BIAS", channels)
+                yield _line("MAC_ABK", channels, columns, number)
+                yield _line("RD_MAC", channels)
+
+
+def _context(shape: Attention, units: Units, first_value: int, spaced: int) -> Iterator[Line]:
+    channels = tuple(range(units.channels))
+    columns = up(shape.context, units.elements)
+    for _ in range(shape.queries):
+        for first in range(0, columns, units.columns):
+            size = min(units.columns, columns - first)
+            yield _line("WR_GB", channels, size)
+            for dimension in range(shape.head_size // _BANKS):
+                yield _line("WR_BIAS", channels)
+                yield _line(
+                    "MAC_ABK", channels, size, first_value + dimension * spaced + first // units.columns
+                )
+                yield _line("RD_MAC", channels)

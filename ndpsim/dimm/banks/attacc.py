@@ -1,0 +1,279 @@
+"""Layouts of AttAcc: attention as its simulator lays it out, and a GEMV of this project.
+
+Attention: a head lives in one channel. Scores: tokens over the groups of units, the elements of a head over
+the banks that share a result; a MAC step is a token in each group. Context: tokens over the groups, outputs
+over the banks. Rounds are the heads of all channels; two rounds overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ndpsim.base.errors import InputError
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
+from ndpsim.dram.banks.programs import Line
+
+_MACS = {"bank": "MACAB", "bankgroup": "MACSB", "buffer": "MACPB"}
+_BLOCK = 16  # tokens of a group between two moves of results
+_GROUPS, _RANKS, _BANKS = range(4), range(2), range(4)
+_VALUES_FROM = 8192  # the first row of values
+
+Channels = tuple[int, ...]
+
+
+def gemv(shape: Gemv, units: Units, first_row: int = 0) -> list[Line]:
+    """A GEMV: outputs over channels and bank groups, inputs over the four banks, or in one (bank groups).
+
+    Results of 16 outputs of a bank group move together. What does not fill units is padded.
+
+    Raises:
+        InputError: units are at pseudo-channels, or the matrix does not fit its banks.
+    """
+    if units.level == "buffer":
+        raise InputError("AttAcc's GEMV has units at banks or bank groups", "unsupported", key="engine")
+    channels = tuple(range(units.channels))
+    banks = _BANKS if units.level == "bank" else range(1)
+    columns = up(shape.inputs, units.elements * len(banks))
+    outputs = up(shape.outputs, len(_GROUPS) * 4 * units.channels)
+    layout, barrier = _Layout(units, Attention(1, 1, 1, 1), 0), Line("BARRIER", channels, row=0, column=0)
+    refuse_rows(first_row + rows_of(shape, units), units, "outputs")
+    lines = [Line("WRGB", channels, (0, 0, 0, bank), 0, 0) for bank in banks for _ in range(columns)]
+    lines.append(barrier)
+    results = [Line("MVSB", channels, (0, rank, group, 0), 0, 0) for group in _GROUPS for rank in _RANKS]
+    for first in range(0, outputs, _BLOCK):
+        last = min(first + _BLOCK, outputs)
+        lines += layout.macs(first * columns, last * columns, first_row, channels)
+        lines += [barrier, *results]
+        if last < outputs:
+            lines.append(barrier)
+    return lines
+
+
+def rows_of(shape: Gemv, units: Units) -> int:
+    """Rows of each bank that a matrix takes."""
+    banks = 4 if units.level == "bank" else 1
+    steps = up(shape.outputs, 16 * units.channels) * up(shape.inputs, units.elements * banks)
+    return up(steps, units.columns * 4 // banks)
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """The addresses of a head in round `number`."""
+
+    units: Units
+    shape: Attention
+    number: int
+
+    @property
+    def groups(self) -> int:
+        """Groups of units over which tokens are spread."""
+        return 2 if self.units.level == "buffer" else 16
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of a group."""
+        return up(self.shape.context, self.groups)
+
+    @property
+    def steps(self) -> int:
+        """MAC steps of a token."""
+        return up(self.shape.head_size, self.units.elements * (4 if self.units.level == "bank" else 1))
+
+    @property
+    def blocks(self) -> int:
+        """Blocks of tokens of a group."""
+        return up(self.tokens, _BLOCK)
+
+    @property
+    def keys(self) -> int:
+        """The first row of keys; A10: rounds are spaced by as many bytes as there are elements."""
+        elements = self.number * self.shape.longest * self.shape.head_size
+        return up(elements, 65536 if "A10" in self.units.ideal else 32768)
+
+    @property
+    def values(self) -> int:
+        """The first row of values."""
+        return _VALUES_FROM + self.keys
+
+    def mac(self, x: int, first_row: int, channels: Channels) -> Line:
+        """MAC number `x` from a row on."""
+        columns, name = self.units.columns, _MACS[self.units.level]
+        if self.units.level == "bank":
+            return Line(name, channels, (0, 0, 0, 0), first_row + x // columns, x % columns)
+        if self.units.level == "bankgroup":
+            bank, row = x // columns % 4, x // (4 * columns)
+            return Line(name, channels, (0, 0, 0, bank), first_row + row, x % columns)
+        place = (0, x % 8 // 4, x % 4, x // 8 % 4)
+        return Line(name, channels, place, first_row + x // (32 * columns), x // 32 % columns)
+
+    def macs(self, first: int, last: int, first_row: int, channels: Channels) -> list[Line]:
+        return [self.mac(x, first_row, channels) for x in range(first, last)]
+
+    def inputs(self, channels: Channels) -> list[Line]:
+        """Writes of the query to the input buffers."""
+        banks = _BANKS if self.units.level == "bank" else range(1)
+        return [
+            Line("WRGB", channels, (0, 0, 0, bank), self.keys, step // 32)
+            for bank in banks
+            for step in range(self.steps)
+        ]
+
+    def scores_out(self, channels: Channels) -> list[Line]:
+        """Results of a block of scores."""
+        if self.units.level == "buffer":
+            return [Line("MVSB", channels, (0, 0, 0, 0), self.keys, 0)]
+        return [
+            Line("MVSB", channels, (0, rank, group, 0), self.keys, 0) for group in _GROUPS for rank in _RANKS
+        ]
+
+    def scores_in(self, channels: Channels) -> list[Line]:
+        """Results of softmax to the input buffers."""
+        if self.units.level == "buffer":
+            columns = up(self.shape.context, 32)
+            return [Line("MVGB", channels, (0, 0, 0, 0), self.values, c // 32) for c in range(columns)]
+        return [
+            Line("MVGB", channels, (0, rank, group, 0), self.values, column // 32)
+            for rank in _RANKS
+            for group in _GROUPS
+            for column in range(up(self.shape.context, 256))
+        ]
+
+    def context_out(self, channels: Channels) -> list[Line]:
+        """Results of a part of the context."""
+        if self.units.level == "buffer":
+            return [Line("MVSB", channels, (0, 0, 0, 0), self.values, 0)]
+        banks = _BANKS if self.units.level == "bank" else range(1)
+        return [
+            Line("MVSB", channels, (0, rank, 0, bank), self.values, 0) for bank in banks for rank in _RANKS
+        ]
+
+    def softmax(self, channels: Channels) -> list[Line]:
+        return [Line("SFM", channels, (0, 0, 0, 0), 0, 0)]
+
+    def score_part(self, block: int, channels: Channels) -> list[Line]:
+        """The MACs of a block of scores."""
+        last = min((block + 1) * _BLOCK, self.tokens)
+        return self.macs(block * _BLOCK * self.steps, last * self.steps, self.keys, channels)
+
+    def context_part(self, part: int, channels: Channels) -> list[Line]:
+        """The MACs of a part of the context."""
+        return self.macs(part * self.tokens, (part + 1) * self.tokens, self.values, channels)
+
+
+def _share(lines: Sequence[Line], part: int, parts: int, units: Units) -> list[Line]:
+    """A share of the requests of some lines; A12: shares are equal, and a rest is never sent."""
+    total = sum(len(line.channels) for line in lines)
+    if "A12" in units.ideal:
+        total -= total % parts
+    first, last, found, position = part * total // parts, (part + 1) * total // parts, list[Line](), 0
+    for line in lines:
+        size = len(line.channels)
+        channels = line.channels[max(first - position, 0) : max(last - position, 0)]
+        if channels:
+            found.append(line._replace(channels=channels))
+        position += size
+    return found
+
+
+class _Rounds:
+    """The program of all rounds."""
+
+    def __init__(self, shape: Attention, units: Units) -> None:
+        self.shape, self.units = shape, units
+        self.everywhere = tuple(range(units.channels))
+        self.heads = shape.heads * shape.queries
+
+    def channels(self, number: int) -> Channels:
+        """The channels of a round, which have a head each."""
+        return tuple(range(min(self.units.channels, self.heads - number * self.units.channels)))
+
+    def barrier(self) -> Line:
+        return Line("BARRIER", self.everywhere, (0, 0, 0, 0), 0, 0)
+
+    def lines(self) -> Iterator[Line]:
+        rounds = up(self.heads, self.units.channels)
+        for number in range(0, rounds - 1, 2):
+            yield from self.pair(number)
+        if rounds % 2:
+            yield from self.single(rounds - 1)
+
+    def pair(self, number: int) -> Iterator[Line]:
+        """Two rounds, the second in the gaps of the first."""
+        early, late = _Layout(self.units, self.shape, number), _Layout(self.units, self.shape, number + 1)
+        first, second = self.channels(number), self.channels(number + 1)
+        blocks, steps, barrier = early.blocks, early.steps, self.barrier()
+        yield from early.inputs(first)
+        if number == 0:  # the row opens early
+            yield early.mac(0, early.keys, first)
+        yield barrier
+        for block in range(blocks):
+            yield from early.score_part(block, first)
+            yield from early.scores_out(first) if block else ()
+            yield from _share(late.inputs(second), block, blocks, self.units)
+            yield barrier
+        yield from early.scores_out(first)
+        for block in range(blocks):
+            yield from late.score_part(block, second)
+            yield from late.scores_out(second) if block else ()
+            yield from early.softmax(first) if block == 0 else ()
+            yield from self.second_half(early.scores_in(first), block, blocks)
+            yield barrier
+        yield from late.scores_out(second)
+        for part in range(steps):
+            yield from early.context_part(part, first)
+            yield from early.context_out(first) if part else ()
+            yield from late.softmax(second) if part == 0 else ()
+            yield from self.second_half(late.scores_in(second), part, steps)
+            yield barrier
+        yield from early.context_out(first)
+        layout, channels = (early, first) if "A4" in self.units.ideal else (late, second)
+        for part in range(steps):  # A4: the values of the first head again
+            yield from layout.context_part(part, channels)
+            yield from layout.context_out(channels) if part else ()
+            yield barrier
+        yield from layout.context_out(channels)
+
+    def second_half(self, lines: Sequence[Line], part: int, parts: int) -> list[Line]:
+        """Shares of lines in the second half of the parts."""
+        begin = parts // 2
+        return _share(lines, part - begin, parts - begin, self.units) if part >= begin else []
+
+    def single(self, number: int) -> Iterator[Line]:
+        """A last round on its own."""
+        layout, channels, barrier = (
+            _Layout(self.units, self.shape, number), self.channels(number), self.barrier(),
+        )  # fmt: skip
+        yield from layout.inputs(channels)
+        yield barrier
+        for block in range(layout.blocks):
+            yield from layout.score_part(block, channels)
+            yield from layout.scores_out(channels) if block else ()
+            yield barrier
+        yield from layout.scores_out(channels)
+        yield from layout.softmax(channels)
+        yield from layout.scores_in(channels)
+        yield barrier
+        for part in range(layout.steps):
+            yield from layout.context_part(part, channels)
+            yield from layout.context_out(channels) if part else ()
+            yield barrier
+        yield from layout.context_out(channels)
+
+
+def attention(shape: Attention, units: Units) -> list[Line]:
+    """Attention of one step: scores, softmax and context of every head, one query a head.
+
+    Raises:
+        InputError: keys or values do not fit their banks.
+    """
+    if shape.context > shape.longest:
+        raise InputError(
+            f"{shape.context} is above {shape.longest}, for which there is space", "range", key="context"
+        )
+    rounds = up(shape.heads * shape.queries, units.channels)
+    last = _Layout(units, shape, rounds)
+    if last.keys > _VALUES_FROM or last.values > units.rows:
+        problem = f"{rounds} heads a channel need {2 * last.keys} rows of each bank, which has {units.rows}"
+        raise InputError(problem, "too-large", key="batch")
+    return list(_Rounds(shape, units).lines())

@@ -1,0 +1,63 @@
+"""Operands of units in banks."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ndpsim.base.errors import InputError
+
+
+class Gemv(NamedTuple):
+    """A matrix of `outputs` x `inputs` elements times a vector."""
+
+    inputs: int
+    outputs: int
+
+
+class Attention(NamedTuple):
+    """Attention of one step of one or several sequences, of the same context.
+
+    `heads`: those of keys and values of all sequences; each has `queries` queries.
+
+    `head_size`: elements of a head. `context`: tokens. `longest`: tokens for which space is kept.
+    """
+
+    heads: int
+    queries: int
+    head_size: int
+    context: int
+    longest: int = 4096
+
+
+class Units(NamedTuple):
+    """What a layout needs of a machine.
+
+    `level`: "bank", "bankgroup" or "buffer". `elements`: elements of a column. `accumulators`: results that a
+    bank holds. `columns`, `rows`: those of a bank. `channels`: those in use. `ideal`: idealisations of
+    published layouts (`docs/banks.md`).
+    """
+
+    level: str
+    elements: int
+    accumulators: int
+    columns: int
+    rows: int
+    channels: int
+    ideal: frozenset[str] = frozenset()
+
+
+def up(number: int, by: int) -> int:
+    """The quotient, rounded up."""
+    return -(-number // by)
+
+
+def refuse_rows(needed: int, units: Units, what: str) -> None:
+    """Refuse an operand that does not fit its banks.
+
+    Raises:
+        InputError: it does not.
+    """
+    if needed > units.rows:
+        raise InputError(
+            f"{what} needs {needed} rows of each bank, which has {units.rows}", "too-large", key=what
+        )

@@ -1,0 +1,421 @@
+"""The controller that looks ahead in its queues: a row and a column command a clock, barriers, refresh first.
+
+After AttAcc's controller (Ramulator 2 with a queue for its units). Each clock has two searches, for the
+second command of the other class. A channel sleeps until a clock in which something may change.
+"""
+
+from __future__ import annotations
+
+from ndpsim.base.jit import inlined, kernel, outlined
+from ndpsim.dram.banks.lower import BARRIER, COLUMN_BUS, NO_COMMAND, NONE, ROW_BUS, BankTables
+from ndpsim.dram.banks.state import (
+    ACTIVE,
+    ANSWERS,
+    CAPACITY,
+    CLOCK,
+    ENDED,
+    FAR,
+    FIRST_ANSWER,
+    LAST_PIM,
+    LINE,
+    LOGGED,
+    MOST_QUEUED,
+    PIM,
+    POSITION,
+    PROGRESS,
+    READS,
+    REFRESH_DUE,
+    REFRESHED,
+    STAMPS,
+    VERSION,
+    WAKE,
+    WRITE_MODE,
+    WRITES,
+    BankProgram,
+    BankState,
+    all_closed,
+    answer_later,
+    append,
+    bank_of,
+    due_refresh,
+    log,
+    next_command,
+    note_rows,
+    note_rules,
+    ready_at,
+    remove,
+    review_write_mode,
+    stands_still,
+)
+
+_REFRESH = 4  # the queue of refreshes, which has no slots
+_NOTHING = -1
+_NO_CLASS = 3  # wanted by a search that may issue nothing
+
+
+@outlined
+def is_queued_write(program, state, channel, line):
+    """Whether a write to the full address of a line is queued."""
+    for slot in range(state.size[channel, WRITES]):
+        other = state.line[channel, WRITES, slot]
+        same = program.row[other] == program.row[line] and program.column[other] == program.column[line]
+        for level in range(4):
+            same = same and program.place[other, level] == program.place[line, level]
+        if same:
+            return True
+    return False
+
+
+@outlined
+def offer(tables, program, state, clock):
+    """Offer requests in the order of the program, until a channel refuses one."""
+    value = state.value
+    while value[LINE] < program.lines:
+        line = value[LINE]
+        while value[POSITION] < program.first[line + 1]:
+            channel = program.channel[value[POSITION]]
+            command, queue = program.command[line], PIM
+            if program.host[line]:
+                queue = READS if tables.answers[command] else WRITES
+            if queue == READS and is_queued_write(program, state, channel, line):
+                answer_later(state, channel, clock, line)
+            elif state.size[channel, queue] < MOST_QUEUED:
+                append(state, channel, queue, line, program.column[line], clock - 1)
+            else:
+                return 0
+            state.channel[channel, WAKE] = clock
+            value[POSITION] += 1
+        value[LINE] += 1
+    return 0
+
+
+@outlined
+def refresh_commands(tables, program, state, channel, queue, most):
+    """Find the next commands of the first requests again after rows have been opened or closed."""
+    version = state.channel[channel, VERSION]
+    last_line, last_next = -1, 0
+    for slot in range(min(most, state.size[channel, queue])):
+        if state.known[channel, queue, slot] == version:
+            continue
+        state.known[channel, queue, slot] = version
+        line = state.line[channel, queue, slot]
+        final = program.command[line]
+        if final == BARRIER:
+            state.next[channel, queue, slot] = BARRIER
+            continue
+        coordinates = program.place
+        if (
+            last_line < 0
+            or program.command[last_line] != final
+            or program.row[last_line] != program.row[line]
+            or coordinates[last_line, 0] != coordinates[line, 0]
+            or coordinates[last_line, 1] != coordinates[line, 1]
+            or coordinates[last_line, 2] != coordinates[line, 2]
+            or coordinates[last_line, 3] != coordinates[line, 3]
+        ):
+            last_next = next_command(
+                tables,
+                state,
+                channel,
+                final,
+                program.row[line],
+                coordinates[line, 0],
+                coordinates[line, 1],
+                coordinates[line, 2],
+                coordinates[line, 3],
+            )
+            last_line = line
+        state.next[channel, queue, slot] = last_next
+    return 0
+
+
+@inlined
+def address(tables, program, line):
+    """The number of the addressed bank of a line."""
+    coordinates = program.place
+    return bank_of(
+        tables, coordinates[line, 0], coordinates[line, 1], coordinates[line, 2], coordinates[line, 3]
+    )
+
+
+@inlined
+def line_ready(tables, program, state, channel, command, line):
+    """The first clock at which rules allow a command to the place of a line."""
+    coordinates = program.place
+    return ready_at(
+        tables,
+        state,
+        channel,
+        command,
+        coordinates[line, 0],
+        coordinates[line, 1],
+        coordinates[line, 2],
+        coordinates[line, 3],
+    )
+
+
+@outlined
+def look(tables, program, state, channel, queue, clock):
+    """One look at a queue: its best request.
+
+    Returns the slot (-1: none), the next command, whether it is ready, whether a barrier was dropped, and
+    the first later clock at which one of the requests before it is ready.
+    """
+    dropped = 0
+    if state.size[channel, queue] == 0:
+        return _NOTHING, NO_COMMAND, False, dropped, FAR
+    refresh_commands(tables, program, state, channel, queue, 2)
+    line, following = state.line[channel, queue], state.next[channel, queue]
+    if following[0] == BARRIER:
+        remove(state, channel, queue, 0)
+        dropped = 1
+        if state.size[channel, queue] == 0:
+            return _NOTHING, NO_COMMAND, False, dropped, FAR
+    if following[0] == BARRIER:
+        return 0, BARRIER, True, dropped, FAR
+    best, soonest, limited = 0, FAR, False
+    best_at = line_ready(tables, program, state, channel, following[0], line[0])
+    seen = 0 if program.command[line[0]] < 0 else 1 << program.command[line[0]]
+    if best_at <= clock and queue != ACTIVE:  # nothing behind it is older
+        return 0, following[0], True, dropped, FAR
+    if best_at > clock:
+        soonest = best_at
+    refresh_commands(tables, program, state, channel, queue, state.size[channel, queue])
+    stamp = note_hits(tables, program, state, channel, queue)
+    for slot in range(1, state.size[channel, queue]):
+        if best_at <= clock and queue != ACTIVE:
+            break
+        command = following[slot]
+        if command == BARRIER:
+            limited = True
+            continue
+        final = program.command[line[slot]]
+        waits = tables.waits_for[final] & seen
+        seen |= 1 << final
+        if waits or (limited and tables.opens[command] + tables.closes[command] == 0):
+            continue
+        hit = command == final and tables.uses[final] == 1
+        if not hit and state.noted[channel, address(tables, program, line[slot])] == stamp:
+            continue
+        from_clock = line_ready(tables, program, state, channel, command, line[slot])
+        if from_clock > clock:
+            soonest = min(soonest, from_clock)
+        better = from_clock <= clock < best_at
+        if not better and (from_clock <= clock) == (best_at <= clock):
+            better = state.arrived[channel, queue, slot] < state.arrived[channel, queue, best]
+        if better:
+            best, best_at = slot, from_clock
+    return best, following[best], best_at <= clock, dropped, soonest
+
+
+@inlined
+def note_hits(tables, program, state, channel, queue):
+    """Mark the addressed banks for which a request of the queue has its row open; returns the mark."""
+    state.value[STAMPS] += 1
+    stamp = state.value[STAMPS]
+    for slot in range(state.size[channel, queue]):
+        command = state.next[channel, queue, slot]
+        if command >= 0 and tables.uses[command] == 1:
+            state.noted[channel, address(tables, program, state.line[channel, queue, slot])] = stamp
+    return stamp
+
+
+@inlined
+def bus_of(tables, command):
+    """The class of a command; a barrier has none."""
+    return NONE if command < 0 else tables.bus[command]
+
+
+@outlined
+def is_protected(tables, program, state, channel, queue, slot, command):
+    """Whether a request that has activated its row keeps a command from closing it."""
+    if tables.closes[command] == 0 or tables.uses[command]:
+        return False
+    own = state.line[channel, queue, slot]
+    for other in range(state.size[channel, ACTIVE]):
+        line = state.line[channel, ACTIVE, other]
+        if tables.row_sets:
+            if address(tables, program, line) == address(tables, program, own):
+                return True
+            continue
+        if queue == ACTIVE and other == slot:
+            continue
+        meets = True
+        for level in range(4):
+            if tables.fixed[command, level] and program.place[line, level] != program.place[own, level]:
+                meets = False
+        if meets:
+            return True
+    return False
+
+
+@outlined
+def issue(tables, program, state, channel, clock, queue, slot, command):
+    """Issue the next command of a request."""
+    if command == BARRIER:
+        remove(state, channel, queue, slot)
+        return 0
+    line = state.line[channel, queue, slot]
+    coordinates, row = program.place, program.row[line]
+    p, r, g, b = coordinates[line, 0], coordinates[line, 1], coordinates[line, 2], coordinates[line, 3]
+    log(state, clock, channel, command, line, state.column[channel, queue, slot])
+    note_rules(tables, state, channel, command, clock, p, r, g, b)
+    if tables.opens[command] or tables.closes[command]:
+        note_rows(tables, state, channel, command, row, p, r, g, b)
+    if command == program.command[line]:
+        state.value[PROGRESS] = clock
+        if tables.answers[command]:
+            answer_later(state, channel, clock + tables.latency[command], line)
+        remove(state, channel, queue, slot)
+    elif tables.opens[command] and program.host[line]:
+        arrived, column = state.arrived[channel, queue, slot], state.column[channel, queue, slot]
+        if queue != ACTIVE or state.channel[channel, LAST_PIM] == 0:
+            remove(state, channel, queue, slot)
+            append(state, channel, ACTIVE, line, column, arrived)
+    return 0
+
+
+@outlined
+def issue_refresh(tables, state, channel, clock, command):
+    """Issue the next command of a refresh that waits."""
+    facts = state.channel[channel]
+    part = facts[REFRESHED] % tables.refresh_parts
+    log(state, clock, channel, command, -1 - part, -1)
+    note_rules(tables, state, channel, command, clock, part, 0, 0, 0)
+    if command == tables.refresh:
+        facts[REFRESHED] += 1
+        facts[REFRESH_DUE] -= 1
+    else:
+        note_rows(tables, state, channel, command, 0, 0, 0, 0, 0)
+    return 0
+
+
+@inlined
+def refresh_step(tables, state, channel):
+    """The next command of a refresh that waits, and the first clock at which rules allow it."""
+    command = tables.refresh if all_closed(tables, state, channel) else tables.precharge
+    part = state.channel[channel, REFRESHED] % tables.refresh_parts
+    return command, ready_at(tables, state, channel, command, part, 0, 0, 0)
+
+
+@outlined
+def search(tables, program, state, channel, clock, wanted, soonest):
+    """One search; `wanted`: the class of the command, -1: any.
+
+    Returns the class of the command looked at last, the queue of what it issues (-1: nothing), its slot,
+    its command, whether anything but a command changed, and the first later clock of interest.
+    """
+    looked, changed, facts = NONE, 0, state.channel[channel]
+    slot, command, ready, _, later = look(tables, program, state, channel, ACTIVE, clock)
+    soonest = min(soonest, later)
+    if slot >= 0:
+        looked = bus_of(tables, command)
+        if ready and (wanted < 0 or looked == wanted):
+            return looked, ACTIVE, slot, command, changed, soonest
+    if facts[REFRESH_DUE] > 0:
+        command, from_clock = refresh_step(tables, state, channel)
+        looked = ROW_BUS
+        if from_clock > clock:
+            soonest = min(soonest, from_clock)
+        if wanted < 0 or wanted == ROW_BUS:
+            queue = _REFRESH if from_clock <= clock else _NOTHING
+            return looked, queue, 0, command, changed, soonest
+        if tables.refresh_waits == 0:
+            return looked, _NOTHING, 0, command, changed, soonest
+    slot, command, ready, dropped, later = look(tables, program, state, channel, PIM, clock)
+    changed += dropped
+    soonest = min(soonest, later)
+    if slot >= 0:
+        looked = bus_of(tables, command)
+        if ready and (wanted < 0 or looked == wanted):
+            return looked, PIM, slot, command, changed, soonest
+    changed += review_write_mode(state, channel)
+    queue = WRITES if facts[WRITE_MODE] else READS
+    slot, command, ready, _, later = look(tables, program, state, channel, queue, clock)
+    soonest = min(soonest, later)
+    if slot < 0:
+        return NONE, _NOTHING, 0, NO_COMMAND, changed, soonest
+    looked = bus_of(tables, command)
+    if ready and (wanted < 0 or looked == wanted):
+        return looked, queue, slot, command, changed, soonest
+    return looked, _NOTHING, 0, command, changed, soonest
+
+
+@inlined
+def begins_with_barrier(program, state, channel):
+    """Whether a barrier is the first request for the units."""
+    return state.size[channel, PIM] > 0 and program.command[state.line[channel, PIM, 0]] == BARRIER
+
+
+@outlined
+def serve(tables, program, state, channel, clock):
+    """Let a channel act in a clock; returns the next clock in which it may act."""
+    facts = state.channel[channel]
+    if facts[ANSWERS] > 0 and state.answer[channel, facts[FIRST_ANSWER], 0] <= clock:
+        facts[FIRST_ANSWER] = (facts[FIRST_ANSWER] + 1) % state.answer.shape[1]
+        facts[ANSWERS] -= 1
+    refresh_at = due_refresh(tables, state, channel, clock)
+    changed, soonest, wanted = 0, FAR, -1
+    for _ in range(2):
+        looked, queue, slot, command, more, soonest = search(
+            tables, program, state, channel, clock, wanted, soonest
+        )
+        changed += more
+        passed = facts[REFRESH_DUE] == 0 or (wanted >= 0 and wanted != ROW_BUS and tables.refresh_waits == 1)
+        if queue == PIM or queue == READS or queue == WRITES or (queue == _NOTHING and passed):
+            facts[LAST_PIM] = 1 if queue == PIM else 0
+        if queue == _REFRESH:
+            issue_refresh(tables, state, channel, clock, command)
+            changed += 1
+        elif queue != _NOTHING and not (
+            command >= 0 and is_protected(tables, program, state, channel, queue, slot, command)
+        ):
+            issue(tables, program, state, channel, clock, queue, slot, command)
+            changed += 1
+        wanted = _NO_CLASS if looked == NONE else ROW_BUS if looked == COLUMN_BUS else COLUMN_BUS
+        if wanted == _NO_CLASS and queue == _NOTHING and not begins_with_barrier(program, state, channel):
+            break  # a second search would find and change nothing
+    wake = min(soonest, refresh_at)
+    if facts[ANSWERS] > 0:
+        wake = min(wake, max(clock + 1, state.answer[channel, facts[FIRST_ANSWER], 0]))
+    return clock + 1 if changed else wake
+
+
+@inlined
+def is_done(program, state):
+    """Whether nothing is left to offer, to issue or to return."""
+    if state.value[LINE] < program.lines:
+        return False
+    for channel in range(len(state.channel)):
+        if state.channel[channel, ANSWERS] > 0 or state.channel[channel, REFRESH_DUE] > 0:
+            return False
+        for queue in range(4):
+            if state.size[channel, queue] > 0:
+                return False
+    return True
+
+
+@kernel
+def run_look_ahead(tables: BankTables, program: BankProgram, state: BankState, until: int) -> int:
+    """Run until the program's end (returns 1), the clock `until` or a full log (0), or for ever (-1)."""
+    value, channels = state.value, len(state.channel)
+    room = len(state.log) - 2 * channels
+    while value[CLOCK] < until and (len(state.log) == 0 or value[LOGGED] <= room):
+        clock = value[CLOCK] + 1
+        offer(tables, program, state, clock)
+        wake = FAR
+        for channel in range(channels):
+            facts = state.channel[channel]
+            if state.size[channel, ACTIVE] + 2 > CAPACITY:
+                return -2
+            if facts[WAKE] <= clock:
+                facts[WAKE] = serve(tables, program, state, channel, clock)
+            wake = min(wake, facts[WAKE])
+        value[CLOCK] = clock
+        if is_done(program, state):
+            value[ENDED] = 1
+            return 1
+        if wake >= FAR or stands_still(tables, state, clock):
+            return -1
+        value[CLOCK] = wake - 1
+    return 0

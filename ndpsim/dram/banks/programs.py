@@ -1,0 +1,244 @@
+"""Programs of units in banks: CSV files, gzip-compressed or not.
+
+Two forms, by the controller of the units. Requests (look-ahead):
+``request,channels,pseudochannel,rank,bankgroup,bank,row,column``. Instructions (in-order):
+``instruction,size,channels,bank,row``; `size` is the number of columns, `bank` counts through the bank
+groups. `channels` is a list of ranges: ``0-2 5``. A line goes to these channels in ascending order.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from ndpsim.base.arguments import path_of
+from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.files import open_plain_or_gzip
+from ndpsim.dram.banks.lower import BARRIER, NO_COMMAND, WAITS, Ints
+from ndpsim.dram.banks.state import BankProgram
+from ndpsim.dram.spec.extension import LEVELS, BankDevice, Request
+
+#: The columns of a program by the controller of its units.
+HEADERS = {
+    "look-ahead": ("request", "channels", *LEVELS, "row", "column"),
+    "in-order": ("instruction", "size", "channels", "bank", "row"),
+}
+
+_RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
+_WHOLE = re.compile(r"[0-9]{1,12}", re.ASCII)
+_MOST_CHANNELS = 1 << 12
+_MOST_COLUMNS = 1 << 16
+
+
+class Line(NamedTuple):
+    """A line of a program: its word, the columns of a row, its channels, bank, row and column; -1: none."""
+
+    word: str
+    channels: tuple[int, ...]
+    place: tuple[int, int, int, int] = (0, 0, 0, 0)
+    row: int = -1
+    column: int = -1
+    size: int = 1
+
+
+@cache
+def channel_list(text: str) -> tuple[int, ...]:
+    """The channels of a list of ranges such as ``0-2 5``, ascending.
+
+    Raises:
+        InputError: it is none, or names a channel twice.
+    """
+    found: list[int] = []
+    for part in text.split():
+        match = _RANGE.fullmatch(part)
+        if match is None:
+            raise InputError(
+                f"'{part[:40]}' is not a channel or a range such as 0-15", "form", key="channels"
+            )
+        first, last = int(match[1]), int(match[2] or match[1])
+        if last < first or last >= _MOST_CHANNELS:
+            problem = f"'{part}' is not a range of channels below {_MOST_CHANNELS}"
+            raise InputError(problem, "range", key="channels")
+        found += range(first, last + 1)
+    if len(set(found)) < len(found):
+        raise InputError(f"'{text[:40]}' names a channel twice", "twice", key="channels")
+    return tuple(sorted(found))
+
+
+def _whole(values: Mapping[str, str], name: str, below: int, missing: int | None = None) -> int:
+    text = values[name].strip()
+    if not text and missing is not None:
+        return missing
+    if not _WHOLE.fullmatch(text):
+        raise InputError(f"{text[:40]!r} is not a whole number from 0 on", "type", key=name)
+    if int(text) >= below:
+        raise InputError(f"{text} is not from 0 to {below - 1}", "range", key=name)
+    return int(text)
+
+
+def _request(device: BankDevice, word: Request, values: Mapping[str, str]) -> Line:
+    """A line of requests."""
+    sizes = device.sizes
+    place = tuple(_whole(values, level, size, 0) for level, size in zip(LEVELS, device.shape, strict=True))
+    row = _whole(values, "row", sizes["rows"], 0)
+    column = _whole(values, "column", sizes["columns"], 0)
+    return Line(values["request"], channel_list(values["channels"]), place, row, column)  # type: ignore[arg-type]
+
+
+def _instruction(device: BankDevice, word: Request, values: Mapping[str, str]) -> Line:
+    """A line of instructions."""
+    everywhere = tuple(range(device.sizes["channels"]))
+    channels = everywhere if word.everywhere else channel_list(values["channels"])
+    size, column = 1, -1
+    if word.sized:
+        # The reference takes columns that a row does not have.
+        most = _MOST_COLUMNS if device.ideal else device.sizes["columns"]
+        size, column = _whole(values, "size", most + 1), 0
+        if size == 0:
+            raise InputError("0 is not a number of columns from 1", "range", key="size")
+    command = next((c for c in device.commands if c.name == word.command), None)
+    group, bank = 0, 0
+    if command is not None and command.path:
+        group, bank = divmod(_whole(values, "bank", device.banks), device.shape[3])
+    row = -1
+    if word.first_row >= 0:
+        row = word.first_row + _whole(values, "row", 1 << 20, 0)
+    elif command is not None and command.uses:
+        row = _whole(values, "row", device.sizes["rows"])
+    return Line(values["instruction"], channels, (0, 0, group, bank), row, column, size)
+
+
+_READERS = {"look-ahead": _request, "in-order": _instruction}
+
+
+def _lines(path: Path) -> Iterator[str]:
+    with open_plain_or_gzip(path) as stream:
+        try:
+            yield from stream.read().decode("ascii").splitlines()
+        except UnicodeDecodeError:
+            raise InputError("is not a program: it has bytes beyond ASCII", "form", file=path) from None
+
+
+def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]:
+    """Read a program for a device.
+
+    Raises:
+        InputError: the file cannot be read, or a line of it is malformed or does not fit the device.
+    """
+    file = path_of(path, "program")
+    header = HEADERS[device.extension.controller]
+    lines = _lines(file)
+    first = next(lines, "")
+    if tuple(first.strip().split(",")) != header:
+        problem = f"the header must be {','.join(header)}; it is {first[:60]!r}"
+        raise InputError(problem, "form", file=file, line=1)
+    found: list[Line] = []
+    parsed: dict[str, Line] = {}
+    ended = False
+    for number, text in enumerate(lines, start=2):
+        line = parsed.get(text)
+        try:
+            if line is None:
+                line = parsed[text] = _parsed(device, header, text)
+            if ended:
+                raise InputError(f"{line.word} comes after the end of the program", "conflict", key=header[0])
+        except InputError as error:
+            raise error.at(file, number) from None
+        ended = device.extension.requests[line.word].ends
+        found.append(line)
+    if not found:
+        raise InputError("holds no program", "form", file=file)
+    return found
+
+
+def _parsed(device: BankDevice, header: Sequence[str], text: str) -> Line:
+    fields = text.split(",")
+    if len(fields) != len(header):
+        raise InputError(f"the line has {len(fields)} of {len(header)} fields: {text[:60]!r}", "form")
+    values = dict(zip(header, fields, strict=True))
+    words, name = device.extension.requests, values[header[0]]
+    if name not in words:
+        raise unknown(name, words, header[0], key=header[0])
+    line = _READERS[device.extension.controller](device, words[name], values)
+    if not line.channels and (words[name].command or words[name].barrier):
+        raise InputError("names no channel", "missing", key="channels")
+    if line.channels and line.channels[-1] >= device.sizes["channels"]:
+        problem = f"{line.channels[-1]} is not from 0 to {device.sizes['channels'] - 1}"
+        raise InputError(problem, "range", key="channels")
+    return line
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A program as integers. `members`: the channels that each simulated channel stands for."""
+
+    program: BankProgram
+    members: tuple[range, ...]
+
+
+def lower_program(lines: Sequence[Line], device: BankDevice) -> Lowered:
+    """The program as integers. Neighbouring channels with the same requests are simulated once.
+
+    Such channels are equal at every clock: a line offers itself to all of them in a row, and they accept or
+    refuse it alike.
+    """
+    words, everywhere = device.extension.requests, tuple(range(device.sizes["channels"]))
+    names, of_line, places, rows, columns, sizes = zip(*lines, strict=True)
+    # Words and lists of channels are few: each is looked up once, and lines have their numbers.
+    number = {word: n for n, word in enumerate(words)}
+    word = np.array([number[name] for name in names])
+    of_word = [words[name] for name in number]
+    lists = {channels: n for n, channels in enumerate(dict.fromkeys((everywhere, *of_line)))}
+    listed = np.array([lists[channels] for channels in of_line])
+    listed[np.array([asked.everywhere for asked in of_word])[word]] = 0
+    used = np.unique(listed).tolist()
+    members = _classes([channels for channels, n in lists.items() if n in used], len(everywhere))
+    numbers = [_numbers(channels, members) for channels in lists]
+    lengths = np.array([len(found) for found in numbers])[listed]
+    offsets = np.cumsum([0, *map(len, numbers)])[listed]
+    first = np.concatenate(([0], np.cumsum(lengths)))
+    within = np.arange(first[-1]) - np.repeat(first[:-1], lengths)
+    program = BankProgram(
+        lines=len(lines),
+        ends=int(words[names[-1]].ends),
+        command=np.array([_code(asked, device) for asked in of_word])[word],
+        host=np.array([int(asked.host) for asked in of_word])[word],
+        blocks=np.array([int(asked.blocks) for asked in of_word])[word],
+        size=np.array(sizes),
+        place=np.array(places),
+        row=np.array(rows),
+        column=np.array(columns),
+        first=first,
+        channel=np.concatenate(numbers)[np.repeat(offsets, lengths) + within],
+    )
+    return Lowered(program, members)
+
+
+def _code(word: Request, device: BankDevice) -> int:
+    if word.barrier:
+        return BARRIER
+    if word.command:
+        return device.names.index(word.command)
+    return WAITS if word.blocks else NO_COMMAND
+
+
+def _classes(lists: Sequence[tuple[int, ...]], channels: int) -> tuple[range, ...]:
+    """Runs of neighbouring channels that every list has all or none of."""
+    has = np.zeros((len(lists), channels), dtype=np.bool_)
+    for row, each in zip(has, lists, strict=True):
+        row[list(each)] = True
+    starts = [0, *(np.flatnonzero((has[:, 1:] != has[:, :-1]).any(axis=0)) + 1).tolist(), channels]
+    return tuple(range(first, last) for first, last in pairwise(starts))
+
+
+def _numbers(channels: tuple[int, ...], members: Sequence[range]) -> Ints:
+    chosen = set(channels)
+    return np.array([n for n, run in enumerate(members) if run[0] in chosen], dtype=np.int64)

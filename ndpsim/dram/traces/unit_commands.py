@@ -1,0 +1,112 @@
+"""Files of commands of units in banks: CSV, gzip-compressed or not.
+
+``clock,command,channel,``, the levels of the device, ``row,column``; -1: the command does not address it.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ndpsim.base.arguments import path_of
+from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.files import open_plain_or_gzip, replacing
+from ndpsim.dram.spec.extension import LEVELS, BankDevice
+
+#: The rows of `UnitCommands.columns`.
+COLUMNS = ("clock", "command", "channel", *LEVELS, "row", "column")
+
+
+@dataclass(frozen=True, eq=False)
+class UnitCommands:
+    """Commands of units in banks, in the order of clocks, channels and issue; -1: not addressed.
+
+    `columns`: int64[9, commands], rows as in `COLUMNS`; `names`: the names of commands by number.
+    """
+
+    columns: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return int(self.columns.shape[1])
+
+
+_WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_START = "clock,command,channel,"
+
+
+def header_of(device: BankDevice) -> tuple[str, ...]:
+    """The columns of a file for a device."""
+    return ("clock", "command", "channel", *device.extension.levels, "row", "column")
+
+
+def is_unit_commands(path: str | os.PathLike[str]) -> bool:
+    """Whether a file has commands of units in banks.
+
+    Raises:
+        InputError: it cannot be read.
+    """
+    with open_plain_or_gzip(path_of(path, "trace")) as stream:
+        return stream.read(len(_START)) == _START.encode()
+
+
+def _shown(device: BankDevice) -> list[int]:
+    return [COLUMNS.index(name) for name in header_of(device)]
+
+
+def write_unit_commands(path: str | os.PathLike[str], commands: UnitCommands, device: BankDevice) -> None:
+    """Write commands; a name that ends in .gz compresses.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    rows = commands.columns[_shown(device)].tolist()
+    rows[1] = [commands.names[number] for number in rows[1]]
+    text = "\n".join(
+        [",".join(header_of(device)), *(",".join(map(str, row)) for row in zip(*rows, strict=True))]
+    )
+    data = f"{text}\n".encode()
+    with replacing(path) as file:
+        file.write(gzip.compress(data, mtime=0) if os.fspath(path).endswith(".gz") else data)
+
+
+def read_unit_commands(path: str | os.PathLike[str], device: BankDevice) -> UnitCommands:
+    """Read commands of a device.
+
+    Raises:
+        InputError: the file cannot be read, or a line is malformed or has an unknown command.
+    """
+    file = path_of(path, "trace")
+    header, numbers = header_of(device), {name: n for n, name in enumerate(device.names)}
+    with open_plain_or_gzip(file) as stream:
+        try:
+            lines = stream.read().decode("ascii").splitlines()
+        except UnicodeDecodeError:
+            raise InputError("is no trace of commands: it is not ASCII", "form", file=file) from None
+    if not lines or lines[0].strip() != ",".join(header):
+        raise InputError(f"the header must be {','.join(header)}", "form", file=file, line=1)
+    table = np.full((len(COLUMNS), len(lines) - 1), -1, dtype=np.int64)
+    shown = _shown(device)
+    for index, text in enumerate(lines[1:]):
+        fields = text.split(",")
+        if len(fields) != len(header):
+            problem = f"the line has {len(fields)} of {len(header)} fields: {text[:60]!r}"
+            raise InputError(problem, "form", file=file, line=index + 2)
+        if fields[1] not in numbers:
+            raise unknown(fields[1], numbers, "command", file=file, line=index + 2, key="command")
+        fields[1] = str(numbers[fields[1]])
+        table[shown, index] = _numbers(fields, header, file, index + 2)
+    return UnitCommands(table, device.names)
+
+
+def _numbers(fields: list[str], header: tuple[str, ...], file: Path, line: int) -> list[int]:
+    for name, text in zip(header, fields, strict=True):
+        if not _WHOLE.fullmatch(text):
+            raise InputError(f"{text[:40]!r} is not a whole number", "type", file=file, line=line, key=name)
+    return [int(text) for text in fields]

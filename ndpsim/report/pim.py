@@ -1,0 +1,35 @@
+"""Results of programs of units in banks as text."""
+
+from __future__ import annotations
+
+from ndpsim.base.reported import quantities, with_unit
+from ndpsim.base.units import format_time
+from ndpsim.report.printing import print_grid, print_text
+from ndpsim.report.words import counted
+from ndpsim.simulate.results.pim import PimResult
+
+
+def print_pim(result: PimResult) -> None:
+    """Print a run: its title, a row for each quantity, and how long it was simulated."""
+    hardware = result.config["hardware"]
+    print_text(
+        f"{counted(result.requests, 'request')} on {hardware['name']}, rules {hardware['rules']}", bold=True
+    )
+    described = quantities(PimResult)
+    inner = {name for of in described.values() for name in of.beside}
+    rows = [
+        (of.label, with_unit(name, getattr(result, name), PimResult), _beside(result, of.beside))
+        for name, of in described.items()
+        if name not in inner
+    ]
+    print_grid(rows)
+    if hardware["idealisations"]:
+        print_text(f"idealisations: {', '.join(hardware['idealisations'])}", indent="  ")
+    print_text(f"simulated in {format_time(1e9 * result.run_s)}")
+
+
+def _beside(result: PimResult, names: tuple[str, ...]) -> str:
+    described = quantities(PimResult)
+    return "; ".join(
+        f"{described[name].label} {with_unit(name, getattr(result, name), PimResult)}" for name in names
+    )

@@ -1,0 +1,166 @@
+"""Experts and attention on devices with units in their banks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from os import PathLike
+from typing import Any
+
+from ndpsim.base import plugins
+from ndpsim.base.arguments import whole_number
+from ndpsim.base.errors import InputError
+from ndpsim.config.banks import BankHardware, load_bank_hardware
+from ndpsim.dimm import banks
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
+from ndpsim.dram.banks.programs import Line
+from ndpsim.simulate.pim import run_pim
+from ndpsim.simulate.results.pim import PimResult
+from ndpsim.workload.models import Expert, MoeShape, load_model
+from ndpsim.workload.models.attention import Attention as LayerAttention
+
+_MOST_TOKENS = 16384
+
+
+def _layouts(hardware: BankHardware) -> Any:
+    """The module of `ndpsim.dimm.banks` with the layouts of a device."""
+    extension, modules = hardware.device.extension, plugins.modules_by_name(banks)
+    name = next((key for key in (extension.name, extension.name.partition("-")[0]) if key in modules), "")
+    if not name:
+        known = ", ".join(key for key in modules if key != "shapes")
+        problem = f"no layout of operands is known for {hardware.name} (known: {known})"
+        raise InputError(problem, "unsupported", key="hw")
+    return modules[name]
+
+
+def _units(hardware: BankHardware, channels: int | None = None) -> Units:
+    device, unit = hardware.device, hardware.unit
+    return Units(
+        unit.get("level", "bank"),
+        hardware.burst_bytes // unit.get("element_bytes", 2),
+        unit.get("accumulators", 1),
+        device.sizes["columns"],
+        device.sizes["rows"],
+        channels or device.sizes["channels"],
+        device.ideal,
+    )
+
+
+def _loaded(hw: str | PathLike[str] | BankHardware, sets: Sequence[str], rules: str) -> BankHardware:
+    return hw if isinstance(hw, BankHardware) else load_bank_hardware(hw, sets, rules)
+
+
+def _joined(parts: Sequence[Sequence[Line]], hardware: BankHardware) -> list[Line]:
+    """Programs one after the other: one end, and a barrier between two."""
+    words = hardware.device.extension.requests
+    barrier = next((name for name, word in words.items() if word.barrier), None)
+    lines: list[Line] = []
+    for part in parts:
+        if lines and barrier is not None:
+            lines.append(Line(barrier, tuple(range(hardware.device.sizes["channels"])), row=0, column=0))
+        lines += [line for line in part if not words[line.word].ends]
+    return [*lines, *(line for line in parts[-1][-1:] if words[line.word].ends)]
+
+
+def _with_workload(result: PimResult, **workload: Any) -> PimResult:
+    return replace(result, config={**result.config, "workload": workload})
+
+
+def simulate_bank_expert(
+    hw: str | PathLike[str] | BankHardware,
+    model: str | PathLike[str] | MoeShape | Expert,
+    tokens: int = 1,
+    sets: Sequence[str] = (),
+    rules: str = "standard",
+    record_commands: bool = False,
+) -> PimResult:
+    """Simulate one expert: gate and up as one matrix, then down; the activation function is outside.
+
+    Weights are read again for each token. Weights have the element of the units.
+
+    Args:
+        hw: a device with units in its banks, see `run_pim`.
+        model: a model, or an expert's shape.
+        tokens: tokens of the expert.
+        sets, rules: see `load_bank_hardware`.
+        record_commands: keep every command.
+
+    Raises:
+        InputError: an argument is wrong, or the expert does not fit.
+    """
+    hardware = _loaded(hw, sets, rules)
+    expert = model if isinstance(model, Expert) else load_model(model).expert
+    whole_number(tokens, "tokens", 1, _MOST_TOKENS)
+    layouts, units = _layouts(hardware), _units(hardware)
+    first = Gemv(expert.hidden, 2 * expert.intermediate)
+    second = Gemv(expert.intermediate, expert.hidden)
+    row = layouts.rows_of(first, units)
+    parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
+    result = run_pim(_joined(parts, hardware), hardware, record_commands=record_commands)
+    return _with_workload(
+        result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
+    )
+
+
+def simulate_bank_attention(
+    hw: str | PathLike[str] | BankHardware,
+    model: str | PathLike[str] | MoeShape,
+    context: int,
+    batch: int = 1,
+    sets: Sequence[str] = (),
+    rules: str = "standard",
+    record_commands: bool = False,
+) -> PimResult:
+    """Simulate scores and context of one step of a layer, for sequences of one length.
+
+    AttAcc has a head a channel, with one query each; AiM has a head of keys and values a channel, and as many
+    sequences beside each other as its channels have room for. Keys are read again for each query.
+
+    Args:
+        hw: a device with units in its banks, see `run_pim`.
+        model: a model whose attention has keys and values.
+        context: tokens in the cache of a sequence.
+        batch: sequences.
+        sets, rules: see `load_bank_hardware`.
+        record_commands: keep every command.
+
+    Raises:
+        InputError: an argument is wrong, or the cache does not fit.
+    """
+    hardware, shape = _loaded(hw, sets, rules), load_model(model)
+    attention = shape.attention
+    if not isinstance(attention, LayerAttention) or attention.kind == "mla":
+        problem = f"the attention of {shape.name} has no layout on units in banks"
+        raise InputError(problem, "unsupported", key="model")
+    whole_number(context, "context", 1)
+    whole_number(batch, "batch", 1)
+    longest = max(4096, context)
+    heads, queries = attention.kv_heads, attention.heads // attention.kv_heads
+    layouts = _layouts(hardware)
+    if not hasattr(layouts, "attention"):
+        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    operands = Attention(heads, queries, attention.head_size, context, longest)
+    if hardware.device.extension.controller == "look-ahead":
+        lines = layouts.attention(operands._replace(heads=heads * batch), _units(hardware))
+    else:
+        lines = _beside(layouts.attention(operands, _units(hardware, heads)), heads, batch, hardware)
+    result = run_pim(lines, hardware, record_commands=record_commands)
+    return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
+
+
+def _beside(lines: Sequence[Line], heads: int, batch: int, hardware: BankHardware) -> list[Line]:
+    """The program of one sequence, for as many sequences beside each other as there are channels for."""
+    most = hardware.device.sizes["channels"] // heads
+    if most == 0:
+        problem = f"{heads} heads of keys and values need as many channels"
+        raise InputError(problem, "unsupported", key="model")
+    parts = []
+    for first in range(0, batch, most):
+        count = min(most, batch - first)
+        parts.append(
+            [
+                line._replace(channels=tuple(c + n * heads for n in range(count) for c in line.channels))
+                for line in lines
+            ]
+        )
+    return _joined(parts, hardware)

@@ -1,0 +1,92 @@
+"""Runs programs of units in banks."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from os import PathLike
+
+from ndpsim.base.arguments import instance
+from ndpsim.base.jit import compiling_s
+from ndpsim.config.banks import BankHardware, load_bank_hardware
+from ndpsim.dram.banks.programs import Line, read_program
+from ndpsim.dram.banks.run import BankRun, run_program
+from ndpsim.simulate.results.pim import PimResult
+
+
+def run_pim(
+    program: str | PathLike[str] | Sequence[Line],
+    hw: str | PathLike[str] | BankHardware,
+    sets: Sequence[str] = (),
+    rules: str = "standard",
+    record_commands: bool = False,
+) -> PimResult:
+    """Run a program of commands of units in banks.
+
+    Args:
+        program: a file in the form of the units (docs/banks.md), or its lines.
+        hw: a name of ``ndpsim list pim-hw``, the path of such a file, or a `BankHardware`.
+        sets: changes of the hardware, see `load_bank_hardware`.
+        rules: "standard", or "reference": with all idealisations of the units' own simulator.
+        record_commands: keep every command.
+
+    Raises:
+        InputError: the program or the hardware has a mistake, or the program cannot end.
+    """
+    hardware = hw if isinstance(hw, BankHardware) else load_bank_hardware(hw, sets, rules)
+    instance(hardware, "hw", BankHardware)
+    lines = read_program(program, hardware.device) if isinstance(program, str | os.PathLike) else program
+    name = os.fspath(program) if isinstance(program, str | os.PathLike) else None
+    started, compiled = time.perf_counter(), compiling_s()
+    run = run_program(lines, hardware.device, record_commands)
+    compile_s = compiling_s() - compiled
+    run_s = time.perf_counter() - started - compile_s
+    return _result(name, lines, hardware, run, run_s, compile_s)
+
+
+def _result(
+    name: str | None,
+    lines: Sequence[Line],
+    hardware: BankHardware,
+    run: BankRun,
+    run_s: float,
+    compile_s: float,
+) -> PimResult:
+    device = hardware.device
+    time_ns = float(run.cycles * device.clock_ps / 1000)
+    read, moved = 0, 0
+    for command in device.commands:
+        count = run.counts.get(command.name, 0)
+        if command.drives:
+            moved += count * hardware.burst_bytes
+        elif command.uses:
+            banks = _banks_of(hardware, command.path)
+            read += count * max(banks // hardware.unit.get("banks", 1), 1) * hardware.burst_bytes
+    sizes = [len(members) for members in run.members]
+    return PimResult(
+        cycles=run.cycles,
+        time_ns=time_ns,
+        clock_ns=float(device.clock_ps / 1000),
+        requests=sum(line.size * len(line.channels) for line in lines),
+        commands=run.counts,
+        unit_bytes=read,
+        unit_gbps=read / time_ns,
+        pin_bytes=moved,
+        channels=sum(size for size, counts in zip(sizes, run.per_channel, strict=True) if counts.any()),
+        simulated_channels=len(sizes),
+        config={"trace": name, "hardware": hardware.to_dict()},
+        run_s=run_s,
+        compile_s=compile_s,
+        command_traces=run.commands,
+    )
+
+
+def _banks_of(hardware: BankHardware, path: Sequence[str]) -> int:
+    """Banks of a channel on which a command with this path acts."""
+    banks = 1
+    for level, size in zip(
+        ("pseudochannel", "rank", "bankgroup", "bank"), hardware.device.shape, strict=True
+    ):
+        banks *= 1 if level in path else size
+    return banks

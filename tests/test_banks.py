@@ -1,0 +1,477 @@
+"""Units in banks against reference cases (validation/banks), plain controllers, and the checker."""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import shutil
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from calls import call
+from ndpsim.audit.banks import check_units
+from ndpsim.base.errors import InputError
+from ndpsim.config.banks import bank_hardware_names, load_bank_hardware
+from ndpsim.dimm.banks import aim, attacc, hbm_pim
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
+from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.run import run_program
+from ndpsim.dram.spec.extension import BankDevice, extension_named
+from ndpsim.dram.traces.unit_commands import UnitCommands, read_unit_commands, write_unit_commands
+from ndpsim.simulate.bank_operands import simulate_bank_attention, simulate_bank_expert
+from ndpsim.simulate.pim import run_pim
+from ndpsim.studies.banks import compare_banks, first_difference, program_of, read_case
+from ndpsim.workload.models import Expert
+from oracles.bank_units import run_in_order, run_look_ahead
+
+CASES = Path(__file__).parents[1] / "validation" / "banks"
+NAMES = sorted(path.stem for path in CASES.glob("*.yaml"))
+# Clocks at which the reference's commands break the rules of a device: the page of the cases, section 6.
+ILLEGAL = {
+    "aim_every_command_small": (208,),
+    "attacc_bg_attention_small": (234,),
+    "attacc_bank_gemv_refresh_small": (5161, 5162, 5617),
+    "attacc_host_beside_pim_small": (3, 4, 22, 24, 46, 65, 69, 88, 110, 129),
+}
+WITH_COMMANDS = [name for name in NAMES if (CASES / f"{name}.commands.csv.gz").exists()]
+
+
+def test_there_are_reference_cases():
+    assert len(NAMES) == 22
+    assert len(WITH_COMMANDS) == 9
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_commands_counts_and_cycles_equal_the_reference(name):
+    outcome = compare_banks(CASES / f"{name}.yaml")
+    assert outcome.equal, outcome.first_difference
+    assert (outcome.compared > 0) == (name in WITH_COMMANDS)
+    if name in WITH_COMMANDS:
+        assert outcome.illegal_clocks == ILLEGAL.get(name, ())
+
+
+@pytest.mark.parametrize("name", WITH_COMMANDS)
+def test_by_default_the_same_program_runs_legally(name):
+    case = read_case(CASES / f"{name}.yaml")
+    device = dataclasses.replace(case.hardware.device, ideal=frozenset())
+    run = run_program(program_of(case), device, record_commands=True)
+    report = check_units(run.commands, device)
+    assert report.ok, report.violations[:3]
+    units = {command.name for command in device.commands if not (command.opens or command.closes)}
+    kept = units - {"REFab", "TMOD"} - {name for name in units if name.startswith("CAS")}
+    reference = case.at("result", "commands")
+    assert {n: run.counts.get(n, 0) for n in kept} == {n: reference.get(n, 0) for n in kept}
+
+
+def test_a_changed_command_is_named():
+    case = read_case(CASES / "aim_gemv_small.yaml")
+    commands = run_program(program_of(case), case.hardware.device, record_commands=True).commands
+    later = commands.columns.copy()
+    later[0, 40:] += 1
+    shown = ("clock", "command", "channel", "bankgroup", "bank", "row", "column")
+    assert first_difference(commands, commands, shown) == ""
+    words = first_difference(UnitCommands(later, commands.names), commands, shown)
+    assert words.startswith(
+        f"command 41 is WRGB at clock {later[0, 40]}, channel 0 column 39; in the reference"
+    )
+    shorter = UnitCommands(commands.columns[:, :-1], commands.names)
+    assert first_difference(shorter, commands, shown).startswith("only the reference has command 288")
+
+
+# ---- The kernels against plain controllers
+
+
+def small_device(name: str, channels: int, ideal: frozenset[str], **timings: int) -> BankDevice:
+    device = load_bank_hardware(name).device
+    sizes = {**device.sizes, "channels": channels, "rows": 8192 * 2, "columns": 16}
+    return BankDevice(
+        extension_named(name), sizes, {**device.timings, **timings}, Fraction(500), device.refreshes, ideal
+    )
+
+
+def idealisations(name: str):
+    every = sorted(extension_named(name).idealisations)
+    if not every:
+        return st.just(frozenset())
+    return st.one_of(
+        st.just(frozenset()), st.just(frozenset(every) - {"CENT"}), st.frozensets(st.sampled_from(every))
+    )
+
+
+@st.composite
+def request_lines(draw):
+    channels = st.sampled_from([(0,), (1,), (0, 1), (0, 1, 2), (1, 2)])
+    words = st.sampled_from(
+        ["MACAB"] * 4
+        + ["MACSB"] * 4
+        + ["MACPB"] * 4
+        + ["RD", "WR"] * 3
+        + ["WRGB", "MVSB", "MVGB", "SFM", "BARRIER"]
+    )
+    kind = draw(st.sampled_from(["MACAB", "MACSB", "MACPB", ""]))
+    lines = []
+    for _ in range(draw(st.integers(1, 50))):
+        word = draw(words)
+        if kind and word.startswith("MAC"):
+            word = kind
+        small = st.integers(0, 1)
+        place = (draw(small), draw(small), draw(st.integers(0, 3)), draw(st.integers(0, 3)))
+        line = Line(word, draw(channels), place, draw(small), draw(st.integers(0, 3)))
+        lines += [line] * draw(st.sampled_from([1, 1, 2, 5]))
+    return lines
+
+
+@st.composite
+def instruction_lines(draw, name: str):
+    requests = extension_named(name).requests
+    words = [*(word for word, request in requests.items() if not request.ends), "RD", "WR", "RD", "WR"]
+    end = next(word for word, request in requests.items() if request.ends)
+    lines = []
+    for _ in range(draw(st.integers(1, 30))):
+        word = requests[called := draw(st.sampled_from(words))]
+        size = draw(st.sampled_from([1, 2, 16])) if word.sized else 1
+        place = (0, 0, draw(st.integers(0, 1)), draw(st.integers(0, 1)))
+        row = word.first_row if word.first_row >= 0 else draw(st.integers(0, 1))
+        channels = draw(st.sampled_from([(0,), (1,), (0, 1), (0, 1, 2)]))
+        line = Line(called, channels, place, row, 0 if word.sized else -1, size)
+        lines += [line] * draw(st.sampled_from([1, 1, 2, 20]))
+    return [*lines, Line(end, (0,))] if draw(st.booleans()) else lines
+
+
+def same(device: BankDevice, lines, plain) -> None:
+    run = run_program(lines, device, record_commands=True)
+    cycles, commands = plain(lines, device)
+    ours = [(row[0], run.commands.names[row[1]], *row[2:]) for row in run.commands.columns.T.tolist()]
+    assert ours == commands
+    assert run.cycles == cycles
+    if not device.ideal or not device.ideal - device.extension.of_results:
+        report = check_units(run.commands, device)
+        assert report.ok, report.violations[0].message
+
+
+@given(request_lines(), idealisations("attacc"), st.sampled_from([500, 900, 5070]))
+@settings(max_examples=30)
+def test_the_kernel_that_looks_ahead_equals_the_plain_controller(lines, ideal, interval):
+    device = small_device("attacc", 3, ideal, nREFI=interval, nRFC=90)
+    try:
+        same(device, lines, run_look_ahead)
+    except InputError as error:  # under A1 a request may wait for ever, as in the reference
+        assert error.code == "no-progress"
+        assert "A1" in ideal
+
+
+@pytest.mark.parametrize("name", ["aim", "aim-lpddr5", "hbm-pim"])
+def test_the_kernel_in_order_equals_the_plain_controller(name):
+    @given(instruction_lines(name), idealisations(name), st.sampled_from([500, 900, 3900]))
+    @settings(max_examples=20)
+    def check(lines, ideal, interval):
+        device = small_device(name, 3, ideal, nREFI=interval, nRFC=60, nRFCab=60)
+        same(device, lines, run_in_order)
+
+    check()
+
+
+# ---- Bundled devices, programs and files
+
+
+@pytest.mark.parametrize("rules", ["standard", "reference"])
+@pytest.mark.parametrize("name", bank_hardware_names())
+def test_bundled_devices_resolve_and_every_value_has_a_source(name, rules):
+    hardware = load_bank_hardware(name, rules=rules)
+    assert hardware.device.extension.name == name
+    words = {"name", "title", "paper", "extension"}
+    for key, stated in hardware.values.items():
+        assert key in words or stated.origin.startswith(("source: ", "assumption: ")), key
+    ideal = set(hardware.device.extension.idealisations) - {"CENT"}
+    assert hardware.device.ideal == (ideal if rules == "reference" else set())
+    assert hardware.device.refreshes == (rules == "standard" or name in ("attacc", "hbm-pim"))
+
+
+def test_reference_values_of_lpddr5_are_those_of_the_cases():
+    hardware = load_bank_hardware("aim-lpddr5", rules="reference")
+    facts = read_case(CASES / "aim_lpddr5_gemv_4096x14336_refresh.yaml").facts["resolved_timing"]
+    ours = hardware.device.timings
+    assert {name: ours[name] for name in facts if name in ours} == {
+        n: v for n, v in facts.items() if n in ours
+    }
+    # By default the times of AiM's commands in ns are those of GDDR6 at 500 ps.
+    assert load_bank_hardware("aim-lpddr5").device.timings["nMODCH"] == -(-32 * 500 // 1250)
+
+
+@pytest.mark.parametrize(
+    ("sets", "code"),
+    [
+        ("nCCDAB=x", "type"),
+        ("nCCDAC=4", "unknown-name"),
+        ("nCCDAB", "form"),
+        ("refresh=some", "unknown-name"),
+        ("idealise=A99", "unknown-name"),
+        ("channels=0", "range"),
+    ],
+)
+def test_wrong_changes_are_refused_in_one_line(sets, code):
+    with pytest.raises(InputError) as refused:
+        load_bank_hardware("attacc", [sets])
+    assert (refused.value.code, refused.value.file) == (code, "sets")
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "key"),
+    [
+        ("MAC_ABK,65,0,,0", "range", "size"),
+        ("MAC_ABK,0,0,,0", "range", "size"),
+        ("MAC_ABK,4,32,,0", "range", "channels"),
+        ("MAC_ABK,4,,,0", "missing", "channels"),
+        ("MAC_ABK,4,3-1,,0", "range", "channels"),
+        ("MAC_ABK,4,0 0,,0", "twice", "channels"),
+        ("MAC_ABK,4,0,,16384", "range", "row"),
+        ("MAC_SBK,4,0,16,0", "range", "bank"),
+        ("MAC_SBK,4,0,-1,0", "type", "bank"),
+        ("MAC_ALL,4,0,,0", "unknown-name", "instruction"),
+        ("MAC_ABK,4,0,0", "form", None),
+        ("EOC,,,,\nWR_BIAS,,0,,", "conflict", "instruction"),
+    ],
+)
+def test_wrong_lines_of_a_program_are_named(tmp_path, line, code, key):
+    program = tmp_path / "program.csv"
+    program.write_text(f"instruction,size,channels,bank,row\nWR_BIAS,,0,,\n{line}\n")
+    with pytest.raises(InputError) as refused:
+        run_pim(program, "aim")
+    assert (refused.value.code, refused.value.key, refused.value.file) == (code, key, str(program))
+    assert str(refused.value).startswith(f"{program}:{3 + line.count(chr(10))}: ")
+
+
+def test_commands_of_a_file_are_those_that_were_written(tmp_path):
+    case = read_case(CASES / "attacc_bg_attention_small.yaml")
+    commands = run_program(program_of(case), case.hardware.device, record_commands=True).commands
+    for name in ("commands.csv", "commands.csv.gz"):
+        write_unit_commands(tmp_path / name, commands, case.hardware.device)
+        again = read_unit_commands(tmp_path / name, case.hardware.device)
+        assert np.array_equal(again.columns, commands.columns)
+
+
+# ---- The checker, one mistake at a time
+
+
+def small_commands(name: str = "aim_gemv_small") -> tuple[np.ndarray, BankDevice]:
+    case = read_case(CASES / f"{name}.yaml")
+    run = run_program(program_of(case), case.hardware.device, record_commands=True)
+    return run.commands.columns.copy(), case.hardware.device
+
+
+def rules_broken(columns: np.ndarray, device: BankDevice) -> set[str]:
+    return {one.rule for one in check_units(UnitCommands(columns, device.names), device, 1000).violations}
+
+
+def index_of(columns: np.ndarray, device: BankDevice, name: str, number: int = 0) -> int:
+    return int(np.flatnonzero(columns[1] == device.names.index(name))[number])
+
+
+def test_a_command_in_the_wrong_mode_is_named():
+    columns, device = small_commands()
+    kept = np.arange(columns.shape[1]) != index_of(columns, device, "TMOD", 1)
+    report = check_units(UnitCommands(columns[:, kept], device.names), device)
+    assert {one.rule for one in report.violations} == {"mode"}
+    assert "ACT16 needs the normal mode, the channel is in register" in report.violations[0].message
+
+
+def test_each_mistake_breaks_its_rule():
+    columns, device = small_commands()
+    early = columns.copy()
+    early[0, index_of(columns, device, "MAC16")] -= 1
+    assert rules_broken(early, device) == {"tRCD"}
+    other_row = columns.copy()
+    other_row[7, index_of(columns, device, "MAC16", 3)] = 77
+    assert rules_broken(other_row, device) == {"row state"}
+    beyond = columns.copy()
+    beyond[8, index_of(columns, device, "MAC16", 3)] = 64
+    assert rules_broken(beyond, device) == {"coordinates"}
+    together = columns.copy()
+    together[0, index_of(columns, device, "WRGB", 1)] -= 1
+    assert rules_broken(together, device) == {"BL", "tCCDS", "data bus"}
+    unopened = columns[:, np.arange(columns.shape[1]) != index_of(columns, device, "ACT16")]
+    assert rules_broken(unopened, device) == {"row state"}
+    without = dataclasses.replace(device, refreshes=True, timings={**device.timings, "nREFI": 100})
+    assert rules_broken(columns, without) == {"refresh debt"}
+
+
+def test_a_stopped_data_clock_and_half_an_activation_are_found():
+    columns, device = small_commands("aim_lpddr5_gemv_small")
+    assert rules_broken(columns, device) == set()
+    every = np.arange(columns.shape[1])
+    assert rules_broken(columns[:, every != index_of(columns, device, "CASWRGB")], device) == {"preparation"}
+    assert rules_broken(columns[:, every != index_of(columns, device, "ACT16-2")], device) == {"row state"}
+
+
+def test_several_banks_opened_at_once_count_as_many_activations():
+    device = load_bank_hardware("attacc").device
+    opens = device.names.index("ACTAB"), device.names.index("PREA"), device.names.index("ACT")
+    # ACTAB, PREA, then single banks, the first of them within tFAW of ACTAB if rows were kept shorter.
+    short = dataclasses.replace(
+        device, refreshes=False, timings={**device.timings, "nRAS": 4, "nRC": 8, "nRP": 4, "nFAW": 39}
+    )
+    rows = [(1, opens[0], 0, -1, -1, -1, -1, 0, -1), (9, opens[1], 0, -1, -1, -1, -1, -1, -1)]
+    for clock, broken in ((39, {"tFAW"}), (40, set())):
+        last = (clock, opens[2], 0, 0, 0, 0, 0, 5, -1)
+        assert rules_broken(np.array([*rows, last]).T, short) == broken
+
+
+# ---- Programs from operands
+
+
+def expanded(lines) -> list[tuple]:
+    return [
+        (line.word, channel, line.place, max(line.row, 0), max(line.column, 0), line.size)
+        for line in lines
+        for channel in (() if line.word == "EOC" else line.channels)
+    ]
+
+
+def attacc_units(case) -> Units:
+    sizes, ideal = case.hardware.device.sizes, frozenset(("A4", "A10", "A12"))
+    level = case.hardware.unit["level"]
+    return Units(level, 16, 1, sizes["columns"], sizes["rows"], sizes["channels"], ideal)
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("attacc") and "host" not in name])
+def test_layouts_of_attacc_give_the_programs_of_the_cases(name):
+    case = read_case(CASES / f"{name}.yaml")
+    work = case.facts["workload"]
+    if work["kind"] == "GEMV":
+        lines = attacc.gemv(Gemv(work["inputs"], work["outputs"]), attacc_units(case))
+    else:
+        shape = Attention(work["heads_in_stack"], 1, work["head_size"], work["context_length"])
+        lines = attacc.attention(shape, attacc_units(case))
+    assert expanded(lines) == expanded(program_of(case))
+    counts: dict[str, int] = {}
+    for line in lines:
+        counts[line.word] = counts.get(line.word, 0) + len(line.channels)
+    assert counts == case.facts["requests"]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name.startswith("aim") and "every" not in name])
+def test_layouts_of_aim_give_the_programs_of_the_cases(name):
+    case = read_case(CASES / f"{name}.yaml")
+    work, sizes = case.facts["workload"], case.hardware.device.sizes
+    program = program_of(case)
+    channels = len(program[0].channels)
+    accumulators = 1 if work.get("order") == "one accumulator" else 32
+    units = Units("bank", 16, accumulators, sizes["columns"], sizes["rows"], channels)
+    if work["kind"] == "GEMV":
+        lines = aim.gemv(Gemv(work["inputs"], work["outputs"]), units)
+    else:
+        heads, queries = work["kv_heads"], work["queries_a_kv_head"]
+        lines = aim.attention(Attention(heads, queries, work["head_size"], work["context_length"]), units)
+    assert expanded(lines) == expanded(program)
+
+
+def test_hbm_pim_takes_as_long_for_padding_as_for_outputs():
+    """A tile of 8 outputs in each of 512 units has 64 columns a row; by hand 2,048 MACs, 4 clocks apart."""
+    units = Units("bank", 16, 8, 32, 16384, 64)
+    runs = [run_pim(hbm_pim.gemv(Gemv(4096, outputs), units), "hbm-pim") for outputs in (4096, 1536)]
+    assert runs[0].cycles == runs[1].cycles > 2048 * 4
+    assert runs[0].commands["MACAB"] == 64 * 2048
+    assert runs[0].commands["WRREG"] == 64 * 256
+    assert runs[0].commands["ACTAB"] >= 64 * 32
+    # The reference's simulator has 13,166 clocks; its source may not be used, and what it adds is not known.
+    assert 0.8 < runs[0].cycles / 13166 < 1
+
+
+@pytest.mark.parametrize("name", ["aim", "hbm-pim", "attacc"])
+def test_an_expert_reads_each_weight_once_a_token(name):
+    one, two = (
+        simulate_bank_expert(name, Expert(1024, 512), tokens, record_commands=True) for tokens in (1, 2)
+    )
+    weights = 3 * 1024 * 512 * 2
+    assert weights <= one.unit_bytes < 5 * weights  # with padding, most to whole tiles of HBM-PIM
+    assert two.unit_bytes == 2 * one.unit_bytes
+    assert two.cycles > one.cycles
+    assert check_units(one.command_traces, load_bank_hardware(name).device).ok
+
+
+def test_attention_takes_longer_with_context_and_batch_and_fewer_units():
+    def cycles(context: int, batch: int, *sets: str) -> int:
+        return simulate_bank_attention("attacc", "mixtral-8x7b", context, batch, sets).cycles
+
+    by_context = [cycles(context, 1) for context in (128, 256, 512)]
+    by_batch = [cycles(128, batch) for batch in (1, 2, 4)]
+    by_level = [cycles(128, 1, f"level={level}") for level in ("bank", "bankgroup", "buffer")]
+    by_channels = [cycles(128, 2, f"channels={channels}") for channels in (16, 8, 4)]
+    for found in (by_context, by_batch, by_level, by_channels):
+        assert found == sorted(found)
+        assert len(set(found)) == len(found)
+
+
+def test_operands_that_do_not_fit_are_refused():
+    for run, key in (
+        (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 128, 1000), "batch"),
+        (lambda: simulate_bank_attention("hbm-pim", "mixtral-8x7b", 128), "hw"),
+        (lambda: simulate_bank_attention("attacc", "deepseek-v2", 128), "model"),
+        (lambda: simulate_bank_expert("aim", Expert(1 << 20, 1 << 20)), "outputs"),
+        (lambda: simulate_bank_expert("attacc", Expert(64, 64), sets=["level=buffer"]), "engine"),
+    ):
+        with pytest.raises(InputError) as refused:
+            run()
+        assert refused.value.key == key
+        assert "\n" not in str(refused.value)
+
+
+# ---- The command line
+
+
+def test_cases_are_compared_on_the_command_line(here):
+    cases = [str(CASES / f"{name}.yaml") for name in ("aim_gemv_small", "attacc_bg_attention_small")]
+    status, out, err = call("compare", "banks", *cases)
+    assert (status, err) == (0, "")
+    assert "aim_gemv_small: equal; 288 commands compared, 1,248 clocks" in out
+    assert "attacc_bg_attention_small: illegal for the device at clocks 234" in out
+    for file in CASES.glob("aim_gemv_small*"):
+        shutil.copy(file, here)
+    case = Path("aim_gemv_small.yaml")
+    case.write_text(case.read_text().replace("cycles: 1248", "cycles: 1249"))
+    status, out, _ = call("compare", "banks", str(case), "--json", "-", "--commands", "ours.csv.gz")
+    found = json.loads(out)
+    assert (status, found["equal"], found["compared"]) == (1, False, 288)
+    assert found["first_difference"] == "the run ends at clock 1248, the reference at 1249"
+    ours, reference = (
+        gzip.decompress(Path(name).read_bytes()) for name in ("ours.csv.gz", f"{case.stem}.commands.csv.gz")
+    )
+    assert ours == reference
+
+
+def test_programs_run_and_are_checked_on_the_command_line(here):
+    program = CASES / "attacc_bg_attention_small.program.csv.gz"
+    for rules, legal in (("standard", 0), ("reference", 1)):
+        words = [
+            "pim",
+            str(program),
+            "--hw",
+            "attacc",
+            "--rules",
+            rules,
+            "--json",
+            "-",
+            "--commands",
+            "c.csv",
+        ]
+        status, out, err = call(*words)
+        assert (status, err) == (0, "")
+        assert json.loads(out)["commands"]["MACSB"] == 64
+        status, out, _ = call("check", "c.csv", "--hw", "attacc")
+        assert status == legal
+        assert ("clock 234: row state" in out) == (legal == 1)
+    assert call("check", "c.csv")[0] == 2
+    assert call("check", "c.csv", "--hw", "attacc", "--ranks", "2")[0] == 2
+    assert call("compare", "banks", "none.yaml")[0] == 2
+    assert call("gemv", "--hw", "aim", "--shape", "64,64", "--layout", "striped")[0] == 2
+    status, out, _ = call(
+        "attention", "--hw", "aim", "--model", "mixtral-8x7b", "--context", "64", "--json", "-"
+    )
+    assert (status, json.loads(out)["config"]["workload"]["context"]) == (0, 64)
