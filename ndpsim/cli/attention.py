@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ndpsim.base.options import table
 from ndpsim.base.options.pim import ATTENTION
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import COMMANDS, JSON
 
 
@@ -16,7 +16,7 @@ from ndpsim.cli.options import COMMANDS, JSON
         "ndpsim attention --hw aim --model qwen3-235b-a22b --context 1000 --json -",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Simulate scores and context of one step of a layer on one device with units in its banks.
 
     All sequences have the same context; keys and values are in place. Softmax is a command of AttAcc, and
@@ -26,8 +26,8 @@ def command(given: Given) -> None:
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.bank_operands import simulate_bank_attention
 
-    sets = [*given.get("set", ()), *([f"level={given['engine']}"] if "engine" in given else [])]
-    hardware = load_bank_hardware(ATTENTION.value(given, "hw"), sets, ATTENTION.value(given, "rules"))
-    model, context, batch = (ATTENTION.value(given, name) for name in ("model", "context", "batch"))
-    result = simulate_bank_attention(hardware, model, context, batch, record_commands="commands" in given)
-    finish(given, hardware, result)
+    sets = [*options.get("set", ()), *([f"level={options['engine']}"] if "engine" in options else [])]
+    hardware = load_bank_hardware(ATTENTION.value(options, "hw"), sets, ATTENTION.value(options, "rules"))
+    model, context, batch = (ATTENTION.value(options, name) for name in ("model", "context", "batch"))
+    result = simulate_bank_attention(hardware, model, context, batch, record_commands="commands" in options)
+    finish(options, hardware, result)

@@ -74,7 +74,7 @@ def _print(outcome: Comparison) -> None:
         "ndpsim compare banks cases/first.yaml cases/second.yaml --json compared.json",
     ),
 )
-def banks(given: Given) -> None:
+def banks(options: Options) -> None:
     """Run cases of units in banks on their own devices, with the idealisations of their references.
 
     A case is a YAML file with its program, and maybe the reference's commands, beside it. Prints "equal" or
@@ -85,18 +85,18 @@ def banks(given: Given) -> None:
     from ndpsim.dram.traces.unit_commands import write_unit_commands
     from ndpsim.studies.banks import compare_banks, read_case
 
-    paths = given["cases"]
-    if "commands" in given and len(paths) > 1:
+    paths = options["cases"]
+    if "commands" in options and len(paths) > 1:
         raise InputError("is of one case", "conflict", key="--commands")
     outcomes = []
     for path in paths:
         case = read_case(path)
-        outcome = compare_banks(case, record_commands="commands" in given)
+        outcome = compare_banks(case, record_commands="commands" in options)
         outcomes.append(outcome)
-        if "commands" in given and outcome.result.command_traces is not None:
-            write_unit_commands(given["commands"], outcome.result.command_traces, case.hardware.device)
+        if "commands" in options and outcome.result.command_traces is not None:
+            write_unit_commands(options["commands"], outcome.result.command_traces, case.hardware.device)
     plain = [outcome.to_dict() for outcome in outcomes]
-    answer(given, lambda: plain if len(plain) > 1 else plain[0], lambda: _print_banks(outcomes))
+    answer(options, lambda: plain if len(plain) > 1 else plain[0], lambda: _print_banks(outcomes))
     if not all(outcome.equal for outcome in outcomes):
         raise click.exceptions.Exit(1)
 

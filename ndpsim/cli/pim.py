@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from ndpsim.base.options import table
 from ndpsim.base.options.pim import PIM
-from ndpsim.cli.command import Given, taking
+from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import COMMANDS, JSON, answer
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
         "ndpsim pim program.csv --hw aim --rules reference --json -",
     ),
 )
-def command(given: Given) -> None:
+def command(options: Options) -> None:
     """Simulate a program of a device with units in its banks: AiM, AttAcc or HBM-PIM.
 
     By default the commands keep all rules of the device. --rules reference runs as the units' own simulator
@@ -31,15 +31,17 @@ def command(given: Given) -> None:
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.pim import run_pim
 
-    hardware = load_bank_hardware(PIM.value(given, "hw"), given.get("set", ()), PIM.value(given, "rules"))
-    finish(given, hardware, run_pim(given["program"], hardware, record_commands="commands" in given))
+    hardware = load_bank_hardware(
+        PIM.value(options, "hw"), options.get("set", ()), PIM.value(options, "rules")
+    )
+    finish(options, hardware, run_pim(options["program"], hardware, record_commands="commands" in options))
 
 
-def finish(given: Given, hardware: BankHardware, result: PimResult) -> None:
+def finish(options: Options, hardware: BankHardware, result: PimResult) -> None:
     """Write the commands and the result, and print it."""
     from ndpsim.dram.traces.unit_commands import write_unit_commands
     from ndpsim.report.pim import print_pim
 
     if result.command_traces is not None:
-        write_unit_commands(given["commands"], result.command_traces, hardware.device)
-    answer(given, result.to_dict, lambda: print_pim(result))
+        write_unit_commands(options["commands"], result.command_traces, hardware.device)
+    answer(options, result.to_dict, lambda: print_pim(result))
