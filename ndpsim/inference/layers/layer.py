@@ -79,7 +79,7 @@ class _Table:
     make: fields of the row of a number, a share, and bits as in `NdpPart`; other fields are 0.
 
     Attributes:
-        rows: [row], of the kind of cost.
+        rows: [row], of the kind of cost, with room for more.
         known: the rows with full weights.
         keys: number, share and bits of each row, in their order.
     """
@@ -87,7 +87,7 @@ class _Table:
     def __init__(
         self, make: Callable[[int, float, int | None], Mapping[str, float]], cost: np.dtype[np.void]
     ) -> None:
-        self._make, self.rows = make, np.empty(0, cost)
+        self._make, self.rows = make, np.zeros(64, cost)
         self.known = _free_entries(64)
         self.keys: dict[tuple[int, float, int | None], int] = {}
 
@@ -96,11 +96,12 @@ class _Table:
         key = number, share, bits
         found = self.keys.get(key)
         if found is None:
-            found = self.keys[key] = len(self.rows)
-            row = np.zeros(1, self.rows.dtype)
-            for name, value in self._make(*key).items():
-                row[name] = value
-            self.rows = np.concatenate([self.rows, row])
+            made = self._make(*key)
+            found = self.keys[key] = len(self.keys)
+            if found == len(self.rows):
+                self.rows = np.concatenate([self.rows, np.zeros_like(self.rows)])
+            for name, value in made.items():
+                self.rows[name][found] = value
             if 2 * len(self.keys) > len(self.known.numbers):
                 self.known = _free_entries(2 * len(self.known.numbers))
                 for known, row_of_key in self.keys.items():
@@ -158,13 +159,16 @@ class LayerJobs:
         self._room = Room(arrival, np.empty(experts, np.bool_), copies, computed, counts, last)
         self._none_comes = np.full(experts, MISSING)
         self._find_rows, self._add_layer = same_types(find_rows), same_types(add_layer)
+        self._known: tuple[KnownRows, ...] = ()
+        self._cost_tables = CostTables(*[table.rows for table in self._tables.values()])
         self._see_tables()
 
     def _see_tables(self) -> None:
         """Let kernels have the tables as they are now."""
         tables = self._tables.values()
         self._known = tuple([table.known for table in tables])
-        self._cost_tables = CostTables(*[table.rows for table in tables])
+        if any(table.rows is not rows for table, rows in zip(tables, self._cost_tables, strict=True)):
+            self._cost_tables = CostTables(*[table.rows for table in tables])
 
     @property
     def ndp_parts(self) -> list[NdpPart]:
