@@ -32,7 +32,6 @@ DEVICES = [
 OTHERS = [
     ("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"),
     ("HBM4", "HBM4_32Gb_8Hi", "HBM4_8000Mbps"),
-    ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
     ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400"),
     ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24"),
 ]
@@ -462,7 +461,7 @@ def test_a_signature_does_not_change_with_other_fields(refreshing, role):
     ("device", "state_of_controller"),
     [
         (OTHERS[0], {"turn": (None, None, -1, 0, 3, 2, None), "stack_ready": (50,)}),
-        (OTHERS[3], {"opening": (1, 3, 7, 5, -9, None, 7, 2), "announced": (1, 0), "prepared_until": (4,)}),
+        (OTHERS[2], {"opening": (1, 3, 7, 5, -9, None, 7, 2), "announced": (1, 0), "prepared_until": (4,)}),
     ],
 )
 def test_a_signature_changes_with_the_state_of_its_controller(device, state_of_controller):

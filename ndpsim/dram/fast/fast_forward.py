@@ -6,8 +6,8 @@ follow as before, only later: the transition's counts are added, and the control
 signature. Otherwise the controller steps, and its transition is recorded.
 
 The signature, and what a transition finds in banks without reads, are everything that decides commands, so
-commands are equal where both are. While lookups save less than they cost, a signature is computed only if the
-state's fingerprint occurred before; then they pause.
+commands are equal where both are. To save time, a signature is computed only if the state's fingerprint
+occurred before, and lookups pause while they cost more than they save.
 """
 
 from __future__ import annotations
@@ -76,7 +76,6 @@ class FastForward(NamedTuple):
 _LOOKUP, _SIGNATURE, _JUMP, _STEPPING = 1, 5, 6, 5
 # The loss at which lookups pause, and the loss after a pause at which the next, longer pause begins.
 _MOST_LOSS, _TRIAL = 500, 150
-_SMALL_LOSS = 60  # below which states are recorded when they occur for the first time
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
 
 
@@ -273,7 +272,7 @@ def fast_forward(skips, channel, clock, until_served, until_taken):
 def look_up(shape, state, source, sink, table, clock, until_served, until_taken):
     """`fast_forward` with the table as its argument: a call with the whole tuple is slower."""
     now = fingerprint(shape, state, source, sink, clock)
-    if not (came_before(table, now) or state.loss < _SMALL_LOSS) or not has_signature(shape, state):
+    if not came_before(table, now) or not has_signature(shape, state):
         state.recording = 0
         schedule_lookup(state, _LOOKUP, 0)
         return clock
