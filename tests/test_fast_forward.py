@@ -32,7 +32,6 @@ DEVICES = [
 OTHERS = [
     ("HBM3", "HBM3_16Gb_8hi", "HBM3_6400Mbps"),
     ("HBM4", "HBM4_32Gb_8Hi", "HBM4_8000Mbps"),
-    ("GDDR6", "GDDR6_16Gb_x16", "GDDR6_14000_1250mV_double"),
     ("LPDDR5", "LPDDR5_16Gb_x16", "LPDDR5_6400"),
     ("LPDDR6", "LPDDR6_16Gb_x12", "LPDDR6_10667_BL24"),
 ]
@@ -434,7 +433,7 @@ def refreshing(request):
 
 @pytest.mark.parametrize(
     "where",
-    [where for where in PLACES if where[3] in IN_SIGNATURE],
+    [where for where in PLACES if where[3] in IN_SIGNATURE and where[0] != "stack_ready"],  # DDR5 has none
     ids=lambda where: f"{where[0]}-{where[1]}",
 )
 def test_a_signature_changes_with_each_of_its_fields(refreshing, where):
@@ -461,8 +460,8 @@ def test_a_signature_does_not_change_with_other_fields(refreshing, role):
 @pytest.mark.parametrize(
     ("device", "state_of_controller"),
     [
-        (OTHERS[0], {"turn": (None, None, -1, 0, 3, 2, None)}),
-        (OTHERS[3], {"opening": (1, 3, 7, 5, -9, None, 7, 2), "announced": (1, 0), "prepared_until": (4,)}),
+        (OTHERS[0], {"turn": (None, None, -1, 0, 3, 2, None), "stack_ready": (50,)}),
+        (OTHERS[2], {"opening": (1, 3, 7, 5, -9, None, 7, 2), "announced": (1, 0), "prepared_until": (4,)}),
     ],
 )
 def test_a_signature_changes_with_the_state_of_its_controller(device, state_of_controller):
@@ -474,11 +473,18 @@ def test_a_signature_changes_with_the_state_of_its_controller(device, state_of_c
     memory, clock = transition_table.make_table(tables, policy, 1), int(words.value[state.CLOCK])
     shape = make_shape(tables, policy.rows, 1, step_on(policy, tables))
     here = shape, words, source, sink.null_sink(), memory, clock
-    clocks = {("turn", 2), ("opening", 4), ("opening", 6), ("opening", 7), ("prepared_until", 0)}
+    clocks = {
+        ("turn", 2),
+        ("opening", 4),
+        ("opening", 6),
+        ("opening", 7),
+        ("prepared_until", 0),
+        ("stack_ready", 0),
+    }
     for field, numbers in state_of_controller.items():
         for place, number in enumerate(numbers):
             if number is not None:
-                words[field][place] = number + clock * ((field, place) in clocks)
+                words[field].reshape(-1)[place] = number + clock * ((field, place) in clocks)
     end = write_signature_here(*here)
     first = memory[memory[transition_table.USED] + transition_table.WORDS : end].tolist()
     for field, numbers in state_of_controller.items():

@@ -5,9 +5,9 @@ has the same signature, with a transition whose requests and refreshes are the n
 follow as before, only later: the transition's counts are added, and the controller has the state of the next
 signature. Otherwise the controller steps, and its transition is recorded.
 
-The signature contains everything that decides commands, so equal signatures give equal commands. To save
-time, a signature is computed only if the state's fingerprint occurred before, and lookups pause while they
-cost more than they save.
+The signature, and what a transition finds in banks without reads, are everything that decides commands, so
+commands are equal where both are. To save time, a signature is computed only if the state's fingerprint
+occurred before, and lookups pause while they cost more than they save.
 """
 
 from __future__ import annotations
@@ -24,19 +24,22 @@ from ndpsim.dram.fast.serving import clock_at, log_step, note_last, serve, trans
 from ndpsim.dram.fast.signature import fingerprint, has_signature, restore, write_signature
 from ndpsim.dram.fast.transition_table import (
     BUCKETS,
+    CHANGES,
     CLOCK_SUM,
     CLOCKS,
     FINGERPRINTS,
     FIRST_BUCKET,
     FIRST_FINGERPRINT,
     FIRST_RECORD,
+    FOUND,
     HASH,
     LENGTH,
     LINE,
+    MAINTAINED,
     NEXT_IN_BUCKET,
+    NOTHING,
     REACH,
     READS,
-    REFRESHED,
     ROOM,
     SPAN,
     STEP,
@@ -73,7 +76,6 @@ class FastForward(NamedTuple):
 _LOOKUP, _SIGNATURE, _JUMP, _STEPPING = 1, 5, 6, 5
 # The loss at which lookups pause, and the loss after a pause at which the next, longer pause begins.
 _MOST_LOSS, _TRIAL = 500, 150
-_SMALL_LOSS = 60  # below which states are recorded when they occur for the first time
 _SHORTEST_PAUSE, _LONGEST_PAUSE = 128, 4096  # spans
 
 
@@ -201,13 +203,22 @@ def repeat(state, sink, table, first, length, repeats, clocks, last):
 # ---- Transitions
 
 
+@inlined
+def changes_rows(table, transition):
+    """Whether a transition opens or closes rows, or depends on some that the signature does not have."""
+    return (
+        table[transition + CHANGES] + table[transition + MAINTAINED] > 0
+        or table[transition + FOUND] != NOTHING
+    )
+
+
 @outlined
-def follow(state, source, sink, table, signature, clock, until_served, until_taken):
+def follow(shape, state, source, sink, table, signature, clock, until_served, until_taken):
     """Apply transitions as long as the table has them: (the signature after the last, its clock)."""
-    step, since_refresh, last = table[STEPS] + 1, 0, -1  # a step number that no signature has
+    step, since_change, last = table[STEPS] + 1, 0, -1  # a step number that no signature has
     table[signature + STEP] = step
     while state.value[PLACE] + SPAN < source.place.shape[0]:
-        transition = assume_nonnegative(find(state, source, table, signature, clock))
+        transition = assume_nonnegative(find(shape, state, source, table, signature, clock))
         # After it there must be a further request, and one to be served.
         most_taken = min(until_taken, source.admitted[0]) - 1 - state.value[TAKEN] - SPAN
         most_served = until_served - 1 - state.value[SERVED] - table[transition + READS]
@@ -217,19 +228,19 @@ def follow(state, source, sink, table, signature, clock, until_served, until_tak
             break
         log_step(state, step, transition, clock)
         last = serve(state, sink, table, step, 1, 1, 0, last)
-        take(state, table, transition, clock)
+        take(shape, state, source, table, transition, clock)
         clock, signature, step = clock + table[transition + CLOCKS], table[transition + TO], step + 1
-        since_refresh = 0 if table[transition + REFRESHED] > 0 else since_refresh + 1
+        since_change = 0 if changes_rows(table, transition) else since_change + 1
         length = step - table[signature + STEP]
         table[signature + STEP] = step
-        if length <= min(since_refresh, LONGEST_PERIOD):
+        if length <= min(since_change, LONGEST_PERIOD):
             first, clocks = step - length, clock - clock_at(state, step - length)
             most = min(most_taken, most_served)
             repeats = repeats_ahead(state, source, length * SPAN, clocks, clock, most)
             if repeats > 0:
                 last = repeat(state, sink, table, first, length, repeats, clocks, last)
                 clock += repeats * clocks
-            since_refresh = 0
+            since_change = 0
     table[STEPS] = step
     note_last(sink, last)
     return signature, clock
@@ -261,7 +272,7 @@ def fast_forward(skips, channel, clock, until_served, until_taken):
 def look_up(shape, state, source, sink, table, clock, until_served, until_taken):
     """`fast_forward` with the table as its argument: a call with the whole tuple is slower."""
     now = fingerprint(shape, state, source, sink, clock)
-    if not (came_before(table, now) or state.loss < _SMALL_LOSS) or not has_signature(shape, state):
+    if not came_before(table, now) or not has_signature(shape, state):
         state.recording = 0
         schedule_lookup(state, _LOOKUP, 0)
         return clock
@@ -273,10 +284,10 @@ def look_up(shape, state, source, sink, table, clock, until_served, until_taken)
         return clock
     if state.recording != 0 and has_room(table):
         record(shape, state, source, sink, table, signature, clock)
-    reached, at = follow(state, source, sink, table, signature, clock, until_served, until_taken)
+    reached, at = follow(shape, state, source, sink, table, signature, clock, until_served, until_taken)
     if at > clock:
         state.value[COUNTED_UNTIL] = at - 1
         restore(shape, state, source, sink, table, reached, at)
-    start_recording(shape, state, reached, at)
+    start_recording(shape, state, source, reached, at)
     schedule_lookup(state, _SIGNATURE + _JUMP * (at > clock), (state.value[TAKEN] - taken) // SPAN)
     return at

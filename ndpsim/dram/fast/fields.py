@@ -241,7 +241,12 @@ FIELDS = (
     Field("read_log", (READS_LOGGED, 3), FORWARDING, "the last reads: request, latency, tick served"),
     Field("snapshot_clock", (), FORWARDING, "the clock at which recording began,"),
     Field("snapshot_open", (), FORWARDING, "the banks then open,"),
+    Field("snapshot_pending", (), FORWARDING, "the maintenance then waiting,"),
+    Field("snapshot_found", (), FORWARDING, "what the next reads then found: `found_rows`,"),
+    Field("snapshot_rows", (EACH_BANK,), FORWARDING, "the open rows,"),
+    Field("snapshot_banks", (EACH_RANK,), FORWARDING, "the open banks,"),
     Field("snapshot", (COUNTERS + COMMANDS,), FORWARDING, "the counters, and the commands by class"),
+    Field("busy_banks", (EACH_RANK,), FORWARDING, "mask of the banks with a read, of the last signature"),
     Field("taken_transition", (LONGEST_PERIOD,), FORWARDING, "the transitions taken last, [step modulo]"),
     Field("taken_clock", (LONGEST_PERIOD,), FORWARDING, "and their clocks"),
 )  # fmt: skip

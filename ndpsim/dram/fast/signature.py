@@ -1,5 +1,7 @@
 """State signatures: words that contain everything that decides the next commands of a channel.
 
+Only the rows of banks without reads are not among them: transitions check these (`transition_table`).
+
 Clocks are relative to the step, rows to the row of the request that the step takes, requests to that request.
 A clock that is too old to delay a command or to affect idle times is written as the latest such clock.
 
@@ -10,7 +12,7 @@ the role of each field.
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
-from ndpsim.dram.fast.banks import activate_request, active_bank, bars_queues, same_banks
+from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, bars_queues, same_banks
 from ndpsim.dram.fast.controller_points import carry_controller, latest_opening
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -148,17 +150,32 @@ def carry_nodes(shape, state, table, at, rank, base, writes):
 
 
 @inlined
+def find_busy_banks(shape, state):
+    """Set the masks of the banks with a read that is queued or active."""
+    for number in range(shape.ranks):
+        rank = assume_nonnegative(number)
+        state.busy_banks[rank] = 0
+        for place in range(state.active_size[rank * 2 + READS]):
+            state.busy_banks[rank] |= bank_bit(active_bank(state, rank * 2 + READS, place))
+    queued = state.used[0, READS]
+    while queued != 0:
+        bank = slot_bank(state, READS, lowest(queued) & (SLOTS - 1))
+        state.busy_banks[bank // BANKS_PER_RANK] |= bank_bit(bank)
+        queued &= queued - 1
+
+
+@inlined
 def carry_rows(state, table, at, rank, row, writes):
-    """The open rows of a rank."""
+    """The open rows of a rank's busy banks; those of the others are checked by transitions (`found_rows`)."""
     at, rank = assume_nonnegative(at), assume_nonnegative(rank)
-    was_open = state.open_banks[rank]
-    opened = carry(table, at, was_open, writes)
-    state.open_banks[rank] = opened
-    closed = was_open & ~opened
+    busy = carry(table, at, state.busy_banks[rank], writes)
+    opened = carry(table, at + 1, state.open_banks[rank] & busy, writes)
+    closed = state.open_banks[rank] & busy & ~opened
+    state.open_banks[rank] = state.open_banks[rank] & ~busy | opened
     while closed != 0:
         state.open_row[assume_nonnegative(rank * BANKS_PER_RANK + lowest(closed))] = -1
         closed &= closed - 1
-    at += 1
+    at += 2
     while opened != 0:
         bank = assume_nonnegative(rank * BANKS_PER_RANK + lowest(opened))
         state.open_row[bank] = row + carry(table, at, state.open_row[bank] - row, writes)
@@ -275,6 +292,7 @@ def write_signature(shape, state, source, sink, table, clock):
     """Write the state's signature behind all that the table has; returns the end of its words."""
     signature, over = assume_nonnegative(table[USED]), expiry(shape, state, clock)
     row = source.place[state.value[PLACE]] >> ROW_SHIFT
+    find_busy_banks(shape, state)
     at = signature + WORDS
     table[at] = state.value[WRITE_MODE]
     table[at + 1] = state.queued[READS]
@@ -373,7 +391,6 @@ def fingerprint(shape, state, source, sink, clock):
     total = total * _MULTIPLIER + arrivals(state, clock)
     for number in range(shape.ranks):
         rank = assume_nonnegative(number)
-        total = total * _MULTIPLIER + state.open_banks[rank]
         for command in (ACT, PRE, RD):
             waiting = rotate(state.waiting[0, wait_row(READS, rank), command], tail)
             ready = max(state.rank_ready[rank, command] - over, 0)

@@ -2,10 +2,11 @@
 transitions, the commands of a channel between two signatures, recorded once and applied again.
 
 A *state signature* contains everything that decides the commands of a channel, from the step that takes the
-first request of a span on. It is relative to that step's clock, to that request and to its row. A
-*transition* leads from one signature to the signature at the next span. Both are records in the array; the
-place of the first word is their number, and 0 means none. Records are appended and never removed; when the
-array is full, no more are added.
+first request of a span on, but not the rows of banks without reads. It is relative to that step's clock, to
+that request and to its row. A *transition* leads from one signature to the signature at the next span, if the
+banks without reads have rows as it needs them. Both are records in the array; the place of the first word is
+their number, and 0 means none. Records are appended and never removed; when the array is full, no more are
+added.
 
 The clocks, ticks and requests of a transition count from its beginning, its rows from the row of the first
 request.
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.fields import (
+    BANKS_PER_GROUP,
     BANKS_PER_RANK,
     COMMANDS,
     GROUPS_PER_RANK,
@@ -30,6 +32,8 @@ from ndpsim.dram.fast.fields import (
     STACKS_PER_RANK,
     TIMED_CLASSES,
 )
+from ndpsim.dram.fast.fields import READS as QUEUE_OF_READS
+from ndpsim.dram.fast.slots import bank_of
 from ndpsim.dram.fast.vectors import words_differ
 from ndpsim.dram.fast.words import assume_nonnegative, ones
 from ndpsim.dram.maintenance import next_refresh, turn_of
@@ -120,13 +124,18 @@ CLOCK_SUM = 14  # sum of the clocks at which it was applied
 NEXT_UNCOMMITTED = 15
 CLOSED = 16  # banks that it closes minus banks that it opens
 FOLLOWING = 17  # `request_after` of its last request
-PLACES = 18  # [number]: of the requests that it takes, by row from the first
+FOUND = 18  # what its reads find in banks without reads, see `found_rows`; NOTHING: they go to none
+MAINTAINED = 19  # 1: maintenance in it depends on all open banks
+CHANGES = 20  # number of banks whose row it opens or closes
+PLACES = 21  # [number]: of the requests that it takes, by row from the first
 READ = PLACES + SPAN  # [field * reads + number]
 FINISHED, REQUEST, LATENCY, GAINS = range(4)  # the tick at which the sink has served it; request; clocks
-# GAINS follows the fields of reads: the increases of the counters in SUMMED, and the commands by kind.
+# GAINS follows the fields of reads: the increases of the counters in SUMMED, and the commands by kind. Then
+# come the open banks of each rank when it begins, and of each change the bank and its row, NOTHING: closed.
+_OPEN_BANKS = len(SUMMED) + COMMANDS
 
 MOST_READS = 64
-_TRANSITION_WORDS = READ + 3 * MOST_READS + len(SUMMED) + COMMANDS
+_TRANSITION_WORDS = READ + 3 * MOST_READS + _OPEN_BANKS
 
 NOTHING = -(1 << 60)
 LINE = 8  # words of a cache line: records begin with one
@@ -151,7 +160,8 @@ def _signature_words(tables: Tables, sink_places: int) -> int:
 def make_table(tables: Tables, policy: Policy, sink_places: int) -> Ints:
     """An empty table for a channel whose sink has this number of places."""
     refreshes_banks = any(turn.bank >= 0 for turn in schedule_of(tables, policy).turns)
-    room = _signature_words(tables, sink_places) + _TRANSITION_WORDS + 2 * LINE
+    rows = tables.ranks * (1 + 2 * BANKS_PER_RANK)
+    room = _signature_words(tables, sink_places) + _TRANSITION_WORDS + rows + 2 * LINE
     words = max(_WORDS, FIRST_RECORD + 4 * room)
     table = np.empty(words + LINE, dtype=np.int64)  # records are written before they are read
     table = table[-table.ctypes.data // table.itemsize % LINE :][:words]
@@ -186,9 +196,42 @@ def open_now(shape, state):
 
 
 @inlined
-def start_recording(shape, state, signature, clock):
+def found_rows(shape, state, source, first):
+    """What the reads of a span find, two bits each: whether the bank is open, and with their row.
+
+    NOTHING if each goes to a bank with queued reads: the signature has the rows of these banks.
+    """
+    found, is_quiet = 0, False
+    for number in range(SPAN):
+        place = source.place[first + number]
+        bank = assume_nonnegative(bank_of(shape, place))
+        row = state.open_row[bank]
+        found |= ((row >= 0) | (row == place >> ROW_SHIFT) << 1) << 2 * number
+        is_quiet |= state.of_bank[0, QUEUE_OF_READS, bank] == 0
+    return found if is_quiet else NOTHING
+
+
+@inlined
+def take_rows(shape, state):
+    """Take a snapshot of the open rows."""
+    for number in range(shape.ranks):
+        rank = assume_nonnegative(number)
+        state.snapshot_banks[rank] = state.open_banks[rank]
+        for bank in range(rank * BANKS_PER_RANK, rank * BANKS_PER_RANK + shape.bankgroups * BANKS_PER_GROUP):
+            state.snapshot_rows[bank] = state.open_row[bank]
+
+
+@inlined
+def start_recording(shape, state, source, signature, clock):
     """Take a snapshot from which the next transition is recorded."""
+    first = assume_nonnegative(state.value[PLACE])
+    if first + SPAN >= source.place.shape[0]:
+        state.recording = 0
+        return
     state.recording = signature
+    state.snapshot_pending = state.pending_size
+    state.snapshot_found = found_rows(shape, state, source, first)
+    take_rows(shape, state)
     state.snapshot_clock = clock
     state.snapshot_open = open_now(shape, state)
     for place in range(COUNTERS):
@@ -261,6 +304,23 @@ def write_reads(state, sink, table, transition, first, clock):
 
 
 @inlined
+def write_changes(shape, state, table, transition, row):
+    """Write the open banks of the snapshot and the rows opened and closed since; returns the end."""
+    at = of_reads(table, transition, GAINS) + _OPEN_BANKS
+    changes = at + shape.ranks
+    for number in range(shape.ranks):
+        rank = assume_nonnegative(number)
+        table[at + number] = state.snapshot_banks[rank]
+        for bank in range(rank * BANKS_PER_RANK, rank * BANKS_PER_RANK + shape.bankgroups * BANKS_PER_GROUP):
+            if state.open_row[bank] != state.snapshot_rows[bank]:
+                table[changes] = bank
+                table[changes + 1] = state.open_row[bank] - row if state.open_row[bank] >= 0 else NOTHING
+                changes += 2
+    table[transition + CHANGES] = (changes - at - shape.ranks) // 2
+    return changes
+
+
+@inlined
 def record(shape, state, source, sink, table, to, clock):
     """Add the transition since the snapshot, unless it has writes or more reads than fit."""
     began, first = state.snapshot_clock, state.snapshot[PLACE]
@@ -288,7 +348,9 @@ def record(shape, state, source, sink, table, to, clock):
     chain = state.recording + (WITH_REFRESH if refreshes > 0 else WITHOUT_REFRESH)
     table[transition + NEXT_TRANSITION] = table[chain]
     table[chain] = transition
-    table[USED] = next_line(of_reads(table, transition, GAINS) + len(SUMMED) + COMMANDS)
+    table[transition + FOUND] = state.snapshot_found
+    table[transition + MAINTAINED] = refreshes + state.snapshot_pending
+    table[USED] = next_line(write_changes(shape, state, table, transition, source.place[first] >> ROW_SHIFT))
 
 
 # ---- Apply
@@ -313,19 +375,41 @@ def expects(source, table, transition, first):
 
 
 @inlined
-def find(state, source, table, signature, clock):
+def finds(shape, state, source, table, transition, first):
+    """Whether the rows of banks without reads are as a transition needs them."""
+    found = table[transition + FOUND]
+    if found != NOTHING and found_rows(shape, state, source, first) != found:
+        return False
+    differs, at = 0, of_reads(table, transition, GAINS) + _OPEN_BANKS
+    if table[transition + MAINTAINED] > 0:
+        for rank in range(shape.ranks):
+            differs |= table[at + rank] ^ state.open_banks[rank]
+    return differs == 0
+
+
+@inlined
+def goes_on(shape, state, source, table, transition, first):
+    """Whether the next requests, and the rows that they find, are those of a transition."""
+    if not expects(source, table, transition, first):
+        return False
+    return finds(shape, state, source, table, transition, first)
+
+
+@inlined
+def find(shape, state, source, table, signature, clock):
     """The transition that comes next; 0 if none was recorded."""
     due, first = state.value[NEXT_REFRESH] - clock, state.value[PLACE]
     transition = table[signature + WITHOUT_REFRESH]
     while transition != 0:
-        if due >= table[transition + CLOCKS] and expects(source, table, transition, first):
+        if due >= table[transition + CLOCKS] and goes_on(shape, state, source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
     turn = turn_of(state.value, state.value[REFRESHES])
     transition = table[signature + WITH_REFRESH]
     while transition != 0:
-        same_refreshes = table[transition + DUE_SINCE] <= due <= table[transition + DUE]
-        if same_refreshes and table[transition + TURN] == turn and expects(source, table, transition, first):
+        same_due = table[transition + DUE_SINCE] <= due <= table[transition + DUE]
+        same_refreshes = same_due and table[transition + TURN] == turn
+        if same_refreshes and goes_on(shape, state, source, table, transition, first):
             return transition
         transition = table[transition + NEXT_TRANSITION]
     return 0
@@ -353,9 +437,21 @@ def record_uncommitted(table, transition):
 
 
 @inlined
-def take(state, table, transition, clock):
+def change_rows(shape, state, table, transition, row):
+    """Open and close the rows that a transition opens and closes."""
+    at = of_reads(table, transition, GAINS) + _OPEN_BANKS + shape.ranks
+    for change in range(at, at + 2 * table[transition + CHANGES], 2):
+        bank, opened = assume_nonnegative(table[change]), table[change + 1] != NOTHING
+        rank, bit = bank // BANKS_PER_RANK, 1 << bank % BANKS_PER_RANK
+        state.open_row[bank] = row + table[change + 1] if opened else -1
+        state.open_banks[rank] = state.open_banks[rank] & ~bit | (bit if opened else 0)
+
+
+@inlined
+def take(shape, state, source, table, transition, clock):
     """Apply a transition, except for its bursts (`serve`) and its counts (`commit`)."""
     reads = table[transition + READS]
+    change_rows(shape, state, table, transition, source.place[state.value[PLACE]] >> ROW_SHIFT)
     record_uncommitted(table, transition)
     table[transition + TIMES] += 1
     table[transition + CLOCK_SUM] += clock
