@@ -42,7 +42,7 @@ _normalize_signature: Any = normalize_signature
 _register_pass: Any = register_pass
 _parse_assembly: Any = binding.parse_assembly
 _parse_bitcode: Any = binding.parse_bitcode
-_instructions: Any = extending._Intrinsic
+_instructions: Any = vars(extending)["_Intrinsic"]
 
 # Numba's steps that kernels need, of some thirty.
 _TYPING: Any = (
@@ -232,7 +232,8 @@ class _Steps(PassManager):
 @functools.cache
 def _steps_to(lowering: Any) -> Any:
     """The steps of a kernel or a part."""
-    steps: Any = _Steps("kernel")
+    make: Any = _Steps
+    steps = make("kernel")
     for step in (*_TYPING, lowering, typed_passes.NoPythonBackend):
         steps.add_pass(step, step.name())
     steps.finalize()
