@@ -133,19 +133,26 @@ TRIED = pytest.mark.skipif(not releases.IS_TRIED, reason="kernels are compiled b
 
 #: Of the source of each step, the first digits of its SHA-256; the same in all releases of TRIED.
 SOURCES = {
-    "CPUCodeLibrary.finalize": "4b4c34b83488a72f",
+    "BaseContext.get_function": "a3602598ea18d983",
     "CPUCodeLibrary._finalize_final_module": "95bbf4fcbb90ed99",
     "CPUCodeLibrary._optimize_final_module": "e405bd473752613b",
+    "CPUCodeLibrary.add_ir_module": "fb6dd665f0f609c4",
+    "CPUCodeLibrary.finalize": "4b4c34b83488a72f",
+    "CPUCodegen._pass_builder": "035dd9dd5f6dedc5",
     "CodeLibrary._raise_if_finalized": "1da89a71b49d9877",
     "CompileResult._rebuild": "44fa9dc2255883ab",
     "CompileResult._reduce": "5f86eacfa5202c20",
-    "CPUCodegen._pass_builder": "035dd9dd5f6dedc5",
+    "CompilerBase._compile_core": "9f6b3c1986df5151",
     "DefaultPassBuilder.define_nopython_lowering_pipeline": "9e7ddc0e96eaaecf",
     "DefaultPassBuilder.define_typed_pipeline": "bd5ccc7ef772a33a",
     "DefaultPassBuilder.define_untyped_pipeline": "0cb11451d06eef49",
     "Dispatcher.compile": "0ab4aee15e79bb1d",
     "Dispatcher.get_call_template": "f15b62d0e9c0f605",
+    "Lower.lower_binop": "254bcd18aacc6171",
+    "Lower.lower_getitem": "76f8c6ed4f7e86d4",
+    "Lower.lower_setitem": "84ed9f0254ea25af",
     "NativeLowering.run_pass": "0b482df4865451f4",
+    "PassManager._runPass": "ecb83032771bf665",
     "_make_subtarget": "ca842c5b0306130d",
     "populate_array": "e86886c14bfc63b2",
 }

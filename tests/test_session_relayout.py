@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numba
 import numpy as np
 import pytest
 
@@ -53,6 +54,14 @@ def test_from_a_layout_to_the_same_one_an_expert_goes_to_the_next_dimm():
         "trimoe", relayout={**MOVE, "target": "localized"}, sets=list(ONE_CHANNEL)
     ).relayouts
     assert moved.read_bytes == moved.written_bytes == 3 * 256 * 128 * 2
+
+
+def test_the_same_kernels_serve_with_a_relayout_and_without():
+    session = Session("trimoe", sets=ONE_CHANNEL)
+    kinds = [numba.typeof(session._run.dimms.agents)]
+    session.relayout(MOVED)
+    kinds.append(numba.typeof(session._run.dimms.agents))
+    assert kinds[0] == kinds[1]
 
 
 OF_RELAYOUTS = ("ndp_relayout", "link")

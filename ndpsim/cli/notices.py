@@ -22,6 +22,7 @@ COMPILE_S = {
     "ndpsim.dram.energy.traces.sum_open": 1,
     "ndpsim.dram.traces.parser.parse": 4,
 }
+_SLOW_S = 3  # from here on each of several kernels is announced
 _FAST = "ndpsim.dram.fast.controller.run"
 _ARBITER = "ndpsim.dimm.arbiter.run"
 #: The kernels that a command usually runs.
@@ -31,6 +32,7 @@ _OF_COMMAND = {
     "compare": ("ndpsim.dram.traces.parser.parse", _FAST),
     "check": ("ndpsim.audit.kernels.find_early", "ndpsim.audit.kernels.find_row_faults"),
     "relayout": (_ARBITER,),
+    "moe": (_FAST, _ARBITER, _ARBITER),  # relayouts alone, and beside experts and the host
 }
 #: The kernel that an option adds.
 _OF_OPTION = {
@@ -87,19 +89,20 @@ class _Notices(logging.Handler):
             _say(record.getMessage())
 
     def _announce(self, kernel: str) -> None:
-        """Announce a compilation; with the first one, announce all that usually follow."""
+        """Announce a compilation: with the first one, all that usually follow; then how many are left."""
         if self._compiled == 1:
             expected = self._missing() | Counter([kernel])
+            kernels = f"1 of about {expected.total()} kernels" if expected.total() > 1 else "a kernel"
+            _say(f"compiling {kernels}, once for this version; some {_seconds(expected)} s in all ...")
+            self._expected = expected
+        elif self._expected[kernel] > 0 and COMPILE_S[kernel] >= _SLOW_S:
+            left, kernels = self._expected, "the last kernel"
+            if left.total() > 1:
+                kernels = f"one of about {left.total()} kernels that are left"
+            _say(f"compiling {kernels}; some {_seconds(left)} s ...")
         elif self._expected[kernel] == 0 and kernel in COMPILE_S:
-            expected = Counter([kernel])
-        else:
-            self._expected[kernel] -= 1
-            return
-        kernels = f"1 of about {expected.total()} kernels" if expected.total() > 1 else "a kernel"
-        what = "another kernel" if self._compiled > 1 else kernels
-        _say(f"compiling {what}, once for this version; some {_seconds(expected)} s in all ...")
-        self._expected += expected
-        self._expected[kernel] -= 1
+            _say(f"compiling another kernel, once for this version; some {COMPILE_S[kernel]} s in all ...")
+        self._expected -= Counter([kernel])
 
     def _missing(self) -> Counter[str]:
         """The kernels that the command usually runs and that are not in the cache."""

@@ -29,7 +29,7 @@ from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dimm.link.engine_state import Engine
 from ndpsim.dimm.link.requests import BurstRequests
 from ndpsim.dimm.readable_channels import ReadableControllers
-from ndpsim.dimm.relayout import make_relayout
+from ndpsim.dimm.relayout import idle, make_relayout
 from ndpsim.dimm.state import HOST, NDP, Agents, DimmSetup
 from ndpsim.dram.engines import open_clocks_of
 from ndpsim.dram.fast import state as fast
@@ -87,6 +87,7 @@ class SharedDimms:
             make_traffic(buses),
             make_buses(setup, buses, dimms),
             make_claims(setup, lanes, buses),
+            idle(lanes, request_slots(setup)),
         )
         room = _FIRST_ROOM if recording else 0
         self.recorded = [

@@ -4,11 +4,12 @@
 lanes: a lane takes them and its reads of weights in turn if both wait. DIMMs of other channels serve the
 engine's requests at once.
 
-The first argument of every function is the engine, or None; with None the function is compiled away.
+The first argument of every function is the engine. Where nothing is moved it is `idle`; kernels are the same.
 """
 
 from __future__ import annotations
 
+import typing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from ndpsim.dimm.link.offers import (
     record_issued,
     record_taken,
 )
-from ndpsim.dimm.link.requests import BurstRequests
+from ndpsim.dimm.link.requests import BurstRequests, side_by_side
 from ndpsim.dimm.staging import lane_credit, lane_source
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dram.state import FAR, SERVED, TAKEN, Source
@@ -108,11 +109,40 @@ def make_relayout(
     )
 
 
+def idle(lanes: int, slots: int) -> Relayout:
+    """An engine that never begins, for lanes with this many slots each."""
+    requests, engine = np.zeros(0, dtype=np.int32), _empty(Engine)
+    # Kernels are compiled for strides: arrays of pieces lie side by side.
+    pieces = side_by_side(2, piece_read=np.int32, piece_write=np.int32, piece_bits=np.int32)
+    return Relayout(
+        engine=engine._replace(packed=engine.packed._replace(**pieces)),
+        lane=requests,
+        place=np.zeros(0, dtype=np.int64),
+        column=requests,
+        offers=make_offers(requests, 0, lanes, 1),
+        due=np.full(lanes, FAR),
+        left=np.zeros(lanes, dtype=np.int64),
+        slots=make_slots(lanes, slots),
+        promised=np.zeros(lanes, dtype=np.int64),
+        weights_next=np.zeros(lanes, dtype=np.int64),
+        always=np.array([FAR]),
+        served=np.zeros((2, lanes), dtype=np.int64),
+        value=np.array([FAR, 0, 0, 0], dtype=np.int64),
+    )
+
+
+def _empty(kind: Any) -> Any:
+    """A named tuple whose numbers are 0 and whose arrays are empty."""
+    if kind is int:
+        return 0
+    if hasattr(kind, "_fields"):
+        return kind(*map(_empty, typing.get_type_hints(kind).values()))
+    return np.zeros(0, dtype=np.int32 if kind == Narrow else np.int64)
+
+
 @inlined
 def engine_due(relayout):
     """The clock of the engine's next event, as far as is known."""
-    if relayout is None:
-        return FAR
     if relayout.value[BEGUN] == 0:
         return relayout.value[START] + 1
     times = relayout.engine.packets.times
@@ -160,8 +190,6 @@ def offer_requests(relayout, clock):
 
     Returns whether it has begun just now, and the clock before which the engine reaches no lane again.
     """
-    if relayout is None:
-        return False, FAR
     engine, value = relayout.engine, relayout.value
     if clock <= value[START]:
         return False, value[START] + 1
@@ -184,15 +212,13 @@ def is_relayout_done(relayout):
 @inlined
 def has_requests(relayout, lane):
     """Whether a lane has requests of the engine to serve, now or later."""
-    if relayout is None:
-        return False
     return relayout.value[BEGUN] == 1 and relayout.left[lane] > 0
 
 
 @inlined
 def next_request(relayout, policy, lane, reads, writes, clock):
     """The request that a lane can take at `clock`, -1: none. reads, writes: those in its queues."""
-    if relayout is None:
+    if not has_requests(relayout, lane):
         return _NONE
     read_room, write_room = reads < policy.read_slots, writes < policy.write_slots
     own_clock = clock - relayout.value[START]
@@ -202,9 +228,9 @@ def next_request(relayout, policy, lane, reads, writes, clock):
 @inlined
 def lanes_due(relayout, bus, buses):
     """The clock from which a lane of a bus looks for requests; FAR: not known."""
-    if relayout is None:
-        return FAR
     due = FAR
+    if relayout.value[BEGUN] == 0:
+        return due
     for lane in range(bus, relayout.due.shape[0], buses):
         due = min(due, relayout.due[lane])
     return due + relayout.value[START] if due < FAR else FAR
@@ -214,7 +240,7 @@ def lanes_due(relayout, bus, buses):
 def mask_due_lanes(relayout, bus, buses, ranks, clock):
     """The mask of the lanes of a bus that look for requests from `clock` on."""
     mask = 0
-    if relayout is not None:
+    if relayout.value[BEGUN] == 1:
         for rank in range(ranks):
             mask |= (relayout.due[rank * buses + bus] <= clock - relayout.value[START]) << rank
     return mask
@@ -223,8 +249,6 @@ def mask_due_lanes(relayout, bus, buses, ranks, clock):
 @inlined
 def looks_for_offers(relayout, policy, lane, reads, writes, clock):
     """Whether a lane looks for a request of the engine at `clock`; if not, it does when more is offered."""
-    if relayout is None:
-        return False
     relayout.due[lane] = FAR
     if not has_requests(relayout, lane):
         return False
@@ -240,24 +264,18 @@ def looks_for_offers(relayout, policy, lane, reads, writes, clock):
 @inlined
 def requests_left(relayout):
     """Requests of the engine that are not served yet."""
-    if relayout is None:
-        return 0
     return relayout.value[UNSERVED]
 
 
 @inlined
 def admit_all(relayout, source):
     """A lane's source, with all requests of the engine admitted."""
-    if relayout is None:
-        return source
     return Source(source.place, source.column, source.address, source.cycle, relayout.always, source.period)
 
 
 @inlined
 def enqueue_request(relayout, weights, lane, request, clock):
     """A lane takes a request at `clock`; returns its place in the lane's source."""
-    if relayout is None:
-        return 0
     engine, reads = relayout.engine, relayout.engine.read_tick.shape[0]
     record_taken(relayout.offers, lane, request)
     if request >= reads:
@@ -299,8 +317,6 @@ def empty_slot(slots, lane, slot):
 @inlined
 def source_of(relayout, weights, lane):
     """The reads and writes of a lane, as a source."""
-    if relayout is None:
-        return lane_source(weights, lane)
     return source_with(relayout.slots, relayout, weights, lane)
 
 
@@ -317,16 +333,12 @@ def source_with(slots, relayout, weights, lane):
 @inlined
 def is_relayouts(relayout, slot):
     """Whether a place in a lane's source has a request of the engine."""
-    if relayout is None:
-        return False
     return is_slot(relayout.slots, slot)
 
 
 @inlined
 def record_served_request(relayout, lane, slot, clock):
     """The column command of a request of the engine has issued at `clock`."""
-    if relayout is None:
-        return
     request, own_clock = empty_slot(relayout.slots, lane, slot), clock - relayout.value[START]
     relayout.left[lane] -= 1
     if request < relayout.engine.read_tick.shape[0]:
@@ -363,8 +375,6 @@ def looks_for_room(relayout, setup, weights, lane, value, may_accept, clock):
     """Whether a lane has slots of the FIFO at `clock` for all reads of weights that it has taken, or for its
     next one, which it may accept; if not, it looks again when it has.
     """
-    if relayout is None:
-        return False
     room_at = next_fits_at(setup, weights, lane, value) if may_accept else FAR
     if relayout.promised[lane] == 0:
         room_at = min(room_at, taken_fit_at(setup, weights, lane, value))
@@ -376,8 +386,6 @@ def looks_for_room(relayout, setup, weights, lane, value, may_accept, clock):
 @inlined
 def weights_are_next(relayout, lane):
     """Whether a lane's weights are next: true in every second call."""
-    if relayout is None:
-        return True
     weights_next = relayout.weights_next[lane] == 1
     relayout.weights_next[lane] = 0 if weights_next else 1
     return weights_next
@@ -397,8 +405,6 @@ def update_promises(relayout, setup, weights, lane, value, clock):
 
     Returns whether that has changed.
     """
-    if relayout is None:
-        return False
     before = relayout.promised[lane]
     if not has_requests(relayout, lane):
         relayout.promised[lane] = 0
@@ -410,6 +416,4 @@ def update_promises(relayout, setup, weights, lane, value, clock):
 @inlined
 def is_promised(relayout, lane):
     """Whether no read in a lane's queues waits for the FIFO."""
-    if relayout is None:
-        return False
     return relayout.promised[lane] == 1

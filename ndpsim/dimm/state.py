@@ -202,4 +202,4 @@ class Agents(NamedTuple):
     traffic: Traffic
     buses: HostBuses
     claims: Claims
-    relayout: Any = None  # `dimm.relayout.Relayout`, None: nothing is moved
+    relayout: Any  # `dimm.relayout.Relayout`

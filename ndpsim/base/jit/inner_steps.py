@@ -8,7 +8,9 @@ does it. `public_steps` is the other way, with the same results.
 
 from __future__ import annotations
 
+import copy
 import functools
+import gc
 import hashlib
 import logging
 import pickle
@@ -19,15 +21,17 @@ from typing import Any
 
 from llvmlite import binding
 from numba._dynfunc import make_function
-from numba.core import codegen, compiler, dispatcher, typed_passes, untyped_passes
+from numba.core import base, cgutils, codegen, compiler, dispatcher, typed_passes, untyped_passes
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
+from numba.core.lowering import Lower
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import NativeLowering
 
 from ndpsim.base.cachedirs import Entries
-from ndpsim.base.jit.releases import numba, types
+from ndpsim.base.jit.lowering import KernelLower, KernelTarget
+from ndpsim.base.jit.releases import extending, numba, types
 
 _log = logging.getLogger("ndpsim")
 
@@ -36,7 +40,9 @@ _dumps: Any = dumps
 _rebuild: Any = CompileResult._rebuild
 _normalize_signature: Any = normalize_signature
 _register_pass: Any = register_pass
-_pass_manager: Any = PassManager
+_parse_assembly: Any = binding.parse_assembly
+_parse_bitcode: Any = binding.parse_bitcode
+_instructions: Any = vars(extending)["_Intrinsic"]
 
 # Numba's steps that kernels need, of some thirty.
 _TYPING: Any = (
@@ -50,7 +56,6 @@ _TYPING: Any = (
     typed_passes.NopythonTypeInference,
     typed_passes.PreLowerStripPhis,
     typed_passes.IRLegalization,
-    typed_passes.AnnotateTypes,
 )
 
 
@@ -59,11 +64,12 @@ class _LowerKernel(NativeLowering):
     """Numba's step to LLVM's code, whose optimization is another."""
 
     _name = "lower_kernel"
+    lowering_class = KernelLower
 
     def run_pass(self, state: Any) -> bool:
         library = state.library = state.targetctx.codegen().create_library(state.func_id.func_qualname)
         library.enable_object_caching()
-        library._optimize_functions = partial(_tidy, library)
+        library._optimize_functions = partial(_tidy, library._codegen)
         library._optimize_final_module = partial(_optimize, library)
         library.finalize = partial(_link_and_finalize, library)
         return self._lower(state)
@@ -74,13 +80,18 @@ class _LowerKernel(NativeLowering):
 
 
 def _link_and_finalize(library: Any) -> None:
-    """Numba's step, in which every part of a kernel is linked into it once, however many parts call it.
+    """Numba's step, after every part of a kernel is linked into it once, however many parts call it.
 
     LLVM links what is already called, so callers come first.
     """
     called_first: dict[Any, None] = {}
     _add_parts(library, called_first)
-    library._linking_libraries = list(reversed(called_first))[1:]
+    others = list(reversed(called_first))[1:]
+    for part_of_it in others:
+        if isinstance(part_of_it, _PartLibrary):
+            for bitcode in part_of_it.bitcode:
+                library._final_module.link_in(_parse_bitcode(bitcode))
+    library._linking_libraries = [other for other in others if not isinstance(other, _PartLibrary)]
     finalize: Any = type(library).finalize
     finalize(library)
 
@@ -92,11 +103,46 @@ def _add_parts(library: Any, called_first: dict[Any, None]) -> None:
     called_first[library] = None
 
 
-def _tidy(library: Any, module: Any) -> None:
+class _PartLibrary(codegen.JITCodeLibrary):
+    """The code of a part, as bitcode. No part runs alone, so only kernels become machine code."""
+
+    def __init__(self, maker: Any, name: str) -> None:
+        begin: Any = codegen.CodeLibrary.__init__
+        begin(self, maker, name)
+        self._linking_libraries: list[Any] = []
+        self.bitcode: list[bytes] = []
+
+    def add_ir_module(self, module: Any) -> None:
+        """Keep a module as bitcode whose functions a kernel may drop."""
+        text: Any = cgutils.normalize_ir_text
+        parsed = _parse_assembly(text(str(module)))
+        for function in parsed.functions:
+            if not function.is_declaration and function.linkage == binding.Linkage.external:
+                function.linkage = "linkonce_odr"
+        _tidy(self._codegen, parsed)
+        self.bitcode.append(parsed.as_bitcode())
+        _take_apart(module)
+
+    def finalize(self) -> None:
+        """Parts are optimized where they are."""
+        self._finalized = True
+
+
+def _take_apart(module: Any) -> None:
+    """Break the cycles of a module, so that its memory is free at once."""
+    for function in module.functions:
+        for block in function.blocks:
+            block.instructions.clear()
+            block.terminator = None
+        function.blocks.clear()
+    module.globals.clear()
+
+
+def _tidy(maker: Any, module: Any) -> None:
     """Make the functions of a part short before they are linked; all else is left to `_optimize`."""
-    module.data_layout = library._codegen._data_layout
+    module.data_layout = maker._data_layout
     options: Any = binding.create_pipeline_tuning_options(speed_level=1)
-    builder: Any = binding.create_pass_builder(library._codegen._tm, options)
+    builder: Any = binding.create_pass_builder(maker._tm, options)
     passes: Any = binding.create_new_module_pass_manager()
     passes.add_sroa_pass()
     passes.add_simplify_cfg_pass()
@@ -119,18 +165,13 @@ def _optimize(library: Any) -> None:
 
 @_register_pass(mutates_CFG=True, analysis_only=False)
 class _LowerPart(_LowerKernel):
-    """The lowering step for parts of kernels. No part runs alone, so only kernels become machine code.
-
-    Parts are optimized where they are.
-    """
+    """The lowering step for parts of kernels."""
 
     _name = "lower_part"
 
     def run_pass(self, state: Any) -> bool:
         target = state.targetctx
-        library = state.library = target.codegen().create_library(state.func_id.func_qualname)
-        library._optimize_functions = partial(_tidy, library)
-        library.finalize = lambda: setattr(library, "_finalized", True)
+        state.library = _PartLibrary(target.codegen(), state.func_id.func_qualname)
         target.get_executable = _without_code  # of this compilation alone: a copy of Numba's
         return self._lower(state)
 
@@ -145,7 +186,7 @@ _NUMBERS = (types.Number, types.Boolean)
 
 
 class _Typing:
-    """Numba's typing context; it remembers the result type of an operator on given types."""
+    """Numba's typing context; it remembers the result type of an operator or instruction on given types."""
 
     def __init__(self, numbas: Any) -> None:
         self._numbas = numbas
@@ -154,12 +195,18 @@ class _Typing:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._numbas, name)
 
+    def refresh(self) -> None:
+        """Does nothing: a kernel does it once, see `KernelCompiler`."""
+
     def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
         """The signature with which a function is called."""
         look_up = partial(self._numbas.resolve_function_type, function, arguments, keywords)
-        source = getattr(getattr(function, "typing_key", None), "__module__", None)
-        numbers = not keywords and all(isinstance(kind, _NUMBERS) for kind in arguments)
-        if source not in ("_operator", "builtins") or not numbers:
+        source = getattr(function, "typing_key", None)
+        if not isinstance(source, _instructions):
+            numbers = all(isinstance(kind, _NUMBERS) for kind in arguments)
+            if getattr(source, "__module__", None) not in ("_operator", "builtins") or not numbers:
+                return look_up()
+        if keywords:
             return look_up()
         key = (
             function,
@@ -173,29 +220,64 @@ class _Typing:
 _typing = functools.cache(_Typing)
 
 
+class _Steps(PassManager):
+    """Numba's list of steps, without its clocks, checks and messages."""
+
+    def _runPass(self, index: int, step: Any, state: Any) -> None:  # noqa: N802 (named by Numba)
+        step.analysis = self._analysis
+        for run in (step.run_initialization, step.run_pass, step.run_finalizer):
+            run(state)
+
+
+@functools.cache
+def _steps_to(lowering: Any) -> Any:
+    """The steps of a kernel or a part."""
+    make: Any = _Steps
+    steps = make("kernel")
+    for step in (*_TYPING, lowering, typed_passes.NoPythonBackend):
+        steps.add_pass(step, step.name())
+    steps.finalize()
+    return steps
+
+
 class KernelCompiler(CompilerBase):
-    """Numba's compiler with the steps that kernels need."""
+    """Numba's compiler with the steps that kernels need.
+
+    Numba looks for new types and functions before it compiles any function; here a kernel does, for its
+    parts, too. What only compiling needs is let go at once.
+    """
 
     lowering: Any = _LowerKernel
 
-    def __init__(self, *arguments: Any) -> None:
+    def __init__(self, typing: Any, target: Any, *others: Any) -> None:
+        self._register(target)
+        target = copy.copy(target)
+        target.__class__ = KernelTarget
         begin: Any = super().__init__
-        begin(*arguments)
-        self.state.typingctx = _typing(self.state.typingctx)
+        begin(_typing(typing), target, *others)
+
+    def _register(self, target: Any) -> None:
+        target.refresh()
+
+    def _compile_core(self) -> Any:
+        run: Any = super()._compile_core
+        compiled = run()
+        compiled.fndesc.typemap = compiled.fndesc.calltypes = None
+        self.state.clear()
+        gc.collect(0)  # of what was made since a part was compiled last; nothing older is searched
+        return compiled
 
     def define_pipelines(self) -> list[Any]:
-        steps = _pass_manager("kernel")
-        for step in (*_TYPING, self.lowering, typed_passes.NoPythonBackend):
-            steps.add_pass(step, step.name())
-        steps.finalize()
-        steps._ENFORCING = False
-        return [steps]
+        return [_steps_to(self.lowering)]
 
 
 class PartCompiler(KernelCompiler):
     """The same for parts of kernels."""
 
     lowering = _LowerPart
+
+    def _register(self, target: Any) -> None:
+        """Its kernel has done that."""
 
 
 class _MachineCode:
@@ -340,6 +422,9 @@ def inner_steps() -> Mapping[str, Callable[..., Any]]:
 
     library, linker, steps = codegen.CodeLibrary, codegen.CPUCodeLibrary, DefaultPassBuilder
     return {
+        "BaseContext.get_function": base.BaseContext.get_function,
+        "CompilerBase._compile_core": CompilerBase._compile_core,
+        "CPUCodeLibrary.add_ir_module": linker.add_ir_module,
         "CPUCodeLibrary.finalize": linker.finalize,
         "CPUCodeLibrary._finalize_final_module": linker._finalize_final_module,
         "CPUCodeLibrary._optimize_final_module": linker._optimize_final_module,
@@ -352,7 +437,11 @@ def inner_steps() -> Mapping[str, Callable[..., Any]]:
         "DefaultPassBuilder.define_untyped_pipeline": steps.define_untyped_pipeline,
         "Dispatcher.compile": dispatcher.Dispatcher.compile,
         "Dispatcher.get_call_template": dispatcher.Dispatcher.get_call_template,
+        "Lower.lower_binop": Lower.lower_binop,
+        "Lower.lower_getitem": Lower.lower_getitem,
+        "Lower.lower_setitem": Lower.lower_setitem,
         "NativeLowering.run_pass": NativeLowering.run_pass,
+        "PassManager._runPass": PassManager._runPass,
         "_make_subtarget": compiler._make_subtarget,
         "populate_array": arrayobj.populate_array,
     }

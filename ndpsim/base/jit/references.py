@@ -14,6 +14,7 @@ import numpy as np
 from llvmlite import ir
 from numba.core.typing import templates
 
+from ndpsim.base.jit.lowering import array_at
 from ndpsim.base.jit.releases import extending, numba, types
 
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -157,19 +158,15 @@ def _read_word(builder: Any, table: Any, place: int, of: Any = _WORD) -> Any:
 
 
 def _read_array(context: Any, builder: Any, kind: Any, table: Any, place: int) -> Any:
-    from numba.np import arrayobj  # noqa: PLC0415 (takes its time; needed only to compile)
-
-    array = context.make_array(kind)(context, builder)
     shape = [_read_word(builder, table, place + 1 + axis) for axis in range(kind.ndim)]
-    size = _WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+    size = context.get_abi_sizeof(context.get_data_type(kind.dtype))
     if kind.layout == "C":
         strides = [size]
         for length in reversed(shape[1:]):
-            strides.insert(0, builder.mul(strides[0], length))
+            last = strides[0]
+            strides.insert(0, builder.mul(length, _WORD(last) if isinstance(last, int) else last))
     else:
         first = place + 1 + kind.ndim
         strides = [_read_word(builder, table, first + axis) for axis in range(kind.ndim)]
-    data = _read_word(builder, table, place, array.data.type)
-    fill: Any = arrayobj.populate_array
-    fill(array, data=data, shape=shape, strides=strides, itemsize=size, meminfo=None)
-    return array._getvalue()
+    data = _read_word(builder, table, place, context.get_value_type(kind).elements[4])
+    return array_at(context, builder, kind, data, shape, strides, size)
