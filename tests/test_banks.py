@@ -470,6 +470,11 @@ def test_programs_run_and_are_checked_on_the_command_line(here):
     assert call("check", "c.csv")[0] == 2
     assert call("check", "c.csv", "--hw", "attacc", "--ranks", "2")[0] == 2
     assert call("compare", "banks", "none.yaml")[0] == 2
+    other = (CASES / "aim_gemv_small.yaml").read_text().replace("controller: aim", "controller: newton")
+    Path("other.yaml").write_text(other)
+    status, out, _ = call("compare", "banks", "other.yaml")
+    assert status == 1
+    assert out.startswith("not compared: other.yaml:")
     assert call("gemv", "--hw", "aim", "--shape", "64,64", "--layout", "striped")[0] == 2
     status, out, _ = call(
         "attention", "--hw", "aim", "--model", "mixtral-8x7b", "--context", "64", "--json", "-"

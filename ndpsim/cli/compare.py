@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from ndpsim.base.errors import InputError
 from ndpsim.base.options import table
 from ndpsim.base.options.dram import MEMORY
 from ndpsim.base.options.hardware import SET
@@ -79,29 +80,37 @@ def banks(options: Options) -> None:
 
     A case is a YAML file with its program, and maybe the reference's commands, beside it. Prints "equal" or
     the first command that differs, and the clocks at which the checker finds commands illegal. --commands
-    writes the commands of one case. The exit status is 1 if a case differs.
+    writes the commands of one case. The exit status is 1 if a case differs, or has units or a workload that
+    ndpsim lacks.
     """
-    from ndpsim.base.errors import InputError
     from ndpsim.dram.traces.unit_commands import write_unit_commands
     from ndpsim.studies.banks import compare_banks, read_case
 
     paths = options["cases"]
     if "commands" in options and len(paths) > 1:
         raise InputError("is of one case", "conflict", key="--commands")
-    outcomes = []
+    outcomes: list[BankComparison] = []
+    refused: list[InputError] = []
     for path in paths:
-        case = read_case(path)
-        outcome = compare_banks(case, record_commands="commands" in options)
+        try:
+            case = read_case(path)
+            outcome = compare_banks(case, record_commands="commands" in options)
+        except InputError as error:
+            if error.code != "unsupported":
+                raise
+            refused.append(error)
+            continue
         outcomes.append(outcome)
         if "commands" in options and outcome.result.command_traces is not None:
             write_unit_commands(options["commands"], outcome.result.command_traces, case.hardware.device)
-    plain = [outcome.to_dict() for outcome in outcomes]
-    answer(options, lambda: plain if len(plain) > 1 else plain[0], lambda: _print_banks(outcomes))
-    if not all(outcome.equal for outcome in outcomes):
+    plain: list[dict[str, Any]] = [outcome.to_dict() for outcome in outcomes]
+    plain += [{"case": error.file, "equal": None, "not_compared": str(error)} for error in refused]
+    answer(options, lambda: plain if len(paths) > 1 else plain[0], lambda: _print_banks(outcomes, refused))
+    if refused or not all(outcome.equal for outcome in outcomes):
         raise click.exceptions.Exit(1)
 
 
-def _print_banks(outcomes: list[BankComparison]) -> None:
+def _print_banks(outcomes: list[BankComparison], refused: list[InputError]) -> None:
     from ndpsim.report.printing import print_text
     from ndpsim.report.words import counted
 
@@ -112,6 +121,8 @@ def _print_banks(outcomes: list[BankComparison]) -> None:
         if outcome.legal is False:
             clocks = ", ".join(map(str, outcome.illegal_clocks))
             print_text(f"{outcome.case}: illegal for the device at clocks {clocks}", indent="  ")
+    for error in refused:
+        print_text(f"not compared: {error}", indent="  ")
 
 
 for _command in (ramulator, banks):

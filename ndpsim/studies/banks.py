@@ -92,7 +92,8 @@ def _extension(facts: Mapping[str, Any], file: Path, root: Node) -> Extension:
     """The page of a case's controller and standard."""
     controller, standard = _at(facts, "controller"), str(_at(facts, "device", "standard"))
     for extension in extensions().values():
-        if extension.name.split("-")[0] == controller and standard.startswith(extension.standard):
+        names = extension.name, extension.name.partition("-")[0]
+        if controller in names and standard.startswith(extension.standard):
             return extension
     line = (
         root.value["controller"].line if isinstance(root.value, dict) and "controller" in root.value else None
@@ -141,7 +142,7 @@ def program_of(case: BankCase) -> list[Line]:
     """The program of a case: its own file, that of the case which its notes name, or made from its workload.
 
     Raises:
-        InputError: there is none.
+        InputError: there is none, or it is malformed.
     """
     name = case.at("program", "file")
     notes = case.at("notes") or []
@@ -152,7 +153,8 @@ def program_of(case: BankCase) -> list[Line]:
         return read_program(case.file.parent / os.path.basename(str(name)), case.hardware.device)
     heads, context = case.at("workload", "heads_in_stack"), case.at("workload", "context_length")
     if case.hardware.device.extension.name != "attacc" or heads is None or context is None:
-        raise InputError("has no program", "missing", file=case.file, key="program")
+        problem = "has no program, and no layout of its workload is known"
+        raise InputError(problem, "unsupported", file=case.file, key="program")
     sizes, unit = case.hardware.device.sizes, case.hardware.unit
     units = Units(
         unit["level"], 16, 1, sizes["columns"], sizes["rows"], sizes["channels"], case.hardware.device.ideal
