@@ -111,8 +111,9 @@ def other_channels(draw: st.DrawFn):
     device = resolve(
         *draw(st.sampled_from(OTHERS)), 1, rules=draw(st.sampled_from(["standard", "reference"]))
     )
+    has_bank_refresh = any(command.name == "REFpb" and command.interval for command in device.standard.commands)
     options = ControllerOptions(
-        refresh=draw(st.sampled_from(["none", "all-bank", "all-bank", "per-bank"])),
+        refresh=draw(st.sampled_from(["none", "all-bank"] + ["per-bank"] * has_bank_refresh)),
         read_buffer=draw(st.sampled_from([7, 32])),
         wck=draw(st.sampled_from(WCK)),
     )
@@ -329,7 +330,7 @@ def test_a_full_table_records_no_more_but_is_still_used(monkeypatch):
     places = stream(device, 20_000, 0, 64)
     work = policy, places, 8, None, [(20_000, 0, 0, 1)]
     most, expected = outcome(FastController, lower(device), *work)
-    monkeypatch.setattr(transition_table, "_WORDS", transition_table.FIRST_RECORD + 12_000)
+    monkeypatch.setattr(transition_table, "_WORDS", transition_table.FIRST_RECORD + 5_000)
     tables = lower(device)
     for _ in range(3):
         some, counted = outcome(FastController, tables, *work)
