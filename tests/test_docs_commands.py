@@ -148,6 +148,9 @@ FILES: dict[str, Callable[[], object]] = {
     "commands.csv": lambda: _dram_commands(),
     "log.jsonl.gz": lambda: done("moe", "--log", "log.jsonl.gz", *SMALL_MODEL),
     "bursts.csv": lambda: done("requests", "generate", "gamma", "-o", "bursts.csv"),
+    "units.csv": lambda: done(
+        *("pim", "examples/banks/attacc_attention.csv", "--hw", "attacc", "--commands", "units.csv")
+    ),
     "trace.npz": lambda: done("routing", "generate", "skewed", *SMALL_MODEL, "-o", "trace.npz"),
 }
 

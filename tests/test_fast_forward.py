@@ -111,7 +111,9 @@ def other_channels(draw: st.DrawFn):
     device = resolve(
         *draw(st.sampled_from(OTHERS)), 1, rules=draw(st.sampled_from(["standard", "reference"]))
     )
-    has_bank_refresh = any(command.name == "REFpb" and command.interval for command in device.standard.commands)
+    has_bank_refresh = any(
+        command.name == "REFpb" and command.interval for command in device.standard.commands
+    )
     options = ControllerOptions(
         refresh=draw(st.sampled_from(["none", "all-bank"] + ["per-bank"] * has_bank_refresh)),
         read_buffer=draw(st.sampled_from([7, 32])),

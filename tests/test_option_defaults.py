@@ -122,7 +122,7 @@ IN_WORDS = {
     "gemv": {"--group-size", "--zero-point-bits", "--lane", "--size"},
     "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size", "--topology"},
     "dram": {
-        *("--commands-format", "--channel", "--size", "--format"),
+        *("--commands-format", "--channel", "--size", "--format", "-j"),
         *("--refresh-control", "--rfm", "--rfm-threshold"),  # see test_refresh_policies and test_rfm
     },
 }
@@ -489,4 +489,4 @@ def test_the_benchmark_repeats_as_often_as_said(monkeypatch):
     for options in ((), ("--repeat", 2), ("--row", "import", "--row", "compile")):
         assert call("bench", *options)[0] == 0
     assert asked == [((), 5), ((), 2), (("import", "compile"), 5)]
-    assert stated_defaults("bench") == {"--repeat": "5"}
+    assert stated_defaults("bench") == {"--repeat": "5", "--size": "two-columns"}

@@ -29,6 +29,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.config.files import data_folder
 from ndpsim.dimm.layout import Geometry, make_layout, parse_layout
 from ndpsim.dram.traces import check_command_form
+from ndpsim.dram.traces.unit_commands import UnitCommands
 from ndpsim.studies.bench import run_rows
 from ndpsim.workload.models import parse_shape
 from ndpsim.workload.requests import Requests
@@ -37,6 +38,9 @@ SMALL = ndpsim.Expert(256, 128)
 DEVICE = ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 TRACE = ndpsim.CommandTrace([1, 40], [0, 2], [0, 0], [1, 1], [2, 2], [3, 3], [-1, 5])
 REQUESTS = ndpsim.Requests.of([0, 64, 128], [0, 1, 0])
+PROGRAM = Path(__file__).parents[1] / "examples/banks/aim_gemv.csv"
+AIM = ndpsim.load_bank_hardware("aim").device
+UNIT_COMMANDS = UnitCommands(np.array([[1, 0, 0, -1, -1, 0, 0, 5, -1]]).T, AIM.names)
 
 
 MADE: dict[str, Callable[[], Any]] = {
@@ -172,6 +176,8 @@ _CHANNEL = {
     "rules": but(),
     "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
 }
+
+_IN_BANKS = {"hw": but(), "sets": [*but([]), "channels=2", [2], np.array(1), {"channels"}], "rules": but()}
 
 #: How the points of a sweep or a search are run.
 _POINTS = {
@@ -519,6 +525,43 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "wrap": _FLAG,
             "progress": _PROGRESS,
         },
+    ),
+    "run_pim": (
+        ndpsim.run_pim,
+        {"program": PROGRAM, "hw": "aim"},
+        {"program": but(LONG), "record_commands": _FLAG, **_IN_BANKS},
+    ),
+    "simulate_bank_expert": (
+        ndpsim.simulate_bank_expert,
+        {"hw": "aim", "model": SMALL},
+        {"model": but(), "tokens": _COUNT, "record_commands": _FLAG, **_IN_BANKS},
+    ),
+    "simulate_bank_attention": (
+        ndpsim.simulate_bank_attention,
+        {"hw": "attacc", "model": "mixtral-8x7b", "context": 64},
+        {
+            "model": [*but(), SMALL],
+            "context": _COUNT,
+            "batch": _COUNT,
+            "record_commands": _FLAG,
+            **_IN_BANKS,
+        },
+    ),
+    "load_bank_hardware": (ndpsim.load_bank_hardware, {"hw": "aim"}, _IN_BANKS),
+    "check_units": (
+        ndpsim.check_units,
+        {"commands": UNIT_COMMANDS, "device": AIM},
+        {"commands": but(), "device": but(), "limit": [*but(), "20", 1 << 40]},
+    ),
+    "read_unit_commands": (
+        ndpsim.read_unit_commands,
+        {"path": "units.csv", "device": AIM},
+        {"path": but(LONG), "device": but()},
+    ),
+    "write_unit_commands": (
+        ndpsim.write_unit_commands,
+        {"path": "units.csv", "commands": UNIT_COMMANDS, "device": AIM},
+        {"path": but("nonsense", LONG), "commands": but(), "device": but()},
     ),
     "check": (
         ndpsim.check,

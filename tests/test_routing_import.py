@@ -187,7 +187,7 @@ def test_megatron_ranks_have_sequences_of_their_own(tmp_path):
     ("change", "words"),
     [
         (lambda text: text.replace('"layer": 2', '"layer": -2', 1), "type t.jsonl:2 layer"),
-        (lambda text: text.replace('"step": 0, ', "", 1), "type t.jsonl:1 step"),
+        (lambda text: text.replace('"step": 0, ', "", 1), "missing t.jsonl:1 step"),
         (lambda text: text.replace('"num_tokens": 4', '"num_tokens": 5', 1), "conflict t.jsonl:1 num_tokens"),
         (lambda text: text.replace('"topk": 2', '"topk": 3', 1), "conflict t.jsonl:1 topk"),
         (lambda text: text.replace('"layer": 2', '"layer": 1', 1), "twice t.jsonl:2"),

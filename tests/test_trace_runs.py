@@ -213,4 +213,4 @@ def test_ramulator_issues_the_same_commands():
 
 
 def test_another_simulator_is_unknown(trace):
-    assert refused_call("compare", "dramsim3", trace) == "unknown-name ramulator"
+    assert refused_call("compare", "dramsim3", trace) == "unknown-name compare"

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.audit.report import Report, Violation
+from ndpsim.base.arguments import instance
 from ndpsim.base.errors import InputError
 from ndpsim.base.jit import inlined, kernel
 from ndpsim.base.options.check import CHECK
@@ -404,7 +405,8 @@ def check_units(commands: UnitCommands, device: BankDevice, limit: int = 20) -> 
         InputError: the limit is out of range, or the device lacks a timing.
     """
     CHECK["limit"].checked(limit)
-    check = _Check(commands, device)
+    instance(commands, "commands", UnitCommands)
+    check = _Check(commands, instance(device, "device", BankDevice))
     check.run()
     found = sorted(check.found, key=lambda fault: fault.place)
     described = tuple(_violation(commands, device, fault) for fault in found[:limit])

@@ -10,7 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.arguments import choice, several, whole_number
+from ndpsim.base.arguments import choice, path_of, several, whole_number
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.choices import RULES
 from ndpsim.base.errors import SETS, InputError, unknown
@@ -97,7 +97,7 @@ def load_bank_hardware(
     sets = several(sets, "sets", as_text)
     said = [text.partition("=")[2].strip() for text in sets if text.partition("=")[0].strip() == "rules"]
     rules = choice([rules, *said][-1], "rules", RULES, "set of rules")
-    path = _find(os.fspath(hw))
+    path = _find(os.fspath(path_of(hw, "hw")))
     root = parse(read_text(path), str(path))
     values = dict(_read(root, str(path), rules))
     extension = extension_named(values["extension"].value)

@@ -10,6 +10,7 @@ from typing import Any
 from ndpsim.base import plugins
 from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.pim import ATTENTION
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.dimm import banks
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
@@ -132,8 +133,8 @@ def simulate_bank_attention(
     if not isinstance(attention, LayerAttention) or attention.kind == "mla":
         problem = f"the attention of {shape.name} has no layout on units in banks"
         raise InputError(problem, "unsupported", key="model")
-    whole_number(context, "context", 1)
-    whole_number(batch, "batch", 1)
+    ATTENTION["context"].checked(context)
+    ATTENTION["batch"].checked(batch)
     longest = max(4096, context)
     heads, queries = attention.kv_heads, attention.heads // attention.kv_heads
     layouts = _layouts(hardware)

@@ -7,7 +7,8 @@ import time
 from collections.abc import Sequence
 from os import PathLike
 
-from ndpsim.base.arguments import instance
+from ndpsim.base.arguments import flag, instance, path_of, several
+from ndpsim.base.errors import InputError
 from ndpsim.base.jit import compiling_s
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.dram.banks.programs import Line, read_program
@@ -35,9 +36,15 @@ def run_pim(
         InputError: the program or the hardware has a mistake, or the program cannot end.
     """
     hardware = hw if isinstance(hw, BankHardware) else load_bank_hardware(hw, sets, rules)
-    instance(hardware, "hw", BankHardware)
-    lines = read_program(program, hardware.device) if isinstance(program, str | os.PathLike) else program
-    name = os.fspath(program) if isinstance(program, str | os.PathLike) else None
+    record_commands = flag(record_commands, "record_commands")
+    lines: Sequence[Line]
+    if isinstance(program, str | os.PathLike):
+        name = os.fspath(program)
+        lines = read_program(path_of(program, "program"), hardware.device)
+    else:
+        name, lines = None, several(program, "program", lambda line, key: instance(line, key, Line))
+        if not lines:
+            raise InputError("has no lines", "range", key="program")
     started, compiled = time.perf_counter(), compiling_s()
     run = run_program(lines, hardware.device, record_commands)
     compile_s = compiling_s() - compiled

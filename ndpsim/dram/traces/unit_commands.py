@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import path_of
+from ndpsim.base.arguments import instance, path_of
 from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.files import open_plain_or_gzip, replacing
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
@@ -66,7 +66,9 @@ def write_unit_commands(path: str | os.PathLike[str], commands: UnitCommands, de
     Raises:
         InputError: the file cannot be written.
     """
-    rows = commands.columns[_shown(device)].tolist()
+    path = path_of(path, "path")
+    instance(commands, "commands", UnitCommands)
+    rows = commands.columns[_shown(instance(device, "device", BankDevice))].tolist()
     rows[1] = [commands.names[number] for number in rows[1]]
     text = "\n".join(
         [",".join(header_of(device)), *(",".join(map(str, row)) for row in zip(*rows, strict=True))]
@@ -82,7 +84,8 @@ def read_unit_commands(path: str | os.PathLike[str], device: BankDevice) -> Unit
     Raises:
         InputError: the file cannot be read, or a line is malformed or has an unknown command.
     """
-    file = path_of(path, "trace")
+    file = path_of(path, "path")
+    instance(device, "device", BankDevice)
     header, numbers = header_of(device), {name: n for n, name in enumerate(device.names)}
     with open_plain_or_gzip(file) as stream:
         try:

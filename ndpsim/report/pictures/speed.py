@@ -23,7 +23,7 @@ def bench_figure(ns: Mapping[str, float], size: str = DEFAULT_SIZE, panels: Pane
 
     def draw(axes: Axes) -> None:
         names = list(ns)[::-1]
-        bars = axes.barh(names, [ns[name] for name in names], color=tint(COLOURS["read"], 0.6))
+        bars = axes.barh(names, [ns[name] for name in names], color=tint(COLOURS["read"], 0.4))
         axes.bar_label(bars, [format_time(ns[name]) for name in names], padding=2)
         axes.set(xscale="log", xlabel="time for a request (ns)")
         axes.set_xlim(min(ns.values()) / 2, max(ns.values()) * 8)
