@@ -10,17 +10,16 @@ from typing import Any
 from ndpsim.base import plugins
 from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
+from ndpsim.base.options.gemv import MAX_TOKENS
 from ndpsim.base.options.pim import ATTENTION
-from ndpsim.config.banks import BankHardware, load_bank_hardware
+from ndpsim.config.banks import BankHardware
 from ndpsim.dimm import banks
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
 from ndpsim.dram.banks.programs import Line
-from ndpsim.simulate.pim import run_pim
+from ndpsim.simulate.pim import bank_hardware_of, run_lines
 from ndpsim.simulate.results.pim import PimResult
 from ndpsim.workload.models import Expert, MoeShape, load_model
 from ndpsim.workload.models.attention import Attention as LayerAttention
-
-_MOST_TOKENS = 16384
 
 
 def _layouts(hardware: BankHardware) -> Any:
@@ -45,10 +44,6 @@ def _units(hardware: BankHardware, channels: int | None = None) -> Units:
         channels or device.sizes["channels"],
         device.ideal,
     )
-
-
-def _loaded(hw: str | PathLike[str] | BankHardware, sets: Sequence[str], rules: str) -> BankHardware:
-    return hw if isinstance(hw, BankHardware) else load_bank_hardware(hw, sets, rules)
 
 
 def _joined(parts: Sequence[Sequence[Line]], hardware: BankHardware) -> list[Line]:
@@ -89,15 +84,15 @@ def simulate_bank_expert(
     Raises:
         InputError: an argument is wrong, or the expert does not fit.
     """
-    hardware = _loaded(hw, sets, rules)
+    hardware = bank_hardware_of(hw, sets, rules)
     expert = model if isinstance(model, Expert) else load_model(model).expert
-    whole_number(tokens, "tokens", 1, _MOST_TOKENS)
+    whole_number(tokens, "tokens", 1, MAX_TOKENS)
     layouts, units = _layouts(hardware), _units(hardware)
     first = Gemv(expert.hidden, 2 * expert.intermediate)
     second = Gemv(expert.intermediate, expert.hidden)
     row = layouts.rows_of(first, units)
     parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
-    result = run_pim(_joined(parts, hardware), hardware, record_commands=record_commands)
+    result = run_lines(_joined(parts, hardware), hardware, record_commands)
     return _with_workload(
         result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
     )
@@ -128,7 +123,7 @@ def simulate_bank_attention(
     Raises:
         InputError: an argument is wrong, or the cache does not fit.
     """
-    hardware, shape = _loaded(hw, sets, rules), load_model(model)
+    hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
     attention = shape.attention
     if not isinstance(attention, LayerAttention) or attention.kind == "mla":
         problem = f"the attention of {shape.name} has no layout on units in banks"
@@ -145,7 +140,7 @@ def simulate_bank_attention(
         lines = layouts.attention(operands._replace(heads=heads * batch), _units(hardware))
     else:
         lines = _beside(layouts.attention(operands, _units(hardware, heads)), heads, batch, hardware)
-    result = run_pim(lines, hardware, record_commands=record_commands)
+    result = run_lines(lines, hardware, record_commands)
     return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
 
 

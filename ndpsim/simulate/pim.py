@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import time
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from ndpsim.base.jit import compiling_s
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.dram.banks.programs import Line, read_program
 from ndpsim.dram.banks.run import BankRun, run_program
+from ndpsim.dram.spec.extension import LEVELS
 from ndpsim.simulate.results.pim import PimResult
 
 
@@ -35,16 +37,26 @@ def run_pim(
     Raises:
         InputError: the program or the hardware has a mistake, or the program cannot end.
     """
-    hardware = hw if isinstance(hw, BankHardware) else load_bank_hardware(hw, sets, rules)
-    record_commands = flag(record_commands, "record_commands")
-    lines: Sequence[Line]
+    hardware = bank_hardware_of(hw, sets, rules)
     if isinstance(program, str | os.PathLike):
-        name = os.fspath(program)
         lines = read_program(path_of(program, "program"), hardware.device)
-    else:
-        name, lines = None, several(program, "program", lambda line, key: instance(line, key, Line))
-        if not lines:
-            raise InputError("has no lines", "range", key="program")
+        return run_lines(lines, hardware, record_commands, os.fspath(program))
+    listed = several(program, "program", lambda line, key: instance(line, key, Line))
+    if not listed:
+        raise InputError("has no lines", "range", key="program")
+    return run_lines(listed, hardware, record_commands)
+
+
+def bank_hardware_of(hw: str | PathLike[str] | BankHardware, sets: Sequence[str], rules: str) -> BankHardware:
+    """The hardware of an argument; for others and errors see `load_bank_hardware`."""
+    return hw if isinstance(hw, BankHardware) else load_bank_hardware(hw, sets, rules)
+
+
+def run_lines(
+    lines: Sequence[Line], hardware: BankHardware, record_commands: bool, name: str | None = None
+) -> PimResult:
+    """Run the lines of a program, which has this file; see `run_pim`."""
+    record_commands = flag(record_commands, "record_commands")
     started, compiled = time.perf_counter(), compiling_s()
     run = run_program(lines, hardware.device, record_commands)
     compile_s = compiling_s() - compiled
@@ -91,9 +103,5 @@ def _result(
 
 def _banks_of(hardware: BankHardware, path: Sequence[str]) -> int:
     """Banks of a channel on which a command with this path acts."""
-    banks = 1
-    for level, size in zip(
-        ("pseudochannel", "rank", "bankgroup", "bank"), hardware.device.shape, strict=True
-    ):
-        banks *= 1 if level in path else size
-    return banks
+    sizes = zip(LEVELS, hardware.device.shape, strict=True)
+    return math.prod(size for level, size in sizes if level not in path)

@@ -7,7 +7,7 @@ over the banks. Rounds are the heads of all channels; two rounds overlap.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ndpsim.base.errors import InputError
@@ -198,67 +198,65 @@ class _Rounds:
         if rounds % 2:
             yield from self.single(rounds - 1)
 
+    def parts(
+        self,
+        count: int,
+        macs: Callable[[int, Channels], list[Line]],
+        results: Callable[[Channels], list[Line]],
+        channels: Channels,
+        beside: Callable[[int], Sequence[Line]] = lambda part: (),
+    ) -> Iterator[Line]:
+        """Parts with a barrier behind each; the results of a part move after the MACs of the next one."""
+        for part in range(count):
+            yield from macs(part, channels)
+            yield from results(channels) if part else ()
+            yield from beside(part)
+            yield self.barrier()
+        yield from results(channels)
+
     def pair(self, number: int) -> Iterator[Line]:
         """Two rounds, the second in the gaps of the first."""
         early, late = _Layout(self.units, self.shape, number), _Layout(self.units, self.shape, number + 1)
         first, second = self.channels(number), self.channels(number + 1)
-        blocks, steps, barrier = early.blocks, early.steps, self.barrier()
+        blocks, steps = early.blocks, early.steps
         yield from early.inputs(first)
         if number == 0:  # the row opens early
             yield early.mac(0, early.keys, first)
-        yield barrier
-        for block in range(blocks):
-            yield from early.score_part(block, first)
-            yield from early.scores_out(first) if block else ()
-            yield from _share(late.inputs(second), block, blocks, self.units)
-            yield barrier
-        yield from early.scores_out(first)
-        for block in range(blocks):
-            yield from late.score_part(block, second)
-            yield from late.scores_out(second) if block else ()
-            yield from early.softmax(first) if block == 0 else ()
-            yield from self.second_half(early.scores_in(first), block, blocks)
-            yield barrier
-        yield from late.scores_out(second)
-        for part in range(steps):
-            yield from early.context_part(part, first)
-            yield from early.context_out(first) if part else ()
-            yield from late.softmax(second) if part == 0 else ()
-            yield from self.second_half(late.scores_in(second), part, steps)
-            yield barrier
-        yield from early.context_out(first)
+        yield self.barrier()
+        inputs = late.inputs(second)
+        yield from self.parts(
+            blocks, early.score_part, early.scores_out, first,
+            lambda block: _share(inputs, block, blocks, self.units),
+        )  # fmt: skip
+        yield from self.parts(
+            blocks, late.score_part, late.scores_out, second,
+            lambda block: self.softmax_beside(early, first, block, blocks),
+        )  # fmt: skip
+        yield from self.parts(
+            steps, early.context_part, early.context_out, first,
+            lambda part: self.softmax_beside(late, second, part, steps),
+        )  # fmt: skip
         layout, channels = (early, first) if "A4" in self.units.ideal else (late, second)
-        for part in range(steps):  # A4: the values of the first head again
-            yield from layout.context_part(part, channels)
-            yield from layout.context_out(channels) if part else ()
-            yield barrier
-        yield from layout.context_out(channels)
+        # A4: the values of the first head again
+        yield from self.parts(steps, layout.context_part, layout.context_out, channels)
 
-    def second_half(self, lines: Sequence[Line], part: int, parts: int) -> list[Line]:
-        """Shares of lines in the second half of the parts."""
-        begin = parts // 2
-        return _share(lines, part - begin, parts - begin, self.units) if part >= begin else []
+    def softmax_beside(self, layout: _Layout, channels: Channels, part: int, parts: int) -> list[Line]:
+        """Softmax in the first part, and shares of its results in the second half of the parts."""
+        begin, lines = parts // 2, layout.softmax(channels) if part == 0 else []
+        if part >= begin:
+            lines += _share(layout.scores_in(channels), part - begin, parts - begin, self.units)
+        return lines
 
     def single(self, number: int) -> Iterator[Line]:
         """A last round on its own."""
-        layout, channels, barrier = (
-            _Layout(self.units, self.shape, number), self.channels(number), self.barrier(),
-        )  # fmt: skip
+        layout, channels = _Layout(self.units, self.shape, number), self.channels(number)
         yield from layout.inputs(channels)
-        yield barrier
-        for block in range(layout.blocks):
-            yield from layout.score_part(block, channels)
-            yield from layout.scores_out(channels) if block else ()
-            yield barrier
-        yield from layout.scores_out(channels)
+        yield self.barrier()
+        yield from self.parts(layout.blocks, layout.score_part, layout.scores_out, channels)
         yield from layout.softmax(channels)
         yield from layout.scores_in(channels)
-        yield barrier
-        for part in range(layout.steps):
-            yield from layout.context_part(part, channels)
-            yield from layout.context_out(channels) if part else ()
-            yield barrier
-        yield from layout.context_out(channels)
+        yield self.barrier()
+        yield from self.parts(layout.steps, layout.context_part, layout.context_out, channels)
 
 
 def attention(shape: Attention, units: Units) -> list[Line]:

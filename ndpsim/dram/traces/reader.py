@@ -258,7 +258,7 @@ def _refusal(format_: RequestFormat, line: bytes) -> str | None:
 
 
 def _tried(line: bytes, format_: RequestFormat) -> parser.State:
-    """The length of the beginning of a line that is valid in a format."""
+    """The state of the parser after a line in a format."""
     data, state = np.frombuffer(bytearray(line + b"\n"), dtype=np.uint8), parser.new_state()
     parser.parse(data, parser.grammar_of(format_), state, parser.room_for(1, format_))
     return state
