@@ -58,6 +58,10 @@ class RecordedRequests:
     _output_tokens: list[int] = field(default_factory=list)
     _blocks: list[Sequence[int]] = field(default_factory=list)
 
+    def __len__(self) -> int:
+        """The number of requests so far."""
+        return len(self._arrival_ns)
+
     @property
     def full(self) -> bool:
         """Whether the maximum number of requests is reached."""
