@@ -13,7 +13,7 @@ from fractions import Fraction
 
 from ndpsim.base.choices import BITS
 from ndpsim.dimm.layout import MATRICES, ExpertFormat, WeightFormat
-from ndpsim.workload.models.weights import BLOCKS, Block, WeightFile
+from ndpsim.workload.models.weights import Block, WeightFile
 
 _DENSE = ("attention", "router", "shared_experts", "dense_layers", "embedding", "head")
 _MAX_HEADER = 128  # maximum bits of a scale and a zero point together in `WeightFormat`
@@ -36,7 +36,10 @@ def matrix_format(bits: Fraction, columns: int, block: Block | None = None) -> W
     header = round((bits - whole) * group)
     if not header:
         return WeightFormat(whole)
-    zero_point = header // 2 if minimum else max(0, header - _MAX_HEADER // 2)
+    if block is not None and block.zero_point_bits is not None:
+        zero_point = block.zero_point_bits
+    else:
+        zero_point = header // 2 if minimum else max(0, header - _MAX_HEADER // 2)
     return WeightFormat(whole, group, header - zero_point, zero_point)
 
 
@@ -47,8 +50,8 @@ def expert_format_of(file: WeightFile) -> ExpertFormat:
 
 def _matrix_format(file: WeightFile, name: str) -> WeightFormat:
     """The format of one of an expert's matrices."""
-    columns, blocks = file.of_class(name)[0].columns, [BLOCKS[block] for block in file.blocks(name)]
-    alike = blocks[0] if len(blocks) == 1 and not blocks[0].row_bytes else None
+    columns, blocks = file.of_class(name)[0].columns, list(file.blocks(name))
+    alike = blocks[0] if len(blocks) == 1 and blocks[0].group and not blocks[0].row_bytes else None
     return matrix_format(file.bits[name], columns, alike)
 
 
