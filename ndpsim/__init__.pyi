@@ -376,6 +376,32 @@ class Session(_Session):
         sets: Sequence[str] = ...,
         record_commands: bool = ...,
     ) -> None: ...
+    def expert(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = ...,
+        tokens: int = ...,
+        dimm: int = ...,
+        release_ns: float = ...,
+        bits: int | ExpertFormat = ...,
+    ) -> int: ...
+    def host(
+        self,
+        pattern: str | PathLike[str] = ...,
+        gbps: float | str = ...,
+        read_share: float = ...,
+        dimm: int = ...,
+        start_ns: float = ...,
+    ) -> int: ...
+    def host_read(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = ...,
+        layout: str = ...,
+        gbps: float | str = ...,
+        start_ns: float = ...,
+        bits: int | ExpertFormat = ...,
+        dimm: int = ...,
+        behind: bool = ...,
+    ) -> int: ...
     def relayout(
         self,
         model: str | PathLike[str] | MoeShape | Expert = ...,
@@ -385,6 +411,5 @@ class Session(_Session):
         source_dimms: Sequence[int] | None = ...,
         target_dimms: Sequence[int] | None = ...,
         bits: int | ExpertFormat = ...,
-        *,
         start_ns: float = ...,
     ) -> int: ...

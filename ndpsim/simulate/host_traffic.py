@@ -11,7 +11,7 @@ import numpy as np
 
 from ndpsim.base.arguments import number, path_of, shown
 from ndpsim.base.errors import InputError, one_of
-from ndpsim.base.options.host import PATTERNS, TRAFFIC
+from ndpsim.base.options.host import PATTERNS
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware
 from ndpsim.dimm.building import Stream
@@ -45,22 +45,21 @@ class HostTraffic:
     requests: Requests | None = None
 
     @classmethod
-    def of(cls, host_gbps: Any, read_share: Any, pattern: Any, bus_gbps: float) -> HostTraffic:
+    def of(cls, host_gbps: Any, read_share: float, pattern: Any, bus_gbps: float) -> HostTraffic:
         """Traffic from a caller's arguments.
 
         Raises:
-            InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
-                number from 0 to 1; or the pattern is neither a name nor a trace of addresses.
+            InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; or the pattern is neither
+                a name nor a trace of addresses.
         """
-        rate, share = _rate(host_gbps, bus_gbps), TRAFFIC["host-reads"].checked(read_share)
-        name = _pattern(pattern)
+        rate, name = _rate(host_gbps, bus_gbps), _pattern(pattern)
         if name in PATTERNS:
-            return cls(rate, share, name)
+            return cls(rate, read_share, name)
         requests = read_requests(name)
         if requests.address is None:
             problem = "locates requests by coordinates; host traffic needs addresses"
             raise InputError(problem, "unsupported", file=name)
-        return cls(rate, share, name, requests)
+        return cls(rate, read_share, name, requests)
 
     def pace(self, device: Device) -> tuple[int, int]:
         """Clocks between requests, as a fraction; 0 if they come as fast as possible, or never.
