@@ -257,7 +257,7 @@ def simulate_contention(  # ndpsim.simulate.contention
     *,
     progress: Progress | None = ...,
 ) -> ContentionResult: ...
-def simulate_dimm(  # ndpsim.simulate.dimm
+def simulate_dimm(  # ndpsim.simulate.session
     hw: str | PathLike[str] | Hardware = ...,
     experts: Sequence[Mapping[str, Any]] = ...,
     host: Sequence[Mapping[str, Any]] = ...,

@@ -447,7 +447,7 @@ def test_any_set_is_taken_or_refused_in_one_line(option: str) -> None:
 
 def test_every_key_says_what_it_may_be_when_it_is_something_else():
     from ndpsim.config.keys import allowed, field_at, leaves
-    from ndpsim.config.settings import all_keys
+    from ndpsim.config.load import all_keys
 
     assert [key for key in all_keys() if not allowed(field_at(key))] == []
     path = ("host", "cpu_threads")

@@ -26,7 +26,7 @@ from ndpsim.report.html.page import (
     write_page,
 )
 from ndpsim.report.html.sweeps import write_sweep_report
-from ndpsim.report.moe_history import MoeHistory
+from ndpsim.report.moe import MoeHistory
 from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.definition import Definition

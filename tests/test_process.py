@@ -35,8 +35,8 @@ ROOT = Path(__file__).parents[1]
 SIGNALS = [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated"), ("SIGHUP", 129, "hung up")]
 WRITES = """
 import sys, time
-from ndpsim.cli import signals
-signals.answer_signals()
+from ndpsim.cli import process
+process.answer_signals()
 from ndpsim.base.files import replacing
 from ndpsim.base.temporaries import temporary_folder
 with temporary_folder() as folder, replacing(sys.argv[1]) as file:
@@ -91,8 +91,8 @@ def test_a_signal_ends_a_run_in_one_line_and_leaves_nothing_beside_the_target(
 BEFORE_THE_END = """
 import os, time
 from pathlib import Path
-from ndpsim.cli import signals
-signals.answer_signals()
+from ndpsim.cli import process
+process.answer_signals()
 def halt(number):
     print("half", flush=True)
     time.sleep(60)
@@ -243,7 +243,7 @@ def test_a_closed_stream_stops_nothing(tmp_path, closed):
 
 def test_what_is_printed_never_goes_into_another_file(tmp_path):
     """A file that is opened takes the lowest number that is free, which must not be that of a stream."""
-    opens = "import os; from ndpsim.cli import streams; streams.open_closed(); print(os.dup(0) > 2 or 1 / 0)"
+    opens = "import os; from ndpsim.cli import streams; process.open_closed(); print(os.dup(0) > 2 or 1 / 0)"
     done = shell(f'{sys.executable} -c "{opens}" <&- >&- 2>err', tmp_path)
     assert (done.returncode, (tmp_path / "err").read_text()) == (0, "")
 

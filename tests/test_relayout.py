@@ -25,7 +25,7 @@ from ndpsim.dram import state
 from ndpsim.dram.spec import resolve
 from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.spec.standard import WRITE as WR
-from ndpsim.report.traces import all_lanes
+from ndpsim.report.text import all_lanes
 from ndpsim.simulate import relayout_plan, relayout_run
 from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host

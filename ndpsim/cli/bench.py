@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ndpsim.base.files import replacing
 from ndpsim.base.options import Kind, Output, Parameter, Whole, table
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import JSON, answer, progress_of
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, answer, picture, plot_of, progress_of
 
 _BENCH = table(
     {

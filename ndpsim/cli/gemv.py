@@ -9,8 +9,19 @@ from ndpsim.base.options import Parameter, Whole, refuse, table
 from ndpsim.base.options.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, hardware_of, progress_of, timeline
-from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.options import (
+    COMMANDS,
+    EXACT_CHECK,
+    JSON,
+    REPORT,
+    Plot,
+    answer,
+    hardware_of,
+    picture,
+    plot_of,
+    progress_of,
+    timeline,
+)
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -123,9 +134,9 @@ def _check_lane_of(options: Options, dimms: int, hardware: Hardware) -> None:
 def _write_lanes(options: Options, result: ExpertResult | ContentionResult) -> None:
     """Write the commands and the timeline of an expert on lanes."""
     if "commands" in options:
-        from ndpsim.report import traces
+        from ndpsim.report.text import write_lanes
 
-        traces.write_lanes(options["commands"], result, options.get("lane"))
+        write_lanes(options["commands"], result, options.get("lane"))
     if "timeline" in options:
         from ndpsim.report.timelines import write_timeline
 

@@ -11,8 +11,7 @@ from ndpsim.base.options import Kind, Output, Parameter, Table, joined, refuse, 
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.serve import FIND, SERVE, ServeSettings
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, progress_of, timeline
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, picture, plot_of, progress_of, timeline
 
 if TYPE_CHECKING:
     from ndpsim.inference.serving.log import ServingObserver

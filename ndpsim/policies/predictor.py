@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ndpsim.policies.statistics import descending, least_above, ranked_above
+from ndpsim.policies.offline import descending, least_above, ranked_above
 from ndpsim.policies.views import Floats, Ints, Scores, Shorts
 
 

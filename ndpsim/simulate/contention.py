@@ -27,16 +27,13 @@ from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import simulate_expert
 from ndpsim.simulate.host_traffic import HostTraffic, RequestRound, host_round
 from ndpsim.simulate.lane import Bus, Ints, name_commands
-from ndpsim.simulate.latencies import read_latencies
-from ndpsim.simulate.machine import ensure_on_channel, lower_machine
+from ndpsim.simulate.machine import ensure_on_channel, lower_machine, named_weights
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.results.cache import Lookup
-from ndpsim.simulate.results.contention import ContentionResult
-from ndpsim.simulate.results.expert import ExpertResult
+from ndpsim.simulate.results.expert import ContentionResult, ExpertResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.samples import Samples, sample_clocks
-from ndpsim.simulate.weights import named_weights
+from ndpsim.simulate.statistics import Samples, read_latencies, sample_clocks
 
 _MOST_SLOWDOWN = 100  # A slower NDP unit is reported as starved.
 

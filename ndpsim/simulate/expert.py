@@ -19,13 +19,12 @@ from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.simulate.alone import LanesAlone
 from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
-from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, lower_machine, place_on_dimms
+from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, lower_machine, named_weights, place_on_dimms
 from ndpsim.simulate.power import unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Queue, TilesFrom
 from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
     from ndpsim.simulate.channel import LanesInTurn

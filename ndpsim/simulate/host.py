@@ -38,14 +38,20 @@ from ndpsim.simulate.lane import (
     ensure_same,
     name_commands,
 )
-from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, ensure_on_channel, geometry_of
+from ndpsim.simulate.machine import (
+    NdpMachine,
+    PlacedOnDimms,
+    describe_weights,
+    ensure_on_channel,
+    geometry_of,
+    named_weights,
+)
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.results.cache import Lookup
-from ndpsim.simulate.results.host_read import HostReadResult
+from ndpsim.simulate.results.expert import HostReadResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import describe_weights, named_weights
 
 # ---- The path between the host and the DIMMs that share an expert: the buses of their channels, or a link
 #

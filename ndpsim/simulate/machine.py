@@ -5,17 +5,30 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from ndpsim.base.arguments import text
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError
-from ndpsim.base.units import common_ticks, exact, frequency_period_ps
-from ndpsim.config import Hardware
-from ndpsim.dimm.layout import ExpertWeights, Geometry, Interleaving, LaneShare, Layout
+from ndpsim.base.reported import Reported, quantity
+from ndpsim.base.units import common_ticks, exact, format_bytes, frequency_period_ps
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm.layout import (
+    MATRICES,
+    ExpertFormat,
+    ExpertWeights,
+    Geometry,
+    Interleaving,
+    LaneShare,
+    Layout,
+    expert_format,
+    make_layout,
+)
 from ndpsim.dimm.units import ActivationUnit, find_unit
 from ndpsim.dram import sink, state
 from ndpsim.dram.controllers.one_command import OneCommand
@@ -24,7 +37,7 @@ from ndpsim.simulate.lane import Ints, LaneStream, ensure_streams_fit
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.weights import describe_weights
+from ndpsim.workload.models import Expert, MoeShape, load_model
 
 # ---- The memory of a hardware file, for layouts
 
@@ -244,3 +257,168 @@ def every_lane(machine: NdpMachine, expert: PlacedOnDimms) -> PlacedOnDimms:
             replace(placed, streams=_streams(machine, placed.interleaving, lanes)) for placed in expert.placed
         ),
     )
+
+
+# ---- The location of an expert on a machine's DIMMs, and its weights
+
+
+def named_weights(
+    model: str | PathLike[str] | MoeShape | Expert, bits: int | ExpertFormat
+) -> tuple[ExpertWeights, str | None]:
+    """Weights, and the name of their model, or None for a shape.
+
+    Raises:
+        InputError: there is no such model, or the bits are invalid.
+    """
+    form = expert_format(bits)
+    if isinstance(model, Expert):
+        return ExpertWeights(model.hidden, model.intermediate, form), None
+    shape = load_model(model)
+    return ExpertWeights(shape.expert.hidden, shape.expert.intermediate, form), shape.name
+
+
+def describe_weights(weights: ExpertWeights, model: str | None) -> dict[str, Any]:
+    """Model, shape and bits as plain data for results."""
+    described: dict[str, Any] = {
+        "model": model,
+        "hidden": weights.hidden,
+        "intermediate": weights.intermediate,
+        "bits": weights.format.bits(),
+    }
+    if any(of_matrix.group_size for of_matrix in weights.format.matrices):
+        described["formats"] = dict(zip(MATRICES, map(asdict, weights.format.matrices), strict=True))
+    return described
+
+
+@dataclass(frozen=True)
+class LanePart:
+    """The weights of an expert on a lane of a DIMM.
+
+    Attributes:
+        lane, rank, subchannel: their numbers on the DIMM.
+        matrix_bytes: bytes of each matrix, scales and zero points included.
+    """
+
+    lane: int
+    rank: int
+    subchannel: int
+    matrix_bytes: dict[str, int | float] = field(metadata=quantity("weights of a lane"))
+
+
+@dataclass(frozen=True)
+class DimmPart:
+    """The weights of an expert on a DIMM; see `LanePart`."""
+
+    dimm: int = field(metadata=quantity("DIMM"))
+    channel: int = field(metadata=quantity("channel"))
+    matrix_bytes: dict[str, int | float] = field(metadata=quantity("weights"))
+    lanes: list[LanePart]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlacedExpert(Reported):
+    """An expert's weights on the DIMMs of a machine.
+
+    Attributes:
+        layout: maps weights to addresses and back.
+        hardware: the machine's name.
+        described: model, shape and bits, as in results.
+    """
+
+    layout: Layout
+    hardware: str
+    described: dict[str, Any]
+
+    @property
+    def dimms(self) -> list[DimmPart]:
+        """The part of each DIMM that holds weights."""
+        geometry, held = self.layout.geometry, self.layout.lane_bits()
+        return [
+            DimmPart(
+                dimm,
+                dimm % geometry.channels,
+                _by_matrix(held[dimm].sum(axis=0)),
+                [
+                    LanePart(lane, *divmod(lane, geometry.subchannels), _by_matrix(held[dimm, lane]))
+                    for lane in range(geometry.lanes)
+                ],
+            )
+            for dimm in self.layout.dimms
+        ]
+
+    def _plain(self) -> dict[str, Any]:
+        """Bytes by matrix, DIMM and lane, scales and zero points included."""
+        layout, geometry = self.layout, self.layout.geometry
+        return {
+            "layout": layout.name,
+            "hardware": self.hardware,
+            **self.described,
+            "bytes": layout.bytes,
+            "bursts": layout.bursts,
+            "burst_bytes": geometry.device.burst_bytes,
+            "matrix_bytes": _by_matrix(layout.lane_bits().sum(axis=(0, 1))),
+            "dimm_capacity_bytes": geometry.dimm_bytes,
+            "dimms": [asdict(one) for one in self.dimms],
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PlacedExpert):
+            return NotImplemented
+        mine, others = (
+            (one.layout.name, one.layout.base, one.layout.geometry, one.layout.weights, one.described)
+            for one in (self, other)
+        )
+        return self.hardware == other.hardware and mine == others
+
+    def _title(self) -> str:
+        return f"PlacedExpert of {self.described['model'] or 'a shape'} on {self.hardware}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        layout, geometry = self.layout, self.layout.geometry
+        hidden, intermediate = layout.weights.hidden, layout.weights.intermediate
+        dimms = ", ".join(map(str, layout.dimms[:8])) + (", ..." if len(layout.dimms) > 8 else "")
+        return [
+            ("layout", layout.name),
+            ("shape", f"{hidden} x {intermediate}, {self.described['bits']} bits"),
+            ("bytes", f"{layout.bytes} ({format_bytes(layout.bytes)})"),
+            ("bursts", f"{layout.bursts} of {geometry.device.burst_bytes} bytes"),
+            ("dimms", f"{len(layout.dimms)} of {geometry.dimms}: {dimms}"),
+            ("lanes", f"{geometry.lanes} of each DIMM"),
+        ]
+
+
+def _by_matrix(bits: Sequence[int]) -> dict[str, int | float]:
+    return {
+        name: int(count) // 8 if count % 8 == 0 else int(count) / 8
+        for name, count in zip(MATRICES, bits, strict=True)
+    }
+
+
+def place_expert(
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
+    layout: str = "localized",
+    bits: int | ExpertFormat = 16,
+    sets: Sequence[str] = (),
+) -> PlacedExpert:
+    """Place an expert on the DIMMs of a machine, from the first DIMM on.
+
+    Args:
+        hw, model, bits, sets: as in `simulate_expert`.
+        layout: "localized", "striped" or "sharded:N". On a device with systolic arrays, "localized" stores
+            weights tile by tile.
+
+    Raises:
+        InputError: an argument, the hardware or the model is invalid, or the expert does not fit.
+    """
+    layout = text(layout, "layout")
+    hardware = load_hardware(hw, sets)
+    weights, name = named_weights(model, bits)
+    if hardware.system.ndp is None:
+        laid = make_layout(layout, geometry_of(hardware), weights)
+    else:
+        unit_name, section = hardware.system.ndp.multiplier
+        with hardware.errors_at_origins():
+            unit = find_unit(unit_name, section.model_dump())
+            laid = unit.place(layout, geometry_of(hardware), weights, base=0)
+    return PlacedExpert(laid, hardware.system.name, describe_weights(weights, name))

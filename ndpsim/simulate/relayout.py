@@ -27,7 +27,7 @@ from ndpsim.dimm.link.engine_state import Bits
 from ndpsim.dimm.link.events import FAR
 from ndpsim.dimm.link.requests import counts_between, spans
 from ndpsim.simulate.lane import Ints, name_commands
-from ndpsim.simulate.machine import geometry_of
+from ndpsim.simulate.machine import describe_weights, geometry_of, named_weights
 from ndpsim.simulate.power import Energy, dram_power, engine_energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.relayout_plan import (
@@ -42,8 +42,7 @@ from ndpsim.simulate.relayout_run import Access, RelayoutRun, Transfer, choose_w
 from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.samples import equal_clocks, sample_clocks
-from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.simulate.statistics import equal_clocks, sample_clocks
 
 #: For each wave, the node of each burst, and the tick at which it was there.
 Bursts = list[tuple[NDArray[np.int32], Ints]]

@@ -6,20 +6,23 @@ its DIMM. See `dimm` for the sharing of ranks and buses by NDP units and host.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import number, several, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import number, several, shown, whole_number
+from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.options.session import (
+    DimmSettings,
     LaterMoveSettings,
     QueuedSettings,
     ReadSettings,
     SessionSettings,
     StreamSettings,
 )
-from ndpsim.base.options.settings import called_with, documented_with
+from ndpsim.base.options.settings import called_with, documented_with, fields_of
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
@@ -33,15 +36,14 @@ from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import Ints, name_commands
-from ndpsim.simulate.latencies import read_latencies
-from ndpsim.simulate.machine import ensure_on_channel, geometry_of, lower_machine
+from ndpsim.simulate.machine import ensure_on_channel, geometry_of, lower_machine, named_weights
 from ndpsim.simulate.power import Energy, engine_energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Wave, last_data
 from ndpsim.simulate.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import named_weights
+from ndpsim.simulate.statistics import read_latencies
 
 # ---- Results of a session: its experts, streams, relayouts and energy
 
@@ -363,3 +365,47 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
     ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
     checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
     return checked[0], checked[1], checked[2], checked[3]
+
+
+# ---- All in one call
+
+
+@called_with(DimmSettings)
+def simulate_dimm(settings: DimmSettings) -> DimmResult:
+    """Simulate experts on the DIMMs of a host channel, with the host and a relayout, on one clock.
+
+    Args:
+
+    Raises:
+        InputError: an argument is invalid.
+    """
+    session = Session(**fields_of(SessionSettings, settings))
+    for add, key, calls in (
+        (session.expert, "experts", settings.experts),
+        (session.host, "host", settings.host),
+        (session.host_read, "host_reads", settings.host_reads),
+        (session.relayout, "relayout", () if settings.relayout is None else (settings.relayout,)),
+    ):
+        for arguments in several(calls, key, _mapping):
+            _call(add, key, arguments)
+    session.run(settings.until_ns)
+    return session.result()
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{shown(value)} is not a mapping of arguments", "type", key=name)
+    return value
+
+
+def _call(function: Callable[..., int], key: str, arguments: Mapping[str, Any]) -> None:
+    """Call a function with the arguments of a mapping.
+
+    Raises:
+        InputError: the function has no such argument.
+    """
+    allowed = list(inspect.signature(function).parameters)
+    for name in arguments:
+        if name not in allowed:
+            raise unknown(str(name), allowed, "argument", key=key)
+    function(**arguments)

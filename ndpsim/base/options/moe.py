@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.generated import BATCH, MOST, SEED, STEPS
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
 from ndpsim.base.options.kinds import Choice, Kind, Own, Real, Whole
+from ndpsim.base.options.routing import BATCH, MOST, SEED, STEPS
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Parameter, table
 

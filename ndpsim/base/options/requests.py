@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ndpsim.base.options.generated import SEED as ANY_SEED
-from ndpsim.base.options.generated import file_or_spec, format_of, recording_of, spec_of, written
 from ndpsim.base.options.kinds import Whole
+from ndpsim.base.options.routing import SEED as ANY_SEED
+from ndpsim.base.options.routing import file_or_spec, format_of, recording_of, spec_of, written
 from ndpsim.base.options.table import Parameter, table
 
 _RESULTS = (written("requests here, as CSV"),)

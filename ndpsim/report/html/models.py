@@ -23,8 +23,7 @@ from ndpsim.report.html.page import (
     write_page,
 )
 from ndpsim.report.metrics import metric_label
-from ndpsim.report.moe import moe_notes, moe_table, moe_title, run_names
-from ndpsim.report.moe_history import MoeHistory, RunHistory
+from ndpsim.report.moe import MoeHistory, RunHistory, moe_notes, moe_table, moe_title, run_names
 from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.pictures.serving import rates_figure, serving_figure
 from ndpsim.report.serving import (

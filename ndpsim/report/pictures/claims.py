@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import name_rows
-from ndpsim.report.pictures.canvas import Panel, compose, save
-from ndpsim.report.pictures.colours import INK, SERIES, tint
+from ndpsim.report.pictures.canvas import INK, SERIES, Panel, compose, save, tint
 
 _HEIGHT = 0.36  # height of each of the two bars of a claim
 

@@ -9,8 +9,7 @@ from matplotlib.figure import Figure
 
 from ndpsim.base.units import format_time
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS, tint
+from ndpsim.report.pictures.canvas import COLOURS, Panel, Panels, compose, tint
 from ndpsim.report.words import counted
 
 

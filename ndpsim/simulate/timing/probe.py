@@ -12,9 +12,7 @@ from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.base.options.dram import RULE_SET, ChannelSettings
 from ndpsim.base.reported import text_table
 from ndpsim.dram.spec import Device, Rule, resolve, standards
-from ndpsim.simulate.timing.checker import CheckerSide
-from ndpsim.simulate.timing.commands import Issued, placed
-from ndpsim.simulate.timing.tables import TablesSide
+from ndpsim.simulate.timing.sides import CheckerSide, Issued, TablesSide, placed
 
 _LAST_CLOCK = 10**15
 #: Two of them, so that commands can go to another rank.

@@ -44,7 +44,7 @@ def expert_of(settings: Mapping[str, Any]) -> str | Expert:
 
 
 def weight_format(settings: Mapping[str, Any]) -> ExpertFormat:
-    """The format that the options of `ndpsim.base.options.weights` describe.
+    """The format that the options of `ndpsim.base.options.hardware` describe.
 
     Raises:
         InputError: the options are invalid.

@@ -10,7 +10,7 @@ from typing import Any
 from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.config.keys import allowed, field_at, refusal, section_of
-from ndpsim.config.settings import setting
+from ndpsim.config.load import setting
 from ndpsim.studies.sweeps.command import SweptCommand
 from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.parameters import plain

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.base.options.generated import SEED
+from ndpsim.base.options.routing import SEED
 from ndpsim.base.settings import existing_file
 from ndpsim.workload.requests.drawing import lognormal
 from ndpsim.workload.requests.importing import import_requests

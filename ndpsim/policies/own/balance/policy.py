@@ -27,10 +27,9 @@ from ndpsim.policies.interface import (
     Policy,
     PolicyParameters,
 )
-from ndpsim.policies.offline import halves, hottest, hottest_of_each, mean_loads, spread
+from ndpsim.policies.offline import descending, halves, hottest, hottest_of_each, mean_loads, spread
 from ndpsim.policies.own.balance.uses import Uses
 from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 _SAMPLED = 128  # layers of the offline trace, by which placements are judged, at most

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ndpsim.policies.assignment.bottleneck import ARRIVING, CPU, DIMM, GPU, MISSING, RESIDENT, Scheduling
 from ndpsim.policies.assignment.relocation import COLD, HOT, WARM, Prediction
-from ndpsim.policies.statistics import descending
+from ndpsim.policies.offline import descending
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, Ints
 
 

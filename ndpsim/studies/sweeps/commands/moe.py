@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 from ndpsim.base.options import Table
-from ndpsim.base.options.generated import BATCH, STEPS
 from ndpsim.base.options.moe import MOE
+from ndpsim.base.options.routing import BATCH, STEPS
 from ndpsim.config import Hardware
 from ndpsim.inference.layers.record import Observer
 from ndpsim.inference.layers.run import run_moe
