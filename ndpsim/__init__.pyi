@@ -80,8 +80,8 @@ from ndpsim.simulate.session import Session as _Session
 from ndpsim.simulate.timing import Earliest as Earliest
 from ndpsim.simulate.timing import Probe as Probe
 from ndpsim.studies.search.result import SearchResult as SearchResult
-from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.table import SweepResult as SweepResult
+from ndpsim.studies.sweeps.values import Definition
 from ndpsim.workload.models import Attention as Attention
 from ndpsim.workload.models import Expert as Expert
 from ndpsim.workload.models import LinearAttention as LinearAttention

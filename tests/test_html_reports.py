@@ -29,7 +29,7 @@ from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe import MoeHistory
 from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.simulate.results.cache import version
-from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.values import Definition
 
 SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
 SHAPE = ["--shape", "256,96"]

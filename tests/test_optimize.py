@@ -21,7 +21,7 @@ from ndpsim.studies.search.formula import parse_formula
 from ndpsim.studies.search.problem import Range
 from ndpsim.studies.search.run import optimize, problem_of
 from ndpsim.studies.search.sampling import on_log_scale
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors.attempt import attempt
 from ndpsim.studies.sweeps.executors.local import run_locally

@@ -26,7 +26,7 @@ from ndpsim.config import data_path, load_hardware
 from ndpsim.config.nodes import read_text
 from ndpsim.dram.traces import read_commands, write_commands
 from ndpsim.policies.choose import choose_policy
-from ndpsim.studies.sweeps.parameters import file_digests
+from ndpsim.studies.sweeps.command import file_digests
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing.arrays import read_npy, read_npz
 from ndpsim.workload.routing.tensors import read_saved

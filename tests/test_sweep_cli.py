@@ -22,7 +22,7 @@ from ndpsim.base.options.swept import SWEPT
 from ndpsim.cli import sweep
 from ndpsim.cli.main import cli
 from ndpsim.cli.notices import announce_kernels
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 
 

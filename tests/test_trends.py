@@ -7,8 +7,8 @@ import fnmatch
 
 import pytest
 
+from ndpsim.studies.claims.claim import read_papers, read_tolerances
 from ndpsim.studies.claims.expression import Expression
-from ndpsim.studies.claims.files import read_papers, read_tolerances
 from ndpsim.studies.claims.report import write_report
 from ndpsim.studies.claims.verdict import judged
 

@@ -13,10 +13,9 @@ import pytest
 from calls import call, refused_call
 from ndpsim.studies.claims import evaluate as evaluation
 from ndpsim.studies.claims import runs as claim_runs
-from ndpsim.studies.claims.claim import Claim, ClaimRun, Paper
+from ndpsim.studies.claims.claim import Claim, ClaimRun, Paper, read_papers, read_tolerances
 from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, sensitivity
 from ndpsim.studies.claims.expression import Expression
-from ndpsim.studies.claims.files import read_papers, read_tolerances
 from ndpsim.studies.claims.quantities import QUANTITIES, reuse_of
 from ndpsim.studies.claims.report import write_report
 from ndpsim.studies.claims.runs import filled, takes

@@ -90,7 +90,7 @@ def command(options: Options) -> None:
     name = "host-read" if host_reads else "contention" if beside else "expert"
     plot = plot_of(options, name)
 
-    from ndpsim.studies.sweeps.parameters import expert_of, weight_format
+    from ndpsim.studies.sweeps.command import expert_of, weight_format
 
     hardware = hardware_of(options, GEMV, None if host_reads else "gemv")
     call = {"hw": hardware, "model": expert_of(options), "bits": weight_format(options)}
@@ -109,7 +109,7 @@ def _in_banks(options: Options) -> None:
     from ndpsim.cli.pim import finish
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.bank_operands import simulate_bank_expert
-    from ndpsim.studies.sweeps.parameters import expert_of
+    from ndpsim.studies.sweeps.command import expert_of
 
     own = "hw", "set", "model", "shape", "tokens", "json", "commands"
     refuse(options, "is not of units in banks", *(name for name in options if name not in own))

@@ -63,7 +63,7 @@ def command(options: Options) -> None:
     from ndpsim.config import load_hardware
     from ndpsim.dimm.link import TOPOLOGIES
     from ndpsim.simulate import simulate_relayout
-    from ndpsim.studies.sweeps.parameters import expert_of, weight_format
+    from ndpsim.studies.sweeps.command import expert_of, weight_format
 
     plot = plot_of(options, "topologies" if topology == _ALL else "relayout")
     names = (*TOPOLOGIES, "groups")

@@ -172,7 +172,7 @@ def _show_schema(options: Options) -> None:
 def _show_layout(options: Options) -> None:
     from ndpsim.report.bundled import print_layout
     from ndpsim.simulate import place_expert
-    from ndpsim.studies.sweeps.parameters import weight_format
+    from ndpsim.studies.sweeps.command import weight_format
 
     plot = plot_of(options, "layout")
     hardware = hardware_of(options, SHOW)
@@ -188,7 +188,7 @@ def _show_layout(options: Options) -> None:
 def _show_processor(options: Options) -> None:
     from ndpsim.inference.processors import load_processors
     from ndpsim.report.bundled import print_expert_times
-    from ndpsim.studies.sweeps.parameters import weight_format
+    from ndpsim.studies.sweeps.command import weight_format
     from ndpsim.workload.models import load_model
 
     name, form = choice(options["name"], "show processor", PROCESSORS, "processor"), weight_format(options)

@@ -24,9 +24,9 @@ from ndpsim.cli.options import JSON, SIZE, answer, check_folder, check_format
 
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
-    from ndpsim.studies.sweeps.definition import Definition
     from ndpsim.studies.sweeps.points import Progress
     from ndpsim.studies.sweeps.table import SweepResult
+    from ndpsim.studies.sweeps.values import Definition
 
 
 # ---- Progress of a sweep on standard error: a bar on a terminal, otherwise lines at intervals

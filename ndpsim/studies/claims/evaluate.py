@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ndpsim.base.errors import InputError, did_you_mean
-from ndpsim.studies.claims.claim import Assumption, Claim, Paper, ToleranceClass
+from ndpsim.studies.claims.claim import Assumption, Claim, Paper, ToleranceClass, read_papers, read_tolerances
 from ndpsim.studies.claims.expression import Expression
-from ndpsim.studies.claims.files import read_papers, read_tolerances
 from ndpsim.studies.claims.runs import OTHER_MODELS, ResolvedRun, Result, filled, measured, takes
 from ndpsim.studies.claims.verdict import Outcome, judged
 from ndpsim.workload.models import load_model

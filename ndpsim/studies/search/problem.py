@@ -16,8 +16,7 @@ from ndpsim.config.keys import field_at
 from ndpsim.report.metrics import is_number
 from ndpsim.studies.search.formula import Formula
 from ndpsim.studies.sweeps.command import SweptCommand
-from ndpsim.studies.sweeps.definition import Definition
-from ndpsim.studies.sweeps.values import NUMBER, is_whole, one_value, rounded
+from ndpsim.studies.sweeps.values import NUMBER, Definition, is_whole, one_value, rounded
 
 DIRECTIONS = ("minimize", "maximize")
 

@@ -30,11 +30,10 @@ from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of
 from ndpsim.studies.search.result import SearchResult, described
 from ndpsim.studies.search.sampling import Sampler, Trial
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
 from ndpsim.studies.sweeps.file import SharedKeys, placed, read_file
 from ndpsim.studies.sweeps.points import SweepPoint, SweepRun, shares
-from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
+from ndpsim.studies.sweeps.run import defined, execute, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
 
 _SECTIONS = ("fixed", "vary", "objectives", "constraints", "derived", "base")
