@@ -34,7 +34,7 @@ from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.report.moe import MoeHistory
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
-from ndpsim.report.pictures import bars, canvas, expert, latencies, layout, moe, speed
+from ndpsim.report.pictures import bars, canvas, claims, expert, latencies, layout, moe
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.canvas import COLOURS, INK, tint
 from ndpsim.report.pictures.expert import reads_over_time
@@ -246,7 +246,7 @@ def pictures(tmp_path_factory, moe_by_hand):
     memory = Memory.named("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
     points = run_sweep(read_requests(trace), memory, (0.1, 0.5, 1.0))
     times = {"stream": 3.1, "random": 53.0, "a process": 4e9}
-    drawn["bench"] = lambda size, panels: speed.bench_figure(times, size, panels), times
+    drawn["bench"] = lambda size, panels: claims.bench_figure(times, size, panels), times
     drawn["sweep"] = lambda size, panels: latencies.sweep_figure(points, memory, size, panels), points
     return drawn
 

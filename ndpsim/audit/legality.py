@@ -19,8 +19,7 @@ from ndpsim.audit.case import (
     too_early,
     violation,
 )
-from ndpsim.audit.checks import CHECKS
-from ndpsim.audit.management import unmanaged
+from ndpsim.audit.checks import CHECKS, unmanaged
 from ndpsim.audit.report import Report, Violation
 from ndpsim.base.arguments import choice, instance, whole_number
 from ndpsim.base.errors import InputError

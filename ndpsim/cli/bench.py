@@ -58,7 +58,7 @@ def command(options: Options) -> None:
     with progress_of("measuring") as progress:
         measured = run_rows(rows, repeat, progress)
     if plot is not None:
-        from ndpsim.report.pictures.speed import bench_figure
+        from ndpsim.report.pictures.claims import bench_figure
 
         plot.draw(bench_figure, {row.name: row.seconds / row.work.requests * 1e9 for row in measured})
     if "markdown" in options:

@@ -17,9 +17,9 @@ import click
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import ensure_writable, is_in_place, replacing
-from ndpsim.base.inputs import identity_of
 from ndpsim.base.options import Choice, Flag, Output, Parameter, Several, Table, refuse
 from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM, ControllerOptions
+from ndpsim.base.run_files import identity_of
 from ndpsim.cli.process import is_closed
 from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels
 

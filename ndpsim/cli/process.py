@@ -42,7 +42,7 @@ def _wait(reader: int) -> None:
     while number not in _ENDING:
         number = os.read(reader, 1)[0]
     _say(f"ndpsim: {_ENDING[number]}\n")
-    temporaries = sys.modules.get("ndpsim.base.temporaries")
+    temporaries = sys.modules.get("ndpsim.base.run_files")
     try:
         if temporaries is not None:
             temporaries.remove_temporaries()

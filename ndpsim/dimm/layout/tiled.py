@@ -19,9 +19,8 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.units import format_bytes
 from ndpsim.dimm.layout.formats import ExpertWeights, WeightFormat
 from ndpsim.dimm.layout.geometry import Geometry
-from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare
+from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare, Region
 from ndpsim.dimm.layout.layouts import Layout, Shard
-from ndpsim.dimm.layout.regions import Region
 from ndpsim.dram.spec import Device
 
 # ---- `localized` for systolic arrays: tiles of rows interleaved over the channels of a memory device

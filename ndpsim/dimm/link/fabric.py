@@ -1,4 +1,4 @@
-"""The queues and wires that packets of a set of flows pass, as arrays; see `ndpsim.dimm.link.sending`."""
+"""The queues and wires that packets of a set of flows pass, as arrays; see `ndpsim.dimm.link.engine`."""
 
 from __future__ import annotations
 

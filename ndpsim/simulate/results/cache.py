@@ -32,7 +32,7 @@ from ndpsim.base.cachedirs import Entries
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
 from ndpsim.dram.spec import Standard
-from ndpsim.dram.spec.registry import standards
+from ndpsim.dram.spec.pages import standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import results
 from ndpsim.simulate.results.slowdown import SlowdownTable

@@ -15,7 +15,7 @@ from typing import Any
 
 import ndpsim
 from ndpsim.base.errors import MismatchError
-from ndpsim.base.temporaries import temporary_folder
+from ndpsim.base.run_files import temporary_folder
 from ndpsim.config import load_hardware
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.serving.server import run_serving

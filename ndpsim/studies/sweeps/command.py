@@ -13,10 +13,10 @@ from typing import Any, ClassVar
 
 from ndpsim.base.arguments import is_flag
 from ndpsim.base.errors import InputError, did_you_mean
-from ndpsim.base.inputs import note_input
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.gemv import DEFAULT_MODEL
 from ndpsim.base.reported import OF_THE_RUN, Reported
+from ndpsim.base.run_files import note_input
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.nodes import scalar
 from ndpsim.dimm.arbitrations import checked_arbitration

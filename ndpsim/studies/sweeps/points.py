@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.arguments import progress_function
-from ndpsim.base.inputs import inputs_recorded
 from ndpsim.base.options.swept import StudyOptions
+from ndpsim.base.run_files import inputs_recorded
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
 from ndpsim.studies.sweeps.executors.attempt import failure, reason_of

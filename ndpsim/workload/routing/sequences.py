@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.workload.models import MoeShape
-from ndpsim.workload.routing.drawing import Lines
+from ndpsim.workload.routing.drawing import Lines, in_units, shuffled
 from ndpsim.workload.routing.generate import generate_routing, prefill_shares, randoms_of, shape_of, shares_of
-from ndpsim.workload.routing.shares import in_units, shuffled
 from ndpsim.workload.routing.spec import RoutingSpec, Shares, parse_spec
 from ndpsim.workload.routing.trace import Ids, Routing
 
