@@ -109,9 +109,9 @@ def simulate_contention(
     weights, model_name = named_weights(settings.model, settings.bits)
     asked = (host.gbps, host.read_share, host.pattern if host.requests is None else host.requests)
     sharing = settings.arbitration, settings.slice_clocks
-    given = (hardware, weights, of_experts, releases_ns, layout, *asked, *sharing)
+    inputs = (hardware, weights, of_experts, releases_ns, layout, *asked, *sharing)
     labels = {"model": model_name, "pattern": host.pattern}
-    lookup = Lookup(ContentionResult, settings.cache, settings.record_commands, given, labels)
+    lookup = Lookup(ContentionResult, settings.cache, settings.record_commands, inputs, labels)
     if (found := lookup.find(stopwatch, show)) is not None:
         return found
     alone = simulate_expert(
@@ -175,7 +175,7 @@ def _result(
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
     # until the last beat of the host's read data, or its last command
     host_ends = (host_values[:, state.DATA_END].max(), bus_value[:, shared.LAST_COLUMN_CLOCK].max())
-    busy_ns, quiet_ns = ns(max(0, *map(int, host_ends))), ns(max((one.cycles for one in quiet), default=0))
+    busy_ns, quiet_ns = ns(max(0, *map(int, host_ends))), ns(max((bus.cycles for bus in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
     requests = int(host_values[:, state.TAKEN].sum())
@@ -202,8 +202,8 @@ def _result(
             dimms.host_latencies[:, 0], int(host_values[:, state.READ_LATENCY].sum()), alone.clock_ns
         ),
         host_alone_latency_ns=read_latencies(
-            [one.channel.latencies for one in quiet],
-            sum(int(one.channel.value[state.READ_LATENCY]) for one in quiet),
+            [bus.channel.latencies for bus in quiet],
+            sum(int(bus.channel.value[state.READ_LATENCY]) for bus in quiet),
             alone.clock_ns,
         ),
         lanes_peak_gbps=lanes_peak,

@@ -139,8 +139,8 @@ class RequestRound:
         return replace(self, at=self.at._replace(rank=self.at.rank + first))
 
     def _source(self, chosen: Ints, cycle: Ints | None = None) -> Source:
-        at = (values[chosen] for values in self.at[:5])
-        return make_source((*at, self.write[chosen], self.burst[chosen]), cycle)
+        coordinates = (values[chosen] for values in self.at[:5])
+        return make_source((*coordinates, self.write[chosen], self.burst[chosen]), cycle)
 
 
 def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
@@ -159,11 +159,11 @@ def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> Re
         raise InputError(problem, "too-large", key="pattern")
     address, write = _requests(traffic, device, dimm.subchannels * dimm.ranks)
     mapping = named_mapping(hardware.system.dram) if mapper == "dram" else MAPPERS[mapper]
-    at = map_addresses(address, mapping, replace(device, ranks=dimm.ranks), dimm.subchannels)
-    at = Coordinates(*(values.astype(np.int64) for values in at))
-    row = first_row + at.row % (device.rows - first_row)
+    coordinates = map_addresses(address, mapping, replace(device, ranks=dimm.ranks), dimm.subchannels)
+    coordinates = Coordinates(*(values.astype(np.int64) for values in coordinates))
+    row = first_row + coordinates.row % (device.rows - first_row)
     burst, made = address // device.burst_bytes, traffic.gbps != 0
-    return RequestRound(at._replace(row=row), write, burst, traffic.pace(device), made)
+    return RequestRound(coordinates._replace(row=row), write, burst, traffic.pace(device), made)
 
 
 def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:

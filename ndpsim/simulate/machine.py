@@ -142,7 +142,7 @@ class NdpMachine:
     def peak_gflops(self, weights: ExpertWeights) -> float:
         """Peak rate of a DIMM's multipliers, for matrices of equal sizes."""
         bits, burst_bytes = [matrix.bits for matrix in weights.format.matrices], self.device.burst_bytes
-        cycles = sum(self.unit.cycles_for_product(self.lanes, burst_bytes, one) for one in bits)
+        cycles = sum(self.unit.cycles_for_product(self.lanes, burst_bytes, width) for width in bits)
         return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(self.unit_mhz)))
 
     @functools.cached_property
@@ -193,11 +193,15 @@ def place_on_dimms(machine: NdpMachine, name: str, weights: ExpertWeights, base:
     machine.unit.check_format(weights.format)
     channel = [int(machine.geometry.channel_of(part.dimm[0])) for part in layout.parts]
     on_channel = Counter(channel)
-    sizes = [(len(part.slice), on_channel[at]) for part, at in zip(layout.parts, channel, strict=True)]
+    sizes = [
+        (len(part.slice), on_channel[its_channel])
+        for part, its_channel in zip(layout.parts, channel, strict=True)
+    ]
     different = list(dict.fromkeys(sizes))
     of_dimm = tuple(map(different.index, sizes))
     of_channel = (
-        sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number) for number in on_channel
+        sorted(dimm for dimm, its_channel in zip(of_dimm, channel, strict=True) if its_channel == number)
+        for number in on_channel
     )
     return PlacedOnDimms(
         weights=weights,
@@ -238,9 +242,9 @@ def _streams(machine: NdpMachine, interleaving: Interleaving, equal: list[range]
     streams = []
     for lanes, share in zip(equal, shares, strict=True):
         places = interleaving.lane_bursts(share)
-        at, reads = interleaving.coordinates(places), np.zeros_like(places)
+        coordinates, reads = interleaving.coordinates(places), np.zeros_like(places)
         period = machine.device.ranks * machine.device.groups_per_stack
-        source = state.make_source((*at, reads, places), period=period)
+        source = state.make_source((*coordinates, reads, places), period=period)
         first, last = machine.unit.groups(interleaving, lanes, share)
         ends = np.searchsorted(first, groups, "right") - 1
         of_burst = sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))
@@ -358,15 +362,21 @@ class PlacedExpert(Reported):
             "burst_bytes": geometry.device.burst_bytes,
             "matrix_bytes": _by_matrix(layout.lane_bits().sum(axis=(0, 1))),
             "dimm_capacity_bytes": geometry.dimm_bytes,
-            "dimms": [asdict(one) for one in self.dimms],
+            "dimms": [asdict(part) for part in self.dimms],
         }
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PlacedExpert):
             return NotImplemented
         mine, others = (
-            (one.layout.name, one.layout.base, one.layout.geometry, one.layout.weights, one.described)
-            for one in (self, other)
+            (
+                placed.layout.name,
+                placed.layout.base,
+                placed.layout.geometry,
+                placed.layout.weights,
+                placed.described,
+            )
+            for placed in (self, other)
         )
         return self.hardware == other.hardware and mine == others
 

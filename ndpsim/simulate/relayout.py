@@ -59,9 +59,9 @@ def _simulate(
     """Runs by the units, and by the host if requested, each in its own thread, since they share nothing."""
     stop = Event()
 
-    def runs(of: Access, record: bool, progress: Progress) -> list[RelayoutRun]:
-        waves = choose_waves(of, transfers, at_once)
-        return [run_relayout(of, [transfers[n] for n in wave], record, progress, stop) for wave in waves]
+    def runs(access: Access, record: bool, progress: Progress) -> list[RelayoutRun]:
+        waves = choose_waves(access, transfers, at_once)
+        return [run_relayout(access, [transfers[n] for n in wave], record, progress, stop) for wave in waves]
 
     with ThreadPoolExecutor(1) as pool:
         host = pool.submit(runs, by_host, False, lambda share: None) if by_host else None
@@ -110,8 +110,8 @@ def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None =
     first, second = first_dimms(
         source, target, settings.source_dimms, settings.target_dimms, experts, geometry.dimms
     )
-    given = (hardware, weights, source, target, first, second, host, settings.other_dimms)
-    lookup = Lookup(RelayoutResult, settings.cache, record_commands, given, {"model": model_name})
+    inputs = (hardware, weights, source, target, first, second, host, settings.other_dimms)
+    lookup = Lookup(RelayoutResult, settings.cache, record_commands, inputs, {"model": model_name})
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
     transfers = plan_transfers(geometry, weights, (source, first), (target, second))
@@ -157,7 +157,10 @@ def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None =
         bandwidth_gbps=moved.bits.written / 8 / moved.time_ns if runs else 0.0,
         topology=access.network.topology,
         link_busy=moved.link_busy(),
-        dram_busy={name: moved.bounds_ns[of] / moved.time_ns if runs else 0.0 for name, of in dram.items()},
+        dram_busy={
+            name: moved.bounds_ns[resource] / moved.time_ns if runs else 0.0
+            for name, resource in dram.items()
+        },
         bounds_ns=moved.bounds_ns,
         bottleneck=moved.bottleneck(),
         transit_bytes=max((int(run.most_waiting.max()) for run in runs), default=0),
@@ -234,8 +237,8 @@ class _Moved:
 
     def energy_of_units(self) -> Energy:
         """The energy of all DIMMs, of the links, and of channels that bridge groups."""
-        of, bits = self.access, self.bits.read
-        others = engine_energy(self.hardware, of.network, of.timebase, self.busy, bits, self.time_ns)
+        access, bits = self.access, self.bits.read
+        others = engine_energy(self.hardware, access.network, access.timebase, self.busy, bits, self.time_ns)
         return self._energy(others)
 
     def _energy(self, others: Mapping[str, float | None]) -> Energy:
@@ -277,5 +280,5 @@ class _Moved:
             spans(tick, node, first, last)
             begin = clock * timebase.ticks[0]
             for dimm in np.flatnonzero(last):
-                ends = (timebase.to_ns(begin + of[dimm]) for of in (first, last))
+                ends = (timebase.to_ns(begin + ticks[dimm]) for ticks in (first, last))
                 yield Stretch(name, int(dimm), *ends)

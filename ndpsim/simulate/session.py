@@ -74,7 +74,7 @@ def host_run(run: Channel, stream: int) -> HostRun:
 
 def relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
     """A relayout."""
-    read, written = (int(of) * run.machine.device.burst_bytes for of in relayout.served.sum(axis=1))
+    read, written = (int(bursts) * run.machine.device.burst_bytes for bursts in relayout.served.sum(axis=1))
     return RelayoutRun(
         start_ns=run.clock_ns(int(relayout.value[START]) + FIRST_CLOCK),
         end_ns=None if relayout.value[UNSERVED] else run.clock_ns(last_data(run.machine.device, relayout)),

@@ -43,8 +43,12 @@ def latency_histogram(reads: Ints, clock_ns: float) -> tuple[dict[str, float], .
     shortest, longest = int(seen[0]), int(seen[-1])
     step = -(-(longest - shortest + 1) // _HISTOGRAM_BINS)
     return tuple(
-        {"from_ns": at * clock_ns, "to_ns": (at + step) * clock_ns, "reads": int(reads[at : at + step].sum())}
-        for at in range(shortest, longest + 1, step)
+        {
+            "from_ns": clock * clock_ns,
+            "to_ns": (clock + step) * clock_ns,
+            "reads": int(reads[clock : clock + step].sum()),
+        }
+        for clock in range(shortest, longest + 1, step)
     )
 
 
@@ -57,7 +61,7 @@ def latency_distribution(reads: Ints, clock_ns: float) -> tuple[dict[str, float]
     longer = [count * tenth // 10 ** (decade + 2) for decade in range(19) for tenth in range(10, 101)]
     ranks = np.unique([count, 1, *(count - reads for reads in longer if reads > 0)])
     found = np.unique(np.searchsorted(upto, ranks[ranks > 0]))
-    return tuple({"ns": at * clock_ns, "reads": int(upto[at])} for at in found.tolist())
+    return tuple({"ns": clock * clock_ns, "reads": int(upto[clock])} for clock in found.tolist())
 
 
 _MOST = 400  # initial and approximate final number of samples

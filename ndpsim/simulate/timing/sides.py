@@ -40,7 +40,7 @@ class Issued(NamedTuple):
 def trace_of(commands: Sequence[Issued], device: Device) -> CommandTrace:
     """The commands as a trace for the checker."""
     names = device.standard.names
-    rows = [(one.clock, names.index(one.name), *one[2:]) for one in commands]
+    rows = [(issued.clock, names.index(issued.name), *issued[2:]) for issued in commands]
     return CommandTrace.of(np.array(rows, dtype=np.int64).T, names)
 
 
@@ -55,7 +55,7 @@ def addressed(device: Device, name: str) -> list[str]:
     if scope == SAME_BANKS:
         return [*ranks, levels[-1]]
     moves = command.reads or command.writes
-    second = any(one.completed_by == name for one in standard.commands)
+    second = any(each.completed_by == name for each in standard.commands)
     return ranks + levels[1:] + ["row"] * (moves or command.opens or second) + ["column"] * moves
 
 
@@ -82,14 +82,14 @@ def placed(device: Device, name: object, place: Mapping[str, object], row: int) 
         if key not in wanted:
             problem = f"addresses no {key}; its coordinates: {', '.join(wanted) or 'none'}"
             raise InputError(problem, "conflict", key=name)
-    at = {key: row if key == "row" else 0 for key in wanted}
-    at |= {key: whole_number(value, key, 0, sizes[key] - 1) for key, value in place.items()}
+    coordinates = {key: row if key == "row" else 0 for key in wanted}
+    coordinates |= {key: whole_number(value, key, 0, sizes[key] - 1) for key, value in place.items()}
     group = -1
     if standard.levels[-2] in wanted:
-        stack = at[standard.levels[2]] if len(standard.levels) > 4 else 0
-        group = stack * device.groups_per_stack + at[standard.levels[-2]]
-    rank, bank = at.get(standard.levels[1], 0), at.get(standard.levels[-1], -1)
-    return Issued(0, name, rank, group, bank, at.get("row", -1), at.get("column", -1))
+        stack = coordinates[standard.levels[2]] if len(standard.levels) > 4 else 0
+        group = stack * device.groups_per_stack + coordinates[standard.levels[-2]]
+    rank, bank = coordinates.get(standard.levels[1], 0), coordinates.get(standard.levels[-1], -1)
+    return Issued(0, name, rank, group, bank, coordinates.get("row", -1), coordinates.get("column", -1))
 
 
 def scope_of(device: Device, name: str) -> int:
@@ -124,32 +124,37 @@ class TablesSide:
         self._last = 1
         self._bus: dict[int, int] = {}
 
-    def _nodes(self, one: Issued) -> tuple[int, int, int, int]:
+    def _nodes(self, issued: Issued) -> tuple[int, int, int, int]:
         """Number of the command; its rank, bank group and bank as nodes, 0: none."""
         tables, device = self._tables, self._device
         groups = 1 + tables.ranks
         banks = groups + tables.ranks * tables.bankgroups
-        number, scope = device.standard.names.index(one.name), scope_of(device, one.name)
+        number, scope = device.standard.names.index(issued.name), scope_of(device, issued.name)
         if scope in (ONE_BANK, BANK_PAIR):
-            group = one.rank * tables.bankgroups + one.group
-            return number, 1 + one.rank, groups + group, banks + group * tables.banks_per_group + one.bank
-        bank = banks + one.rank * device.banks_per_rank + one.bank if scope == SAME_BANKS else 0
-        return number, 1 + one.rank, 0, bank
+            group = issued.rank * tables.bankgroups + issued.group
+            return (
+                number,
+                1 + issued.rank,
+                groups + group,
+                banks + group * tables.banks_per_group + issued.bank,
+            )
+        bank = banks + issued.rank * device.banks_per_rank + issued.bank if scope == SAME_BANKS else 0
+        return number, 1 + issued.rank, 0, bank
 
-    def note(self, one: Issued) -> None:
+    def note(self, issued: Issued) -> None:
         """Issue a command at its clock."""
-        number, rank, group, bank = self._nodes(one)
-        _note(self._tables, self._ready, self._recent, number, rank, group, bank, one.clock)
-        self._last = one.clock
-        self._bus[int(self._tables.commands[number, BUS])] = one.clock
+        number, rank, group, bank = self._nodes(issued)
+        _note(self._tables, self._ready, self._recent, number, rank, group, bank, issued.clock)
+        self._last = issued.clock
+        self._bus[int(self._tables.commands[number, BUS])] = issued.clock
 
-    def earliest(self, one: Issued) -> int:
+    def earliest(self, candidate: Issued) -> int:
         """The first clock at which the tables allow a command: one command a clock on each bus."""
-        number, rank, group, bank = self._nodes(one)
+        number, rank, group, bank = self._nodes(candidate)
         fields, ticks = self._tables.commands[number], self._tables.ticks
         free = self._bus.get(int(fields[BUS]), 0) + 1
-        at = max(int(_ready(self._tables, self._ready, number, rank, group, bank)), self._last, free)
-        return at if fields[ON_ANY_TICK] else at + (1 - at) % ticks
+        clock = max(int(_ready(self._tables, self._ready, number, rank, group, bank)), self._last, free)
+        return clock if fields[ON_ANY_TICK] else clock + (1 - clock) % ticks
 
 
 #: Findings about the rows of banks; waiting does not remove them.
@@ -168,32 +173,32 @@ class CheckerSide:
         # Of rules that bind equally, those of the page are named.
         self._names = {rule.name for rule in (*device.standard.rules, *device.standard.checked_rules)}
 
-    def findings(self, before: Sequence[Issued], one: Issued) -> list[Violation]:
+    def findings(self, before: Sequence[Issued], candidate: Issued) -> list[Violation]:
         """What is wrong with a command after others: only its clock.
 
         Raises:
             InputError: its bank is in a wrong state.
         """
-        trace = trace_of([*before, one], self._device)
+        trace = trace_of([*before, candidate], self._device)
         report = check(trace, self._device, refresh="none", limit=len(trace) * 8 + 100)
         found = [each for each in report.violations if each.index == len(before)]
         for each in found:
             of_rows = each.rule in _OF_ROWS
             if (of_rows and self._rows) or not (of_rows or each.shortfall or each.rule == _EDGE):
-                said = each.message.partition(f" at clock {one.clock}: ")[2]
+                said = each.message.partition(f" at clock {candidate.clock}: ")[2]
                 raise InputError(_without_lines(said), "conflict", key=each.command)
         return [each for each in found if each.rule not in _OF_ROWS]
 
-    def earliest(self, before: Sequence[Issued], one: Issued) -> tuple[int, str]:
+    def earliest(self, before: Sequence[Issued], candidate: Issued) -> tuple[int, str]:
         """The first legal clock of a command after others, and the rule that the clock before breaks."""
-        at, rule = max(before[-1].clock if before else 1, 1), ""
-        while found := self.findings(before, one._replace(clock=at)):
+        clock, rule = max(before[-1].clock if before else 1, 1), ""
+        while found := self.findings(before, candidate._replace(clock=clock)):
             most = max(found, key=lambda each: (each.shortfall, each.rule in self._names))
             # A rule that ends between two edges is what binds, not the edge after it.
             if most.rule != _EDGE or not rule:
                 rule = most.rule
-            at += max(most.shortfall, 1)
-        return at, _BUS if rule == "clock order" else rule
+            clock += max(most.shortfall, 1)
+        return clock, _BUS if rule == "clock order" else rule
 
 
 def _without_lines(words: str) -> str:

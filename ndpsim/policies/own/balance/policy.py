@@ -159,7 +159,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         tokens = np.arange(self.estimates.most_tokens + 1)
         work = np.interp(loads, tokens, self.estimates.sharded_ns(self.shards))
         groups = self.machine.dimms // self.shards
-        rows = [spread(np.where(there, 0.0, of), groups) for there, of in zip(resident, work, strict=True)]
+        rows = [spread(np.where(there, 0.0, row), groups) for there, row in zip(resident, work, strict=True)]
         return np.asarray(np.array(rows) * self.shards, np.int16)
 
     # A layer
