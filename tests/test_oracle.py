@@ -32,8 +32,7 @@ from ndpsim.policies.own.oracle import policy as oracle
 from ndpsim.policies.own.oracle.improvement import Future, Sweeps
 from ndpsim.policies.own.oracle.moves import LayerMoves, plan_of
 from ndpsim.policies.own.oracle.policy import layouts
-from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
-from ndpsim.policies.script import Answer, Script, Scripted, Visit, legal_assignment
+from ndpsim.policies.script import Answer, Rehearsal, Rehearsed, Script, Scripted, Visit, legal_assignment
 from ndpsim.policies.views import LayerPlacement
 from ndpsim.workload.models import MoeShape
 

@@ -20,9 +20,15 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
-from ndpsim.policies.offline import descending, hottest, least_above, mean_loads, ranked_above
+from ndpsim.policies.offline import (
+    StatedPredictor,
+    descending,
+    hottest,
+    least_above,
+    mean_loads,
+    ranked_above,
+)
 from ndpsim.policies.offloading import Offloading, places, places_in
-from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.policies.views import BackgroundView, Floats, LayerView, OfflineView, Placement
 
 _WEIGHT = (

@@ -25,8 +25,7 @@ from ndpsim.base.options.swept import (
     StudyOptions,
 )
 from ndpsim.report.metrics import is_number
-from ndpsim.studies.search.formula import parse_formula
-from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of, range_of
+from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of, parse_formula, range_of
 from ndpsim.studies.search.result import SearchResult, described
 from ndpsim.studies.search.sampling import Sampler, Trial
 from ndpsim.studies.sweeps.commands import swept_commands

@@ -27,9 +27,16 @@ from ndpsim.policies.interface import (
     Policy,
     PolicyParameters,
 )
-from ndpsim.policies.offline import descending, halves, hottest, hottest_of_each, mean_loads, spread
+from ndpsim.policies.offline import (
+    LoadPredictor,
+    descending,
+    halves,
+    hottest,
+    hottest_of_each,
+    mean_loads,
+    spread,
+)
 from ndpsim.policies.own.balance.uses import Uses
-from ndpsim.policies.predictor import LoadPredictor
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 _SAMPLED = 128  # layers of the offline trace, by which placements are judged, at most

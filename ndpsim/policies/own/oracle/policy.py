@@ -21,8 +21,7 @@ from ndpsim.policies.choose import ChosenPolicy, choose_policy, policies
 from ndpsim.policies.interface import PolicyParameters
 from ndpsim.policies.offline import hottest_of_each, spread
 from ndpsim.policies.own.oracle.improvement import Sweeps
-from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
-from ndpsim.policies.script import Answer, Script, Scripted, Visit
+from ndpsim.policies.script import Answer, Rehearsal, Rehearsed, Script, Scripted, Visit
 from ndpsim.policies.views import Estimates, Ints, Machine, Placement
 
 # ---- Placements by the loads of the run itself

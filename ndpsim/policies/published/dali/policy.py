@@ -19,9 +19,8 @@ from pydantic import Field, field_validator
 
 from ndpsim.base.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
-from ndpsim.policies.offline import descending, mean_loads
+from ndpsim.policies.offline import Predictions, StatedPredictor, descending, mean_loads
 from ndpsim.policies.offloading import Offloading, Place, cache_slots
-from ndpsim.policies.predictor import Predictions, StatedPredictor
 from ndpsim.policies.published.dali.assignment import beam, greedy, milp_solver, optimal, times_of
 from ndpsim.policies.views import (
     BackgroundView,

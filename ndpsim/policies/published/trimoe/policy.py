@@ -29,8 +29,7 @@ from ndpsim.policies.assignment.relocation import (
     look_ahead,
 )
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, Policy, PolicyParameters
-from ndpsim.policies.offline import descending, mean_loads
-from ndpsim.policies.predictor import LoadPredictor, Predictions
+from ndpsim.policies.offline import LoadPredictor, Predictions, descending, mean_loads
 from ndpsim.policies.published.trimoe.makespan import CostModel, ExpertCosts
 from ndpsim.policies.views import (
     STRIPED,
