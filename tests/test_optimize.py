@@ -22,7 +22,7 @@ from ndpsim.studies.search.run import optimize, problem_of
 from ndpsim.studies.search.sampling import on_log_scale
 from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors.__init__ import attempt
+from ndpsim.studies.sweeps.executors import attempt
 from ndpsim.studies.sweeps.executors.local import run_locally
 from ndpsim.studies.sweeps.run import sweep
 from scripts import script

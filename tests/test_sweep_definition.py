@@ -22,7 +22,7 @@ from ndpsim.inference.processors import table as tables
 from ndpsim.studies.sweeps import records as records_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors.__init__ import attempt
+from ndpsim.studies.sweeps.executors import attempt
 from ndpsim.studies.sweeps.file import read_definition
 from ndpsim.studies.sweeps.records import RecordFile, line_of
 from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name

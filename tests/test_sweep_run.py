@@ -25,7 +25,7 @@ from ndpsim.studies.sweeps import points as points_module
 from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors.__init__ import attempt, failure
+from ndpsim.studies.sweeps.executors import attempt, failure
 from ndpsim.studies.sweeps.points import Progress
 from ndpsim.studies.sweeps.run import defined, run_sweep, sweep
 from ndpsim.studies.sweeps.table import SweepResult, parquet_of

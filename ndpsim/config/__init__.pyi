@@ -10,7 +10,7 @@ from ndpsim.config.keys import Row as Row
 from ndpsim.config.keys import json_schema as json_schema
 from ndpsim.config.keys import schema_text as schema_text
 from ndpsim.config.load import load_hardware as load_hardware
-from ndpsim.config.multipliers.__init__ import Multiplier as Multiplier
+from ndpsim.config.multipliers import Multiplier as Multiplier
 from ndpsim.config.multipliers.gemv import Gemv as Gemv
 from ndpsim.config.multipliers.systolic import Systolic as Systolic
 from ndpsim.config.origins import Origin as Origin

@@ -16,8 +16,7 @@ from ndpsim.base.arguments import progress_function
 from ndpsim.base.options.swept import StudyOptions
 from ndpsim.base.run_files import inputs_recorded
 from ndpsim.simulate.results.cache import version
-from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
-from ndpsim.studies.sweeps.executors.__init__ import failure, reason_of
+from ndpsim.studies.sweeps.executors import Answers, Task, Tasks, failure, reason_of
 from ndpsim.studies.sweeps.store import NOTE, SCHEMA, Note, Store, digests_of, note_of, point_name
 from ndpsim.studies.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
 from ndpsim.studies.sweeps.values import Definition
