@@ -27,9 +27,9 @@ from ndpsim.base.reported import Reported
 from ndpsim.cli.command import CommandGroup, TableCommand
 from ndpsim.cli.main import cli
 from ndpsim.cli.sweep import OPTIONS as SWEEP_OPTIONS
-from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
+from ndpsim.config.origins import default_reason
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards

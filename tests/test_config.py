@@ -19,10 +19,9 @@ from calls import GIVEN
 from mistakes import mistake_of, refused
 from ndpsim.base.errors import InputError
 from ndpsim.config import Origin, data_path, files, load_hardware
-from ndpsim.config.defaults import default_reason
 from ndpsim.config.keys import section_of
 from ndpsim.config.nodes import parse
-from ndpsim.config.origins import ANNOTATION
+from ndpsim.config.origins import ANNOTATION, default_reason
 from ndpsim.config.system import System
 from ndpsim.dram.mapping import parse_mapping
 

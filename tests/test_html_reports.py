@@ -12,7 +12,6 @@ from builders.small_config import write_config
 from builders.sweep_by_hand import Result, fail, gemv, moe, row
 from calls import call
 from ndpsim.base.errors import InputError
-from ndpsim.report.html.models import write_moe_report
 from ndpsim.report.html.page import (
     MOST_ROWS,
     Cell,
@@ -25,6 +24,7 @@ from ndpsim.report.html.page import (
     picture,
     write_page,
 )
+from ndpsim.report.html.runs import write_moe_report
 from ndpsim.report.html.sweeps import write_sweep_report
 from ndpsim.report.moe import MoeHistory
 from ndpsim.report.sweep_plot import PublishedValue

@@ -102,7 +102,7 @@ def command(options: Options) -> None:
 
         plot.draw(moe_figure, result, history)
     if "report" in options and history is not None:
-        from ndpsim.report.html.models import write_moe_report
+        from ndpsim.report.html.runs import write_moe_report
 
         write_moe_report(options["report"], result, history, history.runs[0].run.hardware)
     answer(options, result.to_dict, lambda: print_moe(result))

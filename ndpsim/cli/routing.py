@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ndpsim.base.options import refuse, table
-from ndpsim.base.options.gemv import DEFAULT_MODEL
+from ndpsim.base.options.hardware import DEFAULT_MODEL
 from ndpsim.base.options.routing import DESCRIBE, GENERATE, GENERATED, IMPORT
 from ndpsim.cli.command import Options, group, taking
 from ndpsim.cli.options import JSON, answer, naming, picture, plot_of

@@ -26,12 +26,11 @@ from ndpsim.config.consistency import (
     missing_values,
     refuse_missing,
 )
-from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.keys import allowed, field_at, leaves, section_of
 from ndpsim.config.nodes import parse, read_text
-from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
+from ndpsim.config.origins import Draft, KeyPath, Origin, default_reason, dotted, draft_of, shown
 from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
 from ndpsim.config.system import UNITS, System
 from ndpsim.dram.spec import standards

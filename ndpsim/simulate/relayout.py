@@ -24,8 +24,8 @@ from ndpsim.base.options.relayout import RelayoutSettings
 from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.link.engine_state import Bits
-from ndpsim.dimm.link.events import FAR
-from ndpsim.dimm.link.requests import counts_between, spans
+from ndpsim.dimm.link.fabric import FAR
+from ndpsim.dimm.link.packing import counts_between, spans
 from ndpsim.simulate.lane import Ints, name_commands
 from ndpsim.simulate.machine import describe_weights, geometry_of, named_weights
 from ndpsim.simulate.power import Energy, dram_power, engine_energy

@@ -14,7 +14,7 @@ from ndpsim.base.units import frequency_period_ps
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
 from ndpsim.dimm.link import Bridge, link_ticks, make_network
-from ndpsim.dimm.link.requests import LanesOfDimms
+from ndpsim.dimm.link.packing import LanesOfDimms
 from ndpsim.dram import state
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.spec import Device

@@ -23,10 +23,16 @@ from ndpsim.dimm.engines import make_dimms
 from ndpsim.dimm.layout import Layout, moves
 from ndpsim.dimm.link import Network
 from ndpsim.dimm.link.engine_state import Bits, bits_by_stage, make_engine
-from ndpsim.dimm.link.events import FAR
-from ndpsim.dimm.link.fabric import most_waiting
-from ndpsim.dimm.link.packing import Pieces, number_by_node, pack_pieces
-from ndpsim.dimm.link.requests import BurstRequests, Bursts, LanesOfDimms, make_requests
+from ndpsim.dimm.link.fabric import FAR, most_waiting
+from ndpsim.dimm.link.packing import (
+    BurstRequests,
+    Bursts,
+    LanesOfDimms,
+    Pieces,
+    make_requests,
+    number_by_node,
+    pack_pieces,
+)
 from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
 from ndpsim.dimm.state import NDP, DimmSetup
 from ndpsim.dram import state

@@ -7,9 +7,8 @@ from typing import Any
 
 from ndpsim.base.choices import MOST_ACTIVATIONS, MOST_JOBS, RFM, RULES
 from ndpsim.base.options.hardware import HW, SET
-from ndpsim.base.options.kinds import Choice, Flag, Kind, Whole
 from ndpsim.base.options.settings import NEEDED, Settings, argument, like, option, table_of
-from ndpsim.base.options.table import Parameter, Table, joined, table
+from ndpsim.base.options.table import Choice, Flag, Kind, Parameter, Table, Whole, joined, table
 from ndpsim.base.plugins import option_names
 
 MAPPERS = ("RoBaRaCoCh", "ChRaBaRoCo", "MOP4CLXOR", "RoBaCoRaCoBgCh")

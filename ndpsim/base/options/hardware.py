@@ -9,8 +9,7 @@ from typing import Any
 from ndpsim.base.arguments import shown
 from ndpsim.base.choices import BITS, one_of_bits
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.kinds import Kind, Own, Whole
-from ndpsim.base.options.table import Parameter
+from ndpsim.base.options.table import Kind, Own, Parameter, Whole
 
 DEFAULT_MODEL = "qwen3-235b-a22b"  #: Of commands for one expert.
 YAML = (".yaml", ".yml")  #: Endings of files of hardware and of parts.

@@ -7,9 +7,8 @@ from typing import Any
 
 from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.kinds import Choice, Kind, Real, Whole
 from ndpsim.base.options.settings import Settings, like, option
-from ndpsim.base.options.table import Parameter
+from ndpsim.base.options.table import Choice, Kind, Parameter, Real, Whole
 from ndpsim.base.plugins import option_names
 
 PATTERNS = ("sequential", "random")  #: Anything else is a request trace.

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from ndpsim.base.options.hardware import DEFAULT_MODEL, model_of
-from ndpsim.base.options.kinds import Flag, Kind, Output, Whole
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.table import Flag, Kind, Output, Parameter, Whole, table
 
 # ---- Parameters of commands that generate data from a SPEC, or import recordings of other programs
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from ndpsim.base.options.gemv import MAX_TOKENS, RunSettings, StartSettings, WeightSettings
 from ndpsim.base.options.host import RATE, RequestSettings, SharingSettings, TrafficSettings
-from ndpsim.base.options.kinds import TEXT, Flag, Real, Whole
 from ndpsim.base.options.relayout import MoveSettings
 from ndpsim.base.options.settings import Settings, argument
+from ndpsim.base.options.table import TEXT, Flag, Real, Whole
 
 _GBPS = "float | str"
 _MAPPINGS = "Sequence[Mapping[str, Any]]"

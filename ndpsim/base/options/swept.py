@@ -13,12 +13,11 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options.dram import DRAM
 from ndpsim.base.options.gemv import GEMV
 from ndpsim.base.options.hardware import SET
-from ndpsim.base.options.kinds import Choice, Flag, Folder, Kind, Whole
 from ndpsim.base.options.moe import MOE, SIMULATED
 from ndpsim.base.options.relayout import RELAYOUT
 from ndpsim.base.options.serve import SERVE
 from ndpsim.base.options.settings import Settings, option, table_of
-from ndpsim.base.options.table import Parameter, Table, joined, table
+from ndpsim.base.options.table import Choice, Flag, Folder, Kind, Parameter, Table, Whole, joined, table
 
 SWEPT: Mapping[str, Table] = {"gemv": GEMV, "moe": MOE, "relayout": RELAYOUT, "dram": DRAM, "serve": SERVE}
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ndpsim.base.errors import InputError
 from ndpsim.base.jit import kernel
 from ndpsim.base.units import exact
-from ndpsim.dimm.link.events import FAR
+from ndpsim.dimm.link.fabric import FAR
 
 # ---- A link between two ends, in one direction: messages leave in order, as packets with headers
 

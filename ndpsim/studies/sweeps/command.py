@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from ndpsim.base.arguments import is_flag
 from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.base.options import Table, refuse
-from ndpsim.base.options.gemv import DEFAULT_MODEL
+from ndpsim.base.options.hardware import DEFAULT_MODEL
 from ndpsim.base.reported import OF_THE_RUN, Reported
 from ndpsim.base.run_files import note_input
 from ndpsim.config import Hardware, load_hardware
