@@ -389,6 +389,7 @@ def test_contention_comes_from_the_cache_and_depends_on_the_memory_and_the_plan(
     assert asked(tokens=(2,)).tokens.tolist() == [2]
 
 
+@pytest.mark.long  # commands of the pages that show output have the plan of users, too
 def test_users_have_more_entries_that_say_the_same(tables, plan_of_users):
     whole, short = costs(model=Expert(1024, 512)).contention(), tables["host-first"]
     assert whole.tokens.tolist() == [1, 3, 8, 20]

@@ -140,7 +140,8 @@ def test_of_equal_points_the_earliest_is_the_best_and_none_after_it_is_an_improv
 def test_a_sampler_follows_its_seed(sampler):
     asked = {"vary": {"n": "1..1000", "parts": [*range(1, 51)]}, "objectives": TRADE, "budget": 6}
     first, again, other = (
-        values(optimize("fake", **asked, sampler=sampler, seed=seed).points, "n", "parts") for seed in (1, 1, 2)
+        values(optimize("fake", **asked, sampler=sampler, seed=seed).points, "n", "parts")
+        for seed in (1, 1, 2)
     )
     assert first == again
     assert not set(first) & set(other)

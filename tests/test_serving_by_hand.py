@@ -44,7 +44,9 @@ def test_policies_expect_the_mean_context_of_as_many_sequences_as_can_run():
     dense = ndpsim.load_processors(MACHINE).dense_time
     for limit, closed, sequences in ((8, None, 2), (1, None, 1), (8, 1, 1)):
         asked = requests((100, 10), (301, 20), closed_loop=closed)
-        settings = ServeSettings(hw=MACHINE, model=MODEL, requests=asked, policy=OnGpu, max_batch=limit, kv="gpu")
+        settings = ServeSettings(
+            hw=MACHINE, model=MODEL, requests=asked, policy=OnGpu, max_batch=limit, kv="gpu"
+        )
         estimates = set_up(settings).machine.setup.estimates  # type: ignore[attr-defined]
         time = dense(MODEL, sequences, 209)
         assert estimates.window_ns == pytest.approx(time.attention_ns + time.router_ns, rel=1e-12)
@@ -138,11 +140,16 @@ def test_sentences_on_several_rates_name_the_lowest_that_grows_and_the_highest_s
     base = serve(requests((8, 2)))
     runs = [
         replace(base, offered_per_s=rate, requests_per_s=done, growing=grows)
-        for rate, done, grows in ((40.0, 31.0, True), (10.0, 10.0, False), (20.0, 33.0, True), (30.0, 32.0, True))
+        for rate, done, grows in (
+            (40.0, 31.0, True),
+            (10.0, 10.0, False),
+            (20.0, 33.0, True),
+            (30.0, 32.0, True),
+        )
     ]
-    assert rates_notes(runs)[1:] == ["the queue grows from 20.0 requests/s on; at most 33.0 are served"]
+    assert rates_notes(runs)[1:] == ["the queue grows from 20.00 requests/s on; at most 33.00 are served"]
     assert len(rates_notes(runs[1:2])) == 1
-    assert "the queue grows: 40.0 requests/s arrive, and 31.0 are served" in serving_notes(runs[0])
+    assert "the queue grows: 40.00 requests/s arrive, and 31.00 are served" in serving_notes(runs[0])
 
 
 def test_blocks_are_those_of_all_engines():

@@ -48,6 +48,7 @@ def test_the_committed_page_is_current():
     assert (ROOT / "validation" / "serving.md").read_text(encoding="utf-8") == page.text(), words
 
 
+@pytest.mark.long  # claims have the figures of the page, below
 def test_a_run_gives_what_the_page_says():
     page = script("validation/serving.py")
     run = page.RUNS[0]
