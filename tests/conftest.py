@@ -107,6 +107,17 @@ def plan_of_users() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def claims_run_here() -> Iterator[None]:
+    """Runs of claims are run in this process; `ndpsim validate` on the pages has processes."""
+    from builders.swept_fake import run_here
+    from ndpsim.studies.claims import runs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "run_locally", run_here)
+        yield
+
+
+@pytest.fixture(scope="module")
 def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A refresh policy of one more file: the banks from the last to the first, one rank after the other."""
     from ndpsim.base.options.dram import CONTROLLER

@@ -290,7 +290,7 @@ def test_points_follow_from_seed_and_batch_and_not_from_the_number_of_processes(
     given = {"vary": {"n": "1..1000", "how": ["ok", "refused"]}, "objectives": TRADE, "budget": 20}
     here = optimize("fake", **given)
     monkeypatch.setattr(execute_module, "run_locally", run_locally)
-    assert optimize("fake", **given, jobs=3) == here
+    assert optimize("fake", **given, jobs=2) == here
 
 
 def test_the_base_is_run_first_and_points_are_compared_with_it():

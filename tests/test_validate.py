@@ -23,6 +23,8 @@ from ndpsim.studies.claims.runs import filled, takes
 from ndpsim.studies.claims.verdict import interval_of, judged
 from ndpsim.studies.claims.words import dependence, figure_in_words, summary
 
+pytestmark = pytest.mark.usefixtures("claims_run_here")
+
 SOURCES = read_papers()
 EVERY = [(source, claim) for source in SOURCES.values() for claim in source.claims]
 EXACT = [pair for pair in EVERY if pair[1].kind == "exact"]
