@@ -15,7 +15,7 @@ from mistakes import mistake, refused
 from ndpsim.base.errors import InputError
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors.weights import expert_format_of
-from ndpsim.studies.sweeps.parameters import weight_format
+from ndpsim.studies.sweeps.command import weight_format
 from ndpsim.workload.models import load_model
 from ndpsim.workload.models.weights import WeightFile, own_weight_file
 

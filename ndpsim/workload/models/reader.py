@@ -14,7 +14,7 @@ from ndpsim.base.arguments import text as as_text
 from ndpsim.base.caching import FileCache
 from ndpsim.base.errors import InputError, one_of
 from ndpsim.base.files import reading
-from ndpsim.base.inputs import note_input
+from ndpsim.base.run_files import note_input
 from ndpsim.workload.models._config import Config, parse, read_text
 from ndpsim.workload.models._read_attention import attention_problem, read_attention
 from ndpsim.workload.models.expert import MAX_SIZE, Expert, whole_number

@@ -7,10 +7,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ndpsim.base.errors import InputError
-from ndpsim.workload.models.attention import Attention
+from ndpsim.workload.models.attention import Attention, LinearAttention
 from ndpsim.workload.models.expert import MAX_SIZE, whole_number
 from ndpsim.workload.models.gguf.header import Array, TensorInfo
-from ndpsim.workload.models.linear_attention import LinearAttention
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import IO, Any, NoReturn
 
 from ndpsim.base.errors import Code, InputError
 from ndpsim.base.files import reading
-from ndpsim.base.inputs import note_input
+from ndpsim.base.run_files import note_input
 from ndpsim.workload.models.blocks import BLOCKS, Block
 
 _MAGIC = b"GGUF"
