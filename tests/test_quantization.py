@@ -11,7 +11,7 @@ import pytest
 
 from builders.small_config import CONFIG
 from calls import call
-from mistakes import mistake, refused
+from mistakes import mistake
 from ndpsim.base.errors import InputError
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors.weights import expert_format_of
@@ -179,7 +179,9 @@ def test_options_override_the_file(tmp_path: Path) -> None:
 
 
 def test_a_line_says_what_is_taken(tmp_path: Path) -> None:
-    file_of(tmp_path, GPTQ | {"group_size": 64})
+    (tmp_path / "config.json").write_text(
+        json.dumps(SMALL | {"quantization_config": GPTQ | {"group_size": 64}})
+    )
     err = call("show", "layout", "localized", "--model", tmp_path)[2]
     assert "quantization_config" in err
     assert "gate 4.312" in err
@@ -245,6 +247,7 @@ def test_a_scheme_that_is_unknown_asks_for_bits(quantization: dict[str, Any], tm
     if not quantization:
         assert own_weight_file(model) is None
         return
-    with refused("unsupported weights"):
+    with pytest.raises(InputError, match="give bits or a weight file") as caught:
         own_weight_file(model)
+    assert (caught.value.code, caught.value.key) == ("unsupported", "weights")
     assert run_weights(model, 4, 16, None).bits == 4

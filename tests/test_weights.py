@@ -160,6 +160,8 @@ def test_bytes_of_an_expert_are_the_mean_of_the_file(model: str) -> None:
     if shape.attention is None:
         pytest.skip("no recipe without attention")
     for name in weight_names():
+        if name == "f32":  # of more bits than are simulated
+            continue
         file = weight_file(name, shape)
         tensors = [one for group in MATRICES for one in file.of_class(group)]
         mean = Fraction(sum(one.bytes for one in tensors), shape.moe_layers * shape.routed_experts)

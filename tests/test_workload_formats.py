@@ -214,6 +214,14 @@ def test_vllm_bench_names_requests_by_their_place_and_counts_failures(tmp_path):
     assert requests.source["failed"] == 1
 
 
+def test_arrivals_of_vllm_are_starts_less_the_time_in_its_queue(tmp_path):
+    """0.75 s in the queue of the load generator, which then may have a limit of concurrency beside a rate."""
+    record = {**BENCH, "queue_times": [0.75, 0.0, 0.5], "max_concurrency": 1}
+    requests = import_requests(written(tmp_path, record))
+    assert list(columns(requests)) == [[0, 2.5e8], [279, 849], [7, 5]]
+    assert requests.closed_loop is None
+
+
 def without(record: dict[str, object], key: str) -> dict[str, object]:
     return {name: value for name, value in record.items() if name != key}
 
@@ -292,6 +300,8 @@ MISTAKES = [
     ("vllm-bench", {**BENCH, "input_lens": {}}, "type r.txt input_lens"),
     ("vllm-bench", {**BENCH, "errors": ["", "", ""]}, "range r.txt output_lens"),
     ("vllm-bench", {**BENCH, "total_output_tokens": 13}, "conflict r.txt total_output_tokens"),
+    ("vllm-bench", {**BENCH, "queue_times": [0.5]}, "conflict r.txt queue_times"),
+    ("vllm-bench", {**BENCH, "queue_times": [0.5, -1, 0]}, "type r.txt queue_times[1]"),
     ("vllm-bench", {**BENCH, "max_concurrency": 4}, "unsupported r.txt max_concurrency"),
     ("vllm-bench", {**BENCH, "request_rate": "inf", "max_concurrency": 0}, "type r.txt max_concurrency"),
     ("vllm-bench", [BENCH], "form r.txt"),

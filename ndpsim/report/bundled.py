@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ndpsim.base.choices import BITS
 from ndpsim.base.reported import label_of, table_of, with_unit
 from ndpsim.base.units import format_bytes, percent
 from ndpsim.config import Part, load_part, part_names
@@ -186,7 +187,7 @@ def print_weight_file(file: WeightFile) -> None:
         rows.append((words, f"{described['bits']:.4g}", format_bytes(described["bytes"]), ", ".join(named)))
     title = f"{file.name} of {file.model}: {format_bytes(file.bytes)}, from {file.source}"
     print_table(title, ("tensors", "bits", "bytes", "formats"), rows, left=3)
-    if not file.of_class("gate"):
+    if not file.of_class("gate") or file.bits["gate"] > BITS[0]:
         return
     form = expert_format_of(file)
     kinds = dict.fromkeys((f"gate and up {form.gate}", f"down {form.down}"))

@@ -126,7 +126,7 @@ def prefill(
         asked = [(chunk, 0, whole / 2), (chunk, (whole - 1) * chunk, whole / 2)]
     if rest:
         asked.append((rest, whole * chunk, 1.0))
-    for place, (tokens, prefix, times) in enumerate(asked):
+    for number, (tokens, prefix, times) in enumerate(asked, 1):
         if dense:
             total[_ALL_LAYERS] += times * _dense_ns(hardware, work, prefix + tokens, tokens)
         else:
@@ -134,7 +134,7 @@ def prefill(
             result = _run(hardware, work, 1, tokens, prefix + tokens, prefix, parts)
             for name, ns in parts.of("prefill", result.runs[0].prefill_ns).items():
                 total[name] += times * ns
-        progress((place + 1) / len(asked))
+        progress(number / len(asked))
     return sum(total.values()), total
 
 

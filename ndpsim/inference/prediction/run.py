@@ -68,12 +68,12 @@ def predict(settings: PredictSettings, *, progress: Callable[[float], None] | No
     )
     asked = _upgrades_of(shape) if upgrades else {}
 
-    def part_of(place: int) -> Callable[[float], None]:
-        return lambda share: progress((place + share) / (1 + len(asked)))
+    def part_of(number: int) -> Callable[[float], None]:
+        return lambda share: progress((number + share) / (1 + len(asked)))
 
     base = _phases(machine, work, part_of(0))
     found = [
-        _upgraded(upgrade, machine, work, base, part_of(place + 1)) for place, upgrade in enumerate(asked)
+        _upgraded(upgrade, machine, work, base, part_of(number)) for number, upgrade in enumerate(asked, 1)
     ]
     return replace(base, upgrades=tuple(found))
 

@@ -62,6 +62,14 @@ _OF_SLIDING = {
     "v_head_dim": ("swa_v_head_dim",),
 }
 _OF_FULL = {"num_key_value_heads": ("num_global_key_value_heads",), "head_dim": ("global_head_dim",)}
+_OF_KINDS = (
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+    "attention_chunk_size",
+)
 _BY_LAYER = (
     "num_attention_heads",
     "num_key_value_heads",
@@ -94,6 +102,8 @@ def read_attention(
     """
     if config.find(("num_attention_heads", "n_heads")) is None:
         return None
+    for key in _OF_KINDS:
+        config.values.get(key)  # sizes of kinds that no layer may have
     names = _names(config, family, layers)
     changed = _changes(config, layers)
     known: dict[tuple[str, tuple[tuple[str, Any], ...]], LayerAttention] = {}

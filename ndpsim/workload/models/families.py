@@ -31,7 +31,7 @@ class Family:
         sliding_kv_heads: heads of keys in layers with a window, as a multiple of those in other layers.
         expert_hidden: keys of the size that experts work on, if it is not the hidden size.
         attention_problem: why attention is not modelled.
-        answered: keys of parts that `attention_problem` names.
+        answered: further keys that are accounted for, such as those of parts that `attention_problem` names.
         unsupported: why no part is modelled.
     """
 
@@ -184,6 +184,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "dots3_note_text": Family(
             routed_experts=("n_routed_experts",),
             expert_intermediate=("moe_intermediate_size",),
+            shared_experts=("n_shared_experts",),
             shared_intermediate=("shared_experts_intermediate_size",),
         ),
         "ernie4_5_moe": _ERNIE,
@@ -195,6 +196,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             experts_per_token=("top_k_experts",),
             shared_intermediate=("intermediate_size",),
             attention_pattern=("per_layer_config", "global_head_dim"),
+            answered=("enable_moe_block",),
         ),
         "granitemoeshared": _GRANITE_SHARED,
         "granitemoe_swa": _GRANITE_SHARED,

@@ -83,9 +83,11 @@ def check_aliases(config: Config, model_type: str) -> None:
         InputError: there are such keys.
     """
     for aliases in (*ALIASES, *_OWN_ALIASES.get(model_type, ())):
-        found = {key: config.values[key] for key in aliases if config.values.get(key) is not None}
+        found = {key: value for key, value in config.values.items() if key in aliases and value is not None}
+        if len(found) > 1:
+            config.read.update(found)
         if len({str(value) for value in found.values()}) > 1:
-            first, second = list(found)[:2]
+            first, second, *_ = (key for key in aliases if key in found)
             problem = (
                 f"is {found[first]}, and its alias {second} is {found[second]}; leave the one that counts"
             )

@@ -111,14 +111,30 @@ def _dense_layers(config: Config, family: Family, layers: int) -> tuple[int, ...
     if family.layer_pattern == _LLAMA_PATTERN_KEYS:
         sparse, keys, otherwise = _sparse_of_llama(config, layers), _LLAMA_PATTERN_KEYS, "moe_layers"
     else:
-        sparse, keys, otherwise = _sparse_by_rules(config, layers), _PATTERN_KEYS, "num_hidden_layers"
+        sparse, keys, otherwise = _sparse_by_rules(config, family, layers), _PATTERN_KEYS, "num_hidden_layers"
     if not any(sparse):
         problem = f"leaves none of {layers} layers with experts"
         raise config.error(config.find(keys) or otherwise, problem, code="conflict")
     return tuple(layer for layer, flag in enumerate(sparse) if not flag)
 
 
-def _sparse_by_rules(config: Config, layers: int) -> list[bool]:
+def _with_own_rules(config: Config, sparse: list[bool]) -> list[bool]:
+    """The layers of `sparse` that rules of single families leave: first and last, intervals, periods."""
+    first = config.integer_or(0, ("moe_layer_start_index",), _MAX_COUNT)
+    last = config.integer_or(-1, ("moe_layer_end_index",), _MAX_COUNT, low=-1)
+    step = config.integer_or(1, ("moe_layer_interval",), _MAX_COUNT, low=1)
+    period = config.integer_or(1, ("expert_layer_period",), _MAX_COUNT, low=1)
+    offset = config.integer_or(0, ("expert_layer_offset",), _MAX_COUNT)
+    return [
+        flag
+        and first <= layer <= (len(sparse) if last < 0 else last)
+        and (layer + 1) % step == 0
+        and layer % period == offset % period
+        for layer, flag in enumerate(sparse)
+    ]
+
+
+def _sparse_by_rules(config: Config, family: Family, layers: int) -> list[bool]:
     """Whether each layer has experts.
 
     `mlp_layer_types` lists every layer and decides alone. Otherwise a layer has experts if all other rules
@@ -131,20 +147,13 @@ def _sparse_by_rules(config: Config, layers: int) -> list[bool]:
             config.values.get(key)  # the list has what they say
         return _sparse_by_type(config, layers)
     sparse = _sparse_by_frequency(config, layers)
-    first = config.integer_or(
-        0, ("first_k_dense_replace", "num_dense_layers", "moe_layer_start_index"), layers
-    )
-    last = config.integer_or(layers - 1, ("moe_layer_end_index",), _MAX_COUNT, low=-1)
-    step = config.integer_or(1, ("decoder_sparse_step", "moe_layer_interval"), _MAX_COUNT, low=1)
-    period = config.integer_or(1, ("expert_layer_period",), _MAX_COUNT, low=1)
-    offset = config.integer_or(0, ("expert_layer_offset",), _MAX_COUNT)
+    first = config.integer_or(0, ("first_k_dense_replace", "num_dense_layers"), layers)
+    step = config.integer_or(1, ("decoder_sparse_step",), _MAX_COUNT, low=1)
+    if family is not UNKNOWN:
+        sparse = _with_own_rules(config, sparse)
     excluded = _layer_set(config, "mlp_only_layers", layers)
     return [
-        flag
-        and first <= layer <= (last if last >= 0 else layers)
-        and (layer + 1) % step == 0
-        and layer % period == offset % period
-        and layer not in excluded
+        flag and layer >= first and (layer + 1) % step == 0 and layer not in excluded
         for layer, flag in enumerate(sparse)
     ]
 
@@ -157,7 +166,7 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
         size = config.integer(family.shared_intermediate, MAX_SIZE, low=0)
         count = config.integer_or(1, family.shared_experts, _MAX_COUNT)
         return (count, size) if size and count else (0, 0)
-    count = config.integer_or(0, _with_aliases(family.shared_experts), _MAX_COUNT)
+    count = config.integer_or(0, _with_aliases(family, family.shared_experts), _MAX_COUNT)
     return count, count * expert_intermediate
 
 
@@ -167,7 +176,7 @@ def _routed_experts(config: Config, family: Family) -> int:
         if stray := config.find(UNKNOWN.routed_experts):
             raise config.error(stray, "is a key of experts, and the model_type has none", code="conflict")
         return 0
-    keys = _with_aliases(family.routed_experts)
+    keys = _with_aliases(family, family.routed_experts)
     key = config.find(keys)
     if key is None:
         named = config.values.get("model_type")
@@ -178,6 +187,8 @@ def _routed_experts(config: Config, family: Family) -> int:
             f"looked for {', '.join(keys)})",
             code="unsupported",
         )
+    if config.values.get("enable_moe_block") is False:
+        raise config.error("enable_moe_block", "is false: a dense model", code="unsupported")
     if config.values[key] == 0 and not isinstance(config.values[key], (bool, float)):
         raise config.error(
             key, "0 experts: a dense model; no dense model of its model_type is known", code="unsupported"
@@ -194,15 +205,17 @@ def _check_known(config: Config, family: Family, name: str) -> None:
     if family.unsupported:
         raise config.error("model_type", f"{name}: {family.unsupported}", code="unsupported")
     for keys in (family.shared_experts, family.shared_intermediate):
-        keys = _with_aliases(keys)
+        keys = _with_aliases(family, keys)
         if family is not UNKNOWN and keys and not any(key in config.values for key in keys):
             raise config.error(keys[0], f"missing; model_type '{name}' has it", code="missing")
     if family.layer_pattern and config.find(family.layer_pattern) is None:
         raise config.error(family.layer_pattern[0], f"missing; model_type '{name}' has it", code="missing")
 
 
-def _with_aliases(keys: tuple[str, ...]) -> tuple[str, ...]:
+def _with_aliases(family: Family, keys: tuple[str, ...]) -> tuple[str, ...]:
     """Keys of a family, and the other names that Transformers has for them."""
+    if family is UNKNOWN:
+        return keys
     others = (alias for aliases in ALIASES if set(aliases) & set(keys) for alias in aliases)
     return tuple(dict.fromkeys((*keys, *others)))
 
@@ -226,16 +239,16 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     check_aliases(config, model_type)
     _check_known(config, family, model_type)
     routed = _routed_experts(config, family)
-    per_token_keys = _with_aliases(family.experts_per_token)
+    per_token_keys = _with_aliases(family, family.experts_per_token)
     per_token = config.integer(per_token_keys, _MAX_COUNT) if routed else 0
     if per_token > routed:
         key = config.find(per_token_keys) or per_token_keys[0]
         raise config.error(key, f"{per_token} experts for each token of only {routed}", code="conflict")
-    layers = config.integer(_with_aliases(family.layers), _MAX_COUNT)
+    layers = config.integer(_with_aliases(family, family.layers), _MAX_COUNT)
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE) if routed else 0
     dense = _dense_layers(config, family, layers) if routed else tuple(range(layers))
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
-    hidden = config.integer(_with_aliases(family.hidden), MAX_SIZE)
+    hidden = config.integer(_with_aliases(family, family.hidden), MAX_SIZE)
     for key in family.dense_intermediate:
         config.values.get(key)  # has no effect without dense layers
     attention, problem = _attention(config, family, hidden, layers)
