@@ -16,6 +16,8 @@ from ndpsim.studies.claims.pairs import pairs
 from ndpsim.studies.claims.report import write_report
 from ndpsim.studies.claims.words import changed_verdicts, plain_data
 
+pytestmark = pytest.mark.usefixtures("claims_run_here")
+
 SOURCES = read_papers()
 PAPERS = {name: paper for name, paper in SOURCES.items() if paper.source == "paper"}
 CLAIMS = [claim for source in SOURCES.values() for claim in source.claims]

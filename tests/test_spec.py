@@ -117,11 +117,12 @@ def test_an_override_changes_no_preset():
     assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN").timings["nCL"] == 34
 
 
-@pytest.mark.parametrize("name", sorted(set(standards()["DDR5"].speeds["DDR5_4800AN"]) - {"rate", "tCK_ps"}))
-def test_every_timing_can_be_overridden_by_its_name(name):
-    value = 77 + 34 * (name == "nRC")
-    overrides = {"nRC": 154, name: value}
-    assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=overrides).timings[name] == value
+def test_every_timing_can_be_overridden_by_its_name():
+    for name in sorted(set(standards()["DDR5"].speeds["DDR5_4800AN"]) - {"rate", "tCK_ps"}):
+        value = 77 + 34 * (name == "nRC")
+        overrides = {"nRC": 154, name: value}
+        timings = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=overrides).timings
+        assert timings[name] == value, name
 
 
 @pytest.mark.parametrize(
