@@ -1,3 +1,3 @@
-"""Context-aware CXL-NDP: `policy` is the policy; `prefix_split` chooses bits by a table of losses."""
+"""Context-aware CXL-NDP: `policy` is the policy, with the bits of experts (PrefixSplit); `quantisation` reads losses."""
 
 from ndpsim.policies.published.cxl.policy import POLICY
