@@ -1,3 +1,3 @@
-"""Context-aware CXL-NDP: `policy` is the policy, with the bits of experts (PrefixSplit); `quantisation` reads losses."""
+"""Context-aware CXL-NDP: `policy` is the policy, and chooses bits of experts; `quantisation` reads losses."""
 
 from ndpsim.policies.published.cxl.policy import POLICY
