@@ -16,7 +16,7 @@ from ndpsim.config import load_hardware
 from ndpsim.dimm.building import bus_bubbles
 from ndpsim.dram.spec import lower
 from ndpsim.dram.traces import Requests
-from ndpsim.report.traces import all_lanes
+from ndpsim.report.text import all_lanes
 from ndpsim.simulate import (
     ContentionResult,
     Memory,
@@ -28,8 +28,7 @@ from ndpsim.simulate import (
 )
 from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
-from ndpsim.simulate.machine import lower_machine, place_on_dimms
-from ndpsim.simulate.weights import named_weights
+from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
 from ndpsim.workload.models import Expert
 from pairs import all_pairs
 

@@ -17,13 +17,12 @@ from builders.swept_fake import Fake, run_here, runs
 from calls import call, refused_call
 from mistakes import mistake_of, refused
 from ndpsim.report.metrics import is_number
-from ndpsim.studies.search.formula import parse_formula
-from ndpsim.studies.search.problem import Range, limit_of
+from ndpsim.studies.search.problem import Range, limit_of, parse_formula
 from ndpsim.studies.search.run import optimize, problem_of
 from ndpsim.studies.search.sampling import Sampler, on_log_scale
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors.attempt import attempt
+from ndpsim.studies.sweeps.executors import attempt
 from ndpsim.studies.sweeps.executors.local import run_locally
 from ndpsim.studies.sweeps.run import sweep
 from scripts import script

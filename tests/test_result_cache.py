@@ -28,7 +28,7 @@ from ndpsim.config import AddressMapping
 from ndpsim.config.dram import Power, Sizes
 from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
-from ndpsim.dram.spec.registry import standards
+from ndpsim.dram.spec.pages import standards
 from ndpsim.simulate.results import cache as result_cache
 from ndpsim.simulate.results.cache import digest_of, from_text, to_text
 

@@ -297,7 +297,7 @@ def test_every_timing_of_every_preset_has_a_source(standard):
 
 
 def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
-    from ndpsim.dram.spec import device, registry
+    from ndpsim.dram.spec import device, pages
 
     page = standards()["DDR4"]
     speeds = dict(page.speeds)
@@ -309,7 +309,7 @@ def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
             "speeds": {name: speeds[name] for name in speeds if name != "DDR4_3200AC"},
         },
     )
-    monkeypatch.setattr(device, "standards", lambda: {**registry.standards(), "DDR4": other})
+    monkeypatch.setattr(device, "standards", lambda: {**pages.standards(), "DDR4": other})
     for timing, rules, there in (
         ("DDR4_3200W", "standard", "reference"),
         ("DDR4_3200AC", "reference", "standard"),

@@ -18,7 +18,7 @@ import pytest
 from builders.swept_fake import register, run_here, runs
 from mistakes import refused
 from ndpsim.studies.search.run import optimize
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import cluster as cluster_module
 from ndpsim.studies.sweeps.run import sweep

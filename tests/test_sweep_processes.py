@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builders.swept_fake import ENDLESS_S, records_in, register, run_here, runs
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import local
 from ndpsim.studies.sweeps.run import sweep

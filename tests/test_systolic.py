@@ -14,7 +14,7 @@ from mistakes import mistake_of, refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import ExpertFormat
-from ndpsim.dimm.units.array import Array, tile_timing
+from ndpsim.dimm.units.systolic import Array, tile_timing
 from ndpsim.simulate import ExpertResult, simulate_expert
 from ndpsim.workload.models import Expert
 from oracles.systolic_array import run_plain

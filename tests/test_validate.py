@@ -13,14 +13,11 @@ import pytest
 from calls import call, refused_call
 from ndpsim.studies.claims import evaluate as evaluation
 from ndpsim.studies.claims import runs as claim_runs
-from ndpsim.studies.claims.claim import Claim, ClaimRun, Paper
-from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, sensitivity
-from ndpsim.studies.claims.expression import Expression
-from ndpsim.studies.claims.files import read_papers, read_tolerances
+from ndpsim.studies.claims.claim import Claim, ClaimRun, Expression, Paper, read_papers, read_tolerances
+from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, interval_of, judged, sensitivity
 from ndpsim.studies.claims.quantities import QUANTITIES, reuse_of
 from ndpsim.studies.claims.report import write_report
 from ndpsim.studies.claims.runs import filled, takes
-from ndpsim.studies.claims.verdict import interval_of, judged
 from ndpsim.studies.claims.words import dependence, figure_in_words, summary
 
 pytestmark = pytest.mark.usefixtures("claims_run_here")

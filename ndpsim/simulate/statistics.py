@@ -1,13 +1,68 @@
-"""Sampling times of a run, for curves over time."""
+"""Statistics of runs: latencies of reads, and counters over time."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+_HISTOGRAM_BINS = 40
+
+
+def read_latencies(latencies: Any, total: int, clock_ns: float) -> dict[str, float] | None:
+    """Mean, percentiles (nearest rank) and maximum of read latencies in ns; None without reads.
+
+    Args:
+        latencies: int64[channel, clocks], reads by latency; longer reads are counted in the last place.
+        total: sum of all latencies, in clocks.
+    """
+    reads = np.sum(latencies, axis=0)
+    count = int(np.sum(reads))
+    if count == 0:
+        return None
+    upto = np.cumsum(reads)
+    figures = {"mean": total / count * clock_ns}
+    for percent in (50, 90, 99):
+        figures[f"p{percent}"] = int(np.searchsorted(upto, -(-count * percent // 100))) * clock_ns
+    figures["max"] = int(np.flatnonzero(reads)[-1]) * clock_ns
+    return figures
+
+
+def latency_histogram(reads: Ints, clock_ns: float) -> tuple[dict[str, float], ...]:
+    """Reads by latency, in equal steps from the shortest to the longest.
+
+    `reads`: int64[clocks], as in `read_latencies`.
+    """
+    seen = np.flatnonzero(reads)
+    if not len(seen):
+        return ()
+    shortest, longest = int(seen[0]), int(seen[-1])
+    step = -(-(longest - shortest + 1) // _HISTOGRAM_BINS)
+    return tuple(
+        {
+            "from_ns": clock * clock_ns,
+            "to_ns": (clock + step) * clock_ns,
+            "reads": int(reads[clock : clock + step].sum()),
+        }
+        for clock in range(shortest, longest + 1, step)
+    )
+
+
+def latency_distribution(reads: Ints, clock_ns: float) -> tuple[dict[str, float], ...]:
+    """The number of reads up to a latency, at equal shares of reads, and at smaller ones for the slowest."""
+    upto = np.cumsum(reads)
+    count = int(upto[-1])
+    if count == 0:
+        return ()
+    longer = [count * tenth // 10 ** (decade + 2) for decade in range(19) for tenth in range(10, 101)]
+    ranks = np.unique([count, 1, *(count - reads for reads in longer if reads > 0)])
+    found = np.unique(np.searchsorted(upto, ranks[ranks > 0]))
+    return tuple({"ns": clock * clock_ns, "reads": int(upto[clock])} for clock in found.tolist())
+
 
 _MOST = 400  # initial and approximate final number of samples
 
