@@ -100,6 +100,11 @@ def test_the_longest_queue_is_that_at_the_end_of_a_step():
     waits = [20 - 1, 40 - 2, 60 - 3]
     _, means = _over_time(done, ran.history, 0.0, 120.0)
     assert means == pytest.approx({"running": 100 / 120, "queue": sum(waits) / 120})
+    # Of two that end together and one that comes before, one has waited.
+    asked = requests(*[(4, 2)] * 3, arrivals=[0.0, 0.0, 15.0])
+    ran, _, _ = engine(asked, "vllm", Limits(2, 16), KvCache(20, 4))
+    ran.run()
+    assert _most_waiting(served(asked, ran.sequences), ran.history) == 1
 
 
 # ---- Room
@@ -165,6 +170,14 @@ def test_an_expert_that_all_tokens_choose_stays_longer_than_one_that_none_does(n
             )
     worth = policy.resident_worth(placement)
     assert worth[0, :2].min() > worth[0, 2:4].max()
+
+
+@pytest.mark.parametrize(("distance", "sign"), [("ahead", 1), ("printed", -1)])
+def test_hobbit_counts_layers_from_the_last_one_of_a_step(distance, sign):
+    """Of two layers the first comes next: none between, against one of two, with a weight of 0.2."""
+    policy = choose_policy(f"hobbit:layer_distance={distance}").start(POLICY_MACHINE, ESTIMATES)
+    worth = policy.resident_worth(Placement.striped(2, EXPERTS))
+    assert worth[0] - worth[1] == pytest.approx(sign * 0.2 * 0.5)
 
 
 # ---- Sentences
