@@ -122,7 +122,7 @@ def test_mooncake_without_hashes_has_no_blocks(tmp_path):
     """As AIPerf and GuideLLM write it, in whole milliseconds."""
     requests = import_requests(written(tmp_path, lines([without(record, "hash_ids") for record in MOONCAKE])))
     assert (requests.source["imported"], requests.blocks) == ("mooncake", None)
-    assert list(columns(requests)) == READ["mooncake"][1:]
+    assert list(columns(requests)) == list(READ["mooncake"][1:])
 
 
 def test_every_format_has_a_file_here():

@@ -29,7 +29,7 @@ def matrix_format(bits: Fraction, columns: int, block: Block | None = None) -> W
     whole = next(number for number in BITS if number <= bits)
     if whole == 16:
         return WeightFormat(16)
-    if block is not None:
+    if block is not None and (bits - whole) * block.group <= _MAX_HEADER:
         group, minimum = block.group, block.minimum
     else:
         sizes = (size for size in _GROUPS if columns % size == 0 and (bits - whole) * size <= _MAX_HEADER)

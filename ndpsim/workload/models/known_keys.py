@@ -71,7 +71,8 @@ rope_ratio rope_scaling rope_theta rope_type rotary_dim router_aux_loss_coef rou
 sep_token_id seq_aux shared_expert_combination_strategy shared_expert_gate shared_expert_sink
 shared_moe_mode sliding_window_pattern swa_rope_theta swiglu_limits_shared tie_encoder_decoder topk_group
 topk_method unpadded_vocab_size use_bidirectional_attention use_cache_kernels use_expert_bias use_layernorm
-use_mtp use_nope_layers use_qk_norm use_qkv_bias use_rope use_routing_bias use_shared_expert_gate vocab_type
+use_mtp use_nope_layers use_qk_norm use_qkv_bias use_rope use_routing_bias use_shared_expert_gate
+vocab_size_per_layer_input vocab_type
 """
 _WITHOUT_EFFECT = frozenset(_TEXT.split())
 

@@ -278,7 +278,8 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     for key in family.answered:
         config.values.get(key)
     unread = check_unread(config, tuple(FAMILIES), model_type)
-    return shape if problem or not unread else replace(shape, attention=None, attention_problem=unread)
+    known = attention is None or not unread
+    return shape if known else replace(shape, attention=None, attention_problem=unread)
 
 
 def _attention(
