@@ -177,6 +177,8 @@ def test_what_a_layer_cannot_change_is_refused(tmp_path: Path) -> None:
         ({"99": {"head_dim": 64}}, "form"),
         ({"x": {"head_dim": 64}}, "form"),
         ({"3": 64}, "form"),
+        ({"3": {"head_dim": [64]}}, "form"),
+        ({"3": {"head_dim": 0}}, "form"),
     ):
         with refused(f"{words} beam.json:1 per_layer_config"):
             shape_of(tmp_path, "beam", per_layer_config=layers)

@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.base.errors import one_of
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.attention import Attention, LinearAttention
-from ndpsim.workload.models.expert import MAX_SIZE
+from ndpsim.workload.models.expert import MAX_SIZE, whole_number
 from ndpsim.workload.models.families import Family
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
 
@@ -109,10 +109,10 @@ def read_attention(
     known: dict[tuple[str, tuple[tuple[str, Any], ...]], LayerAttention] = {}
     of_layer = []
     for layer, name in enumerate(names):
-        key = name, tuple(sorted(changed.get(layer, {}).items()))
-        if key not in known:
-            known[key] = _of_kind(config, family, hidden, *key)
-        of_layer.append(known[key])
+        kind = name, tuple(sorted(changed.get(layer, {}).items()))
+        if kind not in known:
+            known[kind] = _of_kind(config, family, hidden, *kind)
+        of_layer.append(known[kind])
     kinds = list(dict.fromkeys(of_layer))
     if len(kinds) == 1:
         return kinds[0]
@@ -150,6 +150,8 @@ def _changes(config: Config, layers: int) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     heads = config.list_of("num_attention_heads_per_layer")
     for layer, count in enumerate(config.list_of("num_attention_heads_per_layer", layers) if heads else ()):
+        if problem := whole_number(count, 1, _MAX_HEADS):
+            raise config.error("num_attention_heads_per_layer", f"entry {layer}: {problem}", code="form")
         found[layer] = {"num_attention_heads": count}
     by_layer = config.values.get("per_layer_config") or {}
     if not isinstance(by_layer, dict):
@@ -158,7 +160,9 @@ def _changes(config: Config, layers: int) -> dict[int, dict[str, Any]]:
         if not name.isdigit() or not 0 <= int(name) < layers or not isinstance(values, dict):
             problem = f"{name[:20]} is not one of {layers} layers, or has no JSON object"
             raise config.error("per_layer_config", problem, code="form")
-        for key in values:
+        for key, value in values.items():
+            if value is not None and (problem := whole_number(value, 1, MAX_SIZE)):
+                raise config.error("per_layer_config", f"{key[:40]} of layer {name}: {problem}", code="form")
             if key not in _BY_LAYER:
                 problem = f"{key[:40]} of layer {name} is not understood; known: {', '.join(_BY_LAYER)}"
                 raise config.error("per_layer_config", problem, code="unknown-key")

@@ -19,7 +19,8 @@ from ndpsim.workload.models._config import Config, parse, read_text
 from ndpsim.workload.models._read_attention import attention_problem, read_attention
 from ndpsim.workload.models.expert import MAX_SIZE, Expert, whole_number
 from ndpsim.workload.models.families import FAMILIES, UNKNOWN, Family
-from ndpsim.workload.models.gguf import is_gguf, load_gguf
+from ndpsim.workload.models.gguf.header import is_gguf
+from ndpsim.workload.models.gguf.reader import load_gguf
 from ndpsim.workload.models.known_keys import ALIASES, check_aliases, check_unread
 from ndpsim.workload.models.quantization import Quantization, plain_block, read_quantization
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention, MoeShape

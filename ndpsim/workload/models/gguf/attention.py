@@ -68,10 +68,10 @@ def _per_layer(model: Metadata, key: str, number: int, high: int) -> int:
     """A number of the metadata, the same for all layers or one for each."""
     value = model.value(key)
     if isinstance(value, Array):
-        value = value.values[number] if number < len(value.values) else None
-        if problem := whole_number(value, 1, high):
+        entry: Any = value.values[number] if number < len(value.values) else None
+        if problem := whole_number(entry, 1, high):
             raise model.error(key, f"entry {number}: {problem}", "unsupported")
-        return int(value)
+        return int(entry)
     return model.number(key, high)
 
 
