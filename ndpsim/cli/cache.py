@@ -23,6 +23,7 @@ def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
             "folder": str(folder.path),
             "kind": folder.kind,
             "current": folder.path.name in current,
+            "problem": problem_of(folder.path),
             "entries": folder.entries,
             "size_bytes": folder.size_bytes,
             "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(folder.written)),
@@ -74,7 +75,7 @@ def command(context: click.Context, json: str | None) -> None:
             Path(folder["folder"]).name,
             str(folder["entries"]),
             format_bytes(folder["size_bytes"]),
-            "this one" if folder["current"] else "",
+            _use_of(folder),
             ", ".join(f"{name} {folder['made_by'][name]}" for name in _VERSIONS if name in folder["made_by"]),
         )
         for root in found
@@ -82,6 +83,13 @@ def command(context: click.Context, json: str | None) -> None:
     ]
     if rows:
         print_table("", ("folder", "entries", "size", "version", "made by"), rows)
+
+
+def _use_of(folder: dict[str, Any]) -> str:
+    """Whether this version uses a folder, in words."""
+    if folder["problem"]:
+        return f"not used: {folder['problem']}"
+    return "this one" if folder["current"] else ""
 
 
 _VERSIONS = ("ndpsim", "numba", "numpy", "python")

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.files import ensure_writable, is_in_place, replacing
 from ndpsim.base.inputs import identity_of
 from ndpsim.base.options import Flag, Output, Parameter, Table
@@ -58,7 +58,7 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int | str]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not re.fullmatch(_VALUE, value, re.ASCII):
             forms = "nCL=40, tRCD=14.16ns, rows=65536 or density=16Gb"
-            raise InputError(f"'{text[:60]}' is not of the form {forms}", "form", key="--set")
+            raise InputError(f"{shown(text)} is not of the form {forms}", "form", key="--set")
         overrides[name] = int(value) if value.isdigit() else value
     return overrides
 

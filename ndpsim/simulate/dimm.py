@@ -6,8 +6,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ndpsim.base.arguments import several, shown
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.arguments import several
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.options.session import DimmSettings, SessionSettings
 from ndpsim.base.options.settings import called_with, fields_of
 from ndpsim.simulate.results.session import DimmResult

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.kinds import Choice, Kind, Real, Whole
 from ndpsim.base.options.settings import Settings, like, option, table_of
 from ndpsim.base.options.table import Parameter

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.base.arguments import shown
 from ndpsim.base.choices import BITS, one_of_bits
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.kinds import Kind, Own, Whole
 from ndpsim.base.options.table import Parameter
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
 
 
@@ -28,7 +27,7 @@ def whole_numbers(
     """
     try:
         array = np.asarray(values)
-    except ValueError:  # lists of different lengths
+    except Exception:  # lists of different lengths, or an object's own error
         array = np.asarray(None)
     if not array.size and array.ndim == dimensions:
         return array.astype(dtype)  # an empty list has no type of its own

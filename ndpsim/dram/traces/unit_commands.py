@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import instance, path_of
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.files import open_plain_or_gzip, replacing
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
 
@@ -99,7 +99,7 @@ def read_unit_commands(path: str | os.PathLike[str], device: BankDevice) -> Unit
     for index, text in enumerate(lines[1:]):
         fields = text.split(",")
         if len(fields) != len(header):
-            problem = f"the line has {len(fields)} of {len(header)} fields: {text[:60]!r}"
+            problem = f"the line has {len(fields)} of {len(header)} fields: {shown(text)}"
             raise InputError(problem, "form", file=file, line=index + 2)
         if fields[1] not in numbers:
             raise unknown(fields[1], numbers, "command", file=file, line=index + 2, key="command")
@@ -111,5 +111,5 @@ def read_unit_commands(path: str | os.PathLike[str], device: BankDevice) -> Unit
 def _numbers(fields: list[str], header: tuple[str, ...], file: Path, line: int) -> list[int]:
     for name, text in zip(header, fields, strict=True):
         if not _WHOLE.fullmatch(text):
-            raise InputError(f"{text[:40]!r} is not a whole number", "type", file=file, line=line, key=name)
+            raise InputError(f"{shown(text)} is not a whole number", "type", file=file, line=line, key=name)
     return [int(text) for text in fields]

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.errors import InputError, one_of, shown
 from ndpsim.policies.answers.asking import Call, moment_of, sequence, time_from, whole
 from ndpsim.policies.interface import COPIES, Migration
 from ndpsim.policies.views import STRIPED, BackgroundView, Machine

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import shown
+from ndpsim.base.errors import shown
 from ndpsim.policies.answers.asking import Call, whole
 from ndpsim.policies.views import STRIPED, Machine, Placement
 

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.reported import flattened
 from ndpsim.config.keys import field_at
 from ndpsim.report.metrics import is_number

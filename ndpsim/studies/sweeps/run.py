@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any, TypeAlias
 
-from ndpsim.base.arguments import is_flag, path_of, several, shown, text
+from ndpsim.base.arguments import is_flag, path_of, plain_mapping, several, text
 from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.options.settings import called_with
 from ndpsim.base.options.swept import STUDIES, StudyOptions
@@ -75,8 +75,8 @@ def defined(
     Raises:
         InputError: the arguments are invalid.
     """
-    vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
-    baseline = mapping_of(baseline, "baseline")
+    vary, fixed = plain_mapping(vary, "vary"), plain_mapping(fixed, "fixed")
+    baseline = plain_mapping(baseline, "baseline")
     for key in fixed.keys() & vary.keys():
         raise InputError("has a fixed value and varies; give one of them", "conflict", key=key)
     if isinstance(command, Definition):
@@ -123,19 +123,6 @@ def _without(groups: Sequence[Sequence[str]], fixed: Mapping[str, Any]) -> tuple
     """Groups of keys without those that no longer vary."""
     within = (tuple(key for key in group if key not in fixed) for group in groups)
     return tuple(group for group in within if len(group) > 1)
-
-
-def mapping_of(value: Any, name: str) -> dict[str, Any]:
-    """A copy of a mapping whose keys are texts; None gives an empty one.
-
-    Raises:
-        InputError: the argument is not such a mapping.
-    """
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InputError(f"{shown(value)} is no mapping of keys", "type", key=name)
-    return dict(value)
 
 
 def run_sweep(definition: Definition, options: StudyOptions, *watching: Callable[..., Any]) -> SweepResult:

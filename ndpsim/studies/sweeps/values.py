@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.config.keys import allowed, field_at, refusal, section_of
 from ndpsim.config.settings import setting
 from ndpsim.studies.sweeps.command import SweptCommand
@@ -64,7 +63,7 @@ def _spread(part: str, key: str, whole: bool) -> list[Any]:
         _check_count(count, part, key)
         return _geometric(first, last, count, whole)
     if part.startswith("log:") or ".." in part:
-        raise InputError(f"'{part[:60]}' is neither LOW..HIGH nor log:LOW..HIGH:N", "form", key=key)
+        raise InputError(f"{shown(part)} is neither LOW..HIGH nor log:LOW..HIGH:N", "form", key=key)
     return [part]
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import Code, InputError
+from ndpsim.base.errors import Code, InputError, shown
 from ndpsim.base.inputs import note_input
 from ndpsim.workload.models.expert import whole_number
 
@@ -64,7 +64,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str) or not value.strip():
-            raise self.error(key, f"{repr(value)[:40]} is not a name", code="type")
+            raise self.error(key, f"{shown(value)} is not a name", code="type")
         return value
 
     def flag_or(self, default: bool, key: str) -> bool:
@@ -75,7 +75,7 @@ class Config:
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
-            raise self.error(key, f"{repr(value)[:40]} is neither true nor false", code="type")
+            raise self.error(key, f"{shown(value)} is neither true nor false", code="type")
         return default if value is None else value
 
     def list_of(self, key: str, length: int | None = None) -> list[Any]:

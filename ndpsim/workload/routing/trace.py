@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import path_of, several, shown, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import path_of, plain_mapping, several, whole_number
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
 from ndpsim.workload.models import MoeShape
 from ndpsim.workload.routing.file import read, write
@@ -77,7 +77,7 @@ class Routing(Shown):
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "source", dict(self.source or {}))
+        set_(self, "source", plain_mapping(self.source, "source"))
         set_(self, "experts", whole_number(self.experts, "experts", 1, MAX_EXPERTS))
         layers = several(self.layers, "layers", lambda layer, name: whole_number(layer, name, 0, _MAX_LAYERS))
         if not layers or any(later <= layer for layer, later in itertools.pairwise(layers)):
@@ -260,7 +260,7 @@ class Routing(Shown):
             "batch": self.batch,
             "prefill_tokens": self.prefill_tokens,
             "scores": self.scores is not None or self.prefill_scores is not None,
-            "source": dict(self.source or {}),
+            "source": plain_mapping(self.source, "source"),
         }
 
     def __eq__(self, other: object) -> bool:

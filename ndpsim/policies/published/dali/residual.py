@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arrays import read_npz
 from ndpsim.base.errors import InputError
 from ndpsim.policies.views import Ints, Machine
-from ndpsim.workload.routing.arrays import read_npz
 
 Numbers = NDArray[np.floating[Any]]
 
