@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.files import reading
-from ndpsim.base.inputs import note_input
 from ndpsim.base.limits import ensure_fits
+from ndpsim.base.run_files import note_input
 
 NPY = b"\x93NUMPY"  #: The first bytes of an NPY file.
 _KINDS = "biufU"

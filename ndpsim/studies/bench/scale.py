@@ -14,7 +14,7 @@ from typing import Any
 import ndpsim
 from ndpsim.base.arguments import number, progress_function
 from ndpsim.base.errors import MismatchError
-from ndpsim.base.temporaries import temporary_folder
+from ndpsim.base.run_files import temporary_folder
 
 _TRACE = """
 import numpy, ndpsim

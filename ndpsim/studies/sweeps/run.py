@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any, TypeAlias
@@ -13,12 +14,35 @@ from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.options.settings import called_with
 from ndpsim.base.options.swept import STUDIES, StudyOptions
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.definition import Definition
-from ndpsim.studies.sweeps.execute import execute
+from ndpsim.studies.sweeps.executors.cluster import run_on_cluster
+from ndpsim.studies.sweeps.executors.local import chosen_jobs, run_locally
 from ndpsim.studies.sweeps.file import read_definition
 from ndpsim.studies.sweeps.points import SweepRun, shares
 from ndpsim.studies.sweeps.table import SweepResult
-from ndpsim.studies.sweeps.values import checked
+from ndpsim.studies.sweeps.values import Definition, checked
+
+# ---- Executes runs in their folders; a run replaces the tables of another only if forced
+
+
+def execute(run: SweepRun, name: str, described: Mapping[str, Any]) -> None:
+    """Run all points, after writing `described` to the file `name` of the run's folder.
+
+    Raises:
+        InputError: the folder cannot be written, or holds the tables of another run that must not be
+            replaced, or another run took the folder meanwhile, or the cluster does not exist.
+    """
+    options = run.options
+    jobs = chosen_jobs(options.jobs)
+    with closing(run):
+        run.claim(name, described)
+        if options.cluster is None:
+            run.take(run_locally(run.command, run.tasks(), jobs))
+        else:
+            run.take(run_on_cluster(run.command, run.tasks(), options.cluster))
+
+
+# ---- Runs a sweep: points without a stored result are run, and all become a table
+
 
 Study: TypeAlias = str | os.PathLike[str] | Definition
 Values: TypeAlias = Mapping[str, Any] | None
