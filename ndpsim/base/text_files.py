@@ -90,17 +90,27 @@ def numbered_lines(path: Path, held: bool = True) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
+def read_bytes(path: Path, factor: int) -> bytes:
+    """The content of a file, plain or gzip, of which each byte takes `factor` bytes of memory in the end.
+
+    Raises:
+        InputError: the file cannot be read, or would need too much memory.
+    """
+    most = memory_limit() // factor
+    with open_plain_or_gzip(path) as file, reading(path):
+        content = file.read(most + 1)
+    if len(content) > most:
+        ensure_fits(factor * len(content), "its content", file=path)
+    return content
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file, plain or gzip.
 
     Raises:
         InputError: the file cannot be read, is not JSON, or would need too much memory.
     """
-    most = memory_limit() // _JSON_FACTOR
-    with open_plain_or_gzip(path) as file, reading(path):
-        content = file.read(most + 1)
-    if len(content) > most:
-        ensure_fits(_JSON_FACTOR * len(content), "its content", file=path)
+    content = read_bytes(path, _JSON_FACTOR)
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:

@@ -21,7 +21,7 @@ import numpy as np
 
 from ndpsim.base.arguments import path_of
 from ndpsim.base.errors import InputError, shown, unknown
-from ndpsim.base.files import open_plain_or_gzip
+from ndpsim.base.text_files import read_bytes
 from ndpsim.dram.banks.lower import BARRIER, NO_COMMAND, WAITS, Ints
 from ndpsim.dram.banks.state import BankProgram
 from ndpsim.dram.spec.extension import LEVELS, BankDevice, Request
@@ -33,6 +33,7 @@ HEADERS = {
 }
 
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
+_FACTOR = 24  # approximate bytes of memory for each byte of a file
 _WHOLE = re.compile(r"[0-9]{1,12}", re.ASCII)
 _MOST_CHANNELS = 1 << 12
 _MOST_COLUMNS = 1 << 16
@@ -120,11 +121,10 @@ _READERS = {"look-ahead": _request, "in-order": _instruction}
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with open_plain_or_gzip(path) as stream:
-        try:
-            yield from stream.read().decode("ascii").splitlines()
-        except UnicodeDecodeError:
-            raise InputError("is not a program: it has bytes beyond ASCII", "form", file=path) from None
+    try:
+        yield from read_bytes(path, _FACTOR).decode("ascii").splitlines()
+    except UnicodeDecodeError:
+        raise InputError("is not a program: it has bytes beyond ASCII", "form", file=path) from None
 
 
 def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]:

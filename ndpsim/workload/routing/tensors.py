@@ -56,7 +56,8 @@ def read_saved(path: Path) -> Any:
         name = next(name for name in archive.namelist() if name.endswith("/data.pkl"))
         pickled = archive.read(name)
         for opcode, number, _ in pickletools.genops(pickled):
-            if opcode.name in _STORES and number > len(pickled):  # unpickling makes room for as many objects
+            # Unpickling makes room for as many objects as a number says.
+            if opcode.name in _STORES and (number or 0) > len(pickled):
                 raise ValueError(f"object {number} of {len(pickled)} bytes")
         return _TensorReader(pickled, archive, name.removesuffix("data.pkl"), path).load()
 
