@@ -178,13 +178,17 @@ def instance(value: Any, name: str, kind: type[T]) -> T:
 
 
 def _takes_one(value: Any) -> bool:
-    """Whether a value can be called with one argument."""
+    """Whether a value can be called with one argument, as far as it says what it takes."""
+    if not callable(value):
+        return False
     try:
-        inspect.signature(value).bind(0.0)
+        signature = inspect.signature(value)
+    except Exception:  # of another language, or an object's own error
+        return True
+    try:
+        signature.bind(0.0)
     except TypeError:
         return False
-    except ValueError:  # a function of another language does not say what it takes
-        return True
     return True
 
 

@@ -236,6 +236,14 @@ def array_of(content: bytes, dtype: Any, shape: Any, path: Path, key: str) -> ND
     return np.frombuffer(content, header.dtype).reshape(header.shape)
 
 
+def as_array(value: Any) -> NDArray[Any]:
+    """A user's value as an array; of what is none, such as lists of different lengths, one of an object."""
+    try:
+        return np.asarray(value)
+    except Exception:  # NumPy's, or the object's own
+        return np.asarray(None)
+
+
 def checked(
     value: Any, axes: Sequence[str], path: Path, key: str | None = None, kinds: str = "iu"
 ) -> NDArray[Any]:
@@ -249,10 +257,7 @@ def checked(
         InputError: it has another type or other axes.
     """
     place = _Place(path, key)
-    try:
-        array = np.asarray(value)
-    except Exception:  # lists of different lengths, too many axes
-        raise place.error(f"{shown(value)} is no array [{', '.join(axes)}]") from None
+    array = as_array(value)
     if array.ndim != len(axes) or array.dtype.kind not in kinds or not array.size:
         numbers = "numbers" if "f" in kinds else "whole numbers"
         problem = f"is {array.dtype} of shape {shown(array.shape)}, not {numbers} [{', '.join(axes)}]"

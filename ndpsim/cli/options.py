@@ -131,7 +131,7 @@ def check_folder(folder: Path, option: str) -> None:
     Raises:
         InputError: it is a file.
     """
-    if os.path.lexists(folder) and not folder.is_dir():
+    if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"{folder} is not a folder", "unwritable", key=option)
 
 

@@ -94,10 +94,12 @@ class _File(SharedKeys):
     published: list[_Published] = []
 
 
+_SECTIONS: dict[str, type[BaseModel]] = {"plot": _Plot, "published": _Published}
+
+
 def _section_words(key: str, known: Mapping[str, Any]) -> str:
     """Words for the section to which a key belongs; empty if there is none."""
-    sections = {"plot": _Plot, "published": _Published}
-    names = (name for name, fields in sections.items() if key in fields.model_fields and key not in known)
+    names = (name for name, keys in _SECTIONS.items() if key in keys.model_fields and key not in known)
     return "".join(f"; it is a key of {name}" for name in names)
 
 
@@ -106,7 +108,7 @@ def _problem(error: ValidationError, kind: type[BaseModel]) -> tuple[tuple[Any, 
     first = min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
     path = tuple(first["loc"])
     if first["type"] == "extra_forbidden":
-        known = {"plot": _Plot, "published": _Published}.get(str(path[0]), kind).model_fields
+        known = _SECTIONS.get(str(path[0]), kind).model_fields
         key = str(path[-1])
         return path, f"unknown key{did_you_mean(key, known) or _section_words(key, known)}"
     if first["type"] == "missing":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -163,7 +164,7 @@ def read_text(path: Path) -> str:
         InputError: it is no readable file of UTF-8 text, or much too large for a `config.json`.
     """
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise InputError("not a regular file", "unreadable", file=path)
         if path.stat().st_size > _MAX_FILE_BYTES:
             problem = f"larger than {_MAX_FILE_BYTES >> 20} MiB: not a config.json"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import number, plain_mapping, several, text, whole_number
+from ndpsim.base.arrays import as_array
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
 
@@ -183,10 +184,7 @@ def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:
 
 
 def _array(value: Any, name: str, kinds: str, what: str) -> NDArray[Any]:
-    try:
-        array = np.asarray(value)
-    except Exception:  # lists of different lengths, or an object's own error
-        array = np.asarray(None)
+    array = as_array(value)
     if array.ndim != 1 or array.dtype.kind not in kinds:
         raise InputError(f"is not an array of {what}", "type", key=name)
     return array

@@ -9,7 +9,6 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError, shortened
@@ -81,7 +80,7 @@ def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers
 
 def _connected(client_of: Any, address: str) -> Any:
     """A client of the scheduler with an address or a scheduler file."""
-    where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
+    where = {"scheduler_file": address} if os.path.isfile(address) else {"address": address}
     if "address" in where and re.fullmatch(r"(\w+://)?[^/]+:\d+", address) is None:
         raise InputError(
             f"{shortened(address)} is neither HOST:PORT nor a scheduler file", "form", key="cluster"
