@@ -340,7 +340,7 @@ def test_a_note_of_something_else_does_not_count(tmp_path, folder, monkeypatch, 
         (out / "points" / "finished.json").write_text("[]")
     result = sweep("fake", vary, fixed=fixed, out=out)
     assert len(resolved) >= 2
-    assert runs(folder) == ran + (2 if change == "file" else 0)
+    assert runs(folder) == ran + (2 if change in ("file", "version") else 0)
     assert [row["n"] for row in result] == vary["n"]
 
 
