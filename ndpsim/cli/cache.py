@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ndpsim.base.errors import shortened
 from ndpsim.base.options import Flag, Parameter, table
 from ndpsim.cli.command import Options, group, options_of, taking
 from ndpsim.cli.options import JSON, check_outputs, write_json
@@ -69,7 +70,7 @@ def command(context: click.Context, json: str | None) -> None:
         return
     for root in found:
         problem = f", not used: {root['problem']}" if root["problem"] else ""
-        click.echo(f"{root['folder']}: {format_bytes(root['size_bytes'])}{problem}")
+        click.echo(f"{shortened(root['folder'], 300)}: {format_bytes(root['size_bytes'])}{problem}")
     rows = [
         (
             Path(folder["folder"]).name,

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import click
 import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
 
 from calls import GIVEN
 from fuzz.outcomes import attempt_command, check_line
 from fuzz.values import LONG
+from ndpsim.base.errors import InputError
 from ndpsim.cli.main import cli
 
 TEXTS = {
@@ -67,7 +70,7 @@ def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         shutil.copy(path, here)
 
     def ran(*arguments: object, **options: object) -> None:
-        raise AssertionError("a long text was taken")
+        raise InputError("it is taken", "invalid")
 
     monkeypatch.setattr("ndpsim.simulate.lane.run_channel", ran)
 
@@ -75,24 +78,33 @@ def files(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("name", COMMANDS)
 def test_arguments_and_options_that_there_are_not(name):
-    for text in TEXTS.values():
-        attempt_command(*name.split(), text)
-        attempt_command(*name.split(), f"--{text}")
+    attempt_command(*name.split(), TEXTS["half a pair"])
+    attempt_command(*name.split(), f"--{TEXTS['long']}")
+
+
+def _attempt_option(pair: tuple[str, str], text: str) -> None:
+    name, option = pair
+    attempt_command(*name.split(), *_USUAL.get(name, ()), option, TEXTS[text])
 
 
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize(("name", "option"), _OPTIONS, ids=[" ".join(pair) for pair in _OPTIONS])
-def test_values_of_options(name, option):
-    for text in (TEXTS["long"], TEXTS["setting"]):
-        attempt_command(*name.split(), *_USUAL.get(name, ()), option, text)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(_OPTIONS), st.sampled_from(sorted(TEXTS)))
+@example(("gemv", "--set"), "setting")
+@example(("gemv", "--set"), "value")
+@example(("sweep", "--vary"), "words")
+@example(("sweep", "--cluster"), "path")
+@example(("moe", "--policy"), "long")
+def test_values_of_options(pair, text):
+    _attempt_option(pair, text)
 
 
 @pytest.mark.long
 @pytest.mark.usefixtures("files")
-@pytest.mark.parametrize(("name", "option"), _OPTIONS, ids=[" ".join(pair) for pair in _OPTIONS])
-def test_all_texts_as_values_of_options(name, option):
-    for text in TEXTS.values():
-        attempt_command(*name.split(), *_USUAL.get(name, ()), option, text)
+@pytest.mark.parametrize("pair", _OPTIONS, ids=[" ".join(pair) for pair in _OPTIONS])
+def test_all_texts_as_values_of_options(pair):
+    for text in TEXTS:
+        _attempt_option(pair, text)
 
 
 @pytest.mark.usefixtures("files")
@@ -135,7 +147,7 @@ def test_variables_of_the_environment(name, here, monkeypatch):
 
 def test_variables_that_are_read_at_the_start(here):
     long = "x" * LONG
-    settings = {
+    variables = {
         "NUMBA_OPT": long,
         "NUMBA_CPU_FEATURES": long,
         "NUMBA_NUM_THREADS": "9" * LONG,
@@ -143,7 +155,7 @@ def test_variables_that_are_read_at_the_start(here):
     }
     done = subprocess.run(
         [sys.executable, "-m", "ndpsim", "cache"],
-        env={"PATH": "/usr/bin:/bin", "HOME": str(here), **settings},
+        env={"PATH": "/usr/bin:/bin", "HOME": str(here), **variables},
         capture_output=True,
         text=True,
         check=False,
