@@ -24,8 +24,7 @@ import pytest
 import ndpsim
 import ndpsim.simulate
 from mistakes import refused
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.config.files import data_folder
 from ndpsim.dimm.layout import Geometry, make_layout, parse_layout
 from ndpsim.dram.traces import check_command_form

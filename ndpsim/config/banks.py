@@ -13,7 +13,7 @@ from typing import Any
 from ndpsim.base.arguments import choice, path_of, several, whole_number
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.choices import RULES
-from ndpsim.base.errors import SETS, InputError, unknown
+from ndpsim.base.errors import SETS, InputError, shown, unknown
 from ndpsim.config.files import data_names, data_path, is_path
 from ndpsim.config.nodes import Node, parse, read_text
 from ndpsim.dram.spec.extension import LEVELS, BankDevice, Extension, Values, device_of, extension_named
@@ -197,7 +197,7 @@ def _setting(text: str, values: Mapping[str, Stated]) -> tuple[str, Any]:
     """The full key and the value of a ``key=value`` option."""
     written, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not written or not value:
-        raise InputError(f"'{text[:60]}' is not KEY=VALUE, for instance nCCDAB=4", "form", file=SETS)
+        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance nCCDAB=4", "form", file=SETS)
     if written == "idealise":
         return written, value
     known = {*values, "refresh"} - {*_WORDS}

@@ -18,7 +18,7 @@ import numpy as np
 
 from ndpsim.audit.banks import check_units
 from ndpsim.base.arguments import path_of
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Reported, quantity
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.nodes import Node, parse, plain_of, read_text
@@ -99,7 +99,7 @@ def _extension(facts: Mapping[str, Any], file: Path, root: Node) -> Extension:
         root.value["controller"].line if isinstance(root.value, dict) and "controller" in root.value else None
     )
     known = ", ".join(f"{found.name} on {found.standard}" for found in extensions().values())
-    problem = f"ndpsim has no units of '{controller}' on '{standard[:40]}' (it has {known})"
+    problem = f"ndpsim has no units of '{controller}' on {shown(standard)} (it has {known})"
     raise InputError(problem, "unsupported", file=file, line=line, key="controller")
 
 

@@ -20,8 +20,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ndpsim.base.arguments import path_of
-from ndpsim.base.errors import InputError, unknown
-from ndpsim.base.files import open_plain_or_gzip
+from ndpsim.base.errors import InputError, shown, unknown
+from ndpsim.base.text_files import read_bytes
 from ndpsim.dram.banks.lower import BARRIER, NO_COMMAND, WAITS, Ints
 from ndpsim.dram.banks.state import BankProgram
 from ndpsim.dram.spec.extension import LEVELS, BankDevice, Request
@@ -33,6 +33,7 @@ HEADERS = {
 }
 
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
+_FACTOR = 24  # approximate bytes of memory for each byte of a file
 _WHOLE = re.compile(r"[0-9]{1,12}", re.ASCII)
 _MOST_CHANNELS = 1 << 12
 _MOST_COLUMNS = 1 << 16
@@ -61,7 +62,7 @@ def channel_list(text: str) -> tuple[int, ...]:
         match = _RANGE.fullmatch(part)
         if match is None:
             raise InputError(
-                f"'{part[:40]}' is not a channel or a range such as 0-15", "form", key="channels"
+                f"{shown(part)} is not a channel or a range such as 0-15", "form", key="channels"
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last >= _MOST_CHANNELS:
@@ -69,7 +70,7 @@ def channel_list(text: str) -> tuple[int, ...]:
             raise InputError(problem, "range", key="channels")
         found += range(first, last + 1)
     if len(set(found)) < len(found):
-        raise InputError(f"'{text[:40]}' names a channel twice", "twice", key="channels")
+        raise InputError(f"{shown(text)} names a channel twice", "twice", key="channels")
     return tuple(sorted(found))
 
 
@@ -78,7 +79,7 @@ def _whole(values: Mapping[str, str], name: str, below: int, missing: int | None
     if not text and missing is not None:
         return missing
     if not _WHOLE.fullmatch(text):
-        raise InputError(f"{text[:40]!r} is not a whole number from 0 on", "type", key=name)
+        raise InputError(f"{shown(text)} is not a whole number from 0 on", "type", key=name)
     if int(text) >= below:
         raise InputError(f"{text} is not from 0 to {below - 1}", "range", key=name)
     return int(text)
@@ -120,11 +121,10 @@ _READERS = {"look-ahead": _request, "in-order": _instruction}
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with open_plain_or_gzip(path) as stream:
-        try:
-            yield from stream.read().decode("ascii").splitlines()
-        except UnicodeDecodeError:
-            raise InputError("is not a program: it has bytes beyond ASCII", "form", file=path) from None
+    try:
+        yield from read_bytes(path, _FACTOR).decode("ascii").splitlines()
+    except UnicodeDecodeError:
+        raise InputError("is not a program: it has bytes beyond ASCII", "form", file=path) from None
 
 
 def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]:
@@ -138,7 +138,7 @@ def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]
     lines = _lines(file)
     first = next(lines, "")
     if tuple(first.strip().split(",")) != header:
-        problem = f"the header must be {','.join(header)}; it is {first[:60]!r}"
+        problem = f"the header must be {','.join(header)}; it is {shown(first)}"
         raise InputError(problem, "form", file=file, line=1)
     found: list[Line] = []
     parsed: dict[str, Line] = {}
@@ -162,7 +162,7 @@ def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]
 def _parsed(device: BankDevice, header: Sequence[str], text: str) -> Line:
     fields = text.split(",")
     if len(fields) != len(header):
-        raise InputError(f"the line has {len(fields)} of {len(header)} fields: {text[:60]!r}", "form")
+        raise InputError(f"the line has {len(fields)} of {len(header)} fields: {shown(text)}", "form")
     values = dict(zip(header, fields, strict=True))
     words, name = device.extension.requests, values[header[0]]
     if name not in words:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import flag, progress_function, several, shown, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import flag, progress_function, several, whole_number
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.moe import CHECKS, MoeSettings
 from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware

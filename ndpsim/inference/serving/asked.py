@@ -9,8 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.serve import ServeSettings
 from ndpsim.inference.serving.room import KvRoom
 from ndpsim.policies.choose import ChosenPolicy, choose_policies

@@ -191,7 +191,7 @@ class Server:
         formers = schedulers(self.settings, self.setup.machine.engines, self.setup.room, steps)
         total, done = int(requests.output_tokens.sum()), 0
         for observer in observers:
-            observer.begin(self._header(config, steps), requests.ids)
+            observer.begin(self._header(config, steps), tuple(requests.ids))
 
         def arrived(sequence: Served) -> None:
             for observer in observers:

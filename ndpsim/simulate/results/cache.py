@@ -27,9 +27,9 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ndpsim.base import jit
-from ndpsim.base.arguments import is_flag, path_of, shown, whole_number
+from ndpsim.base.arguments import is_flag, path_of, whole_number
 from ndpsim.base.cachedirs import Entries
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Reported
 from ndpsim.dram.spec import Standard
 from ndpsim.dram.spec.pages import standards

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ndpsim.base.arguments import is_flag
-from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.hardware import DEFAULT_MODEL
 from ndpsim.base.reported import OF_THE_RUN, Reported
@@ -96,7 +96,7 @@ class SweptCommand(ABC):
         known = (*others, *self.metric_beginnings())
         if self.metric_beginnings() and not {name, name.partition(".")[0]} & set(known):
             hint = did_you_mean(name, known) or f" (metrics: {', '.join(known[:_NAMED])}, ...)"
-            problem = f"'{name[:60]}' is no metric of {self.name}{hint}"
+            problem = f"{shown(name)} is no metric of {self.name}{hint}"
             raise InputError(problem, key=key, code="unknown-name")
 
     def resolved(self, config: dict[str, Any], *contents: Any, apart: Collection[str] = ()) -> Resolved:

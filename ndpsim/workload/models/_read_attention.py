@@ -89,7 +89,7 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
         names = config.list_of("layer_types", layers)
         for layer, name in enumerate(names):
             if name not in _KINDS:
-                shown = one_of(str(name)[:40], _KINDS, "kind of attention")
+                shown = one_of(name, _KINDS, "kind of attention")
                 raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
         return names
     if config.find(("full_attention_interval",)):
@@ -138,9 +138,7 @@ def _linear(config: Config) -> LinearAttention:
         raise config.error("linear_num_value_heads", problem, code="conflict")
     named = config.string_or("float32", _STATE_TYPE)
     if named not in _STATE_BITS:
-        raise config.error(
-            _STATE_TYPE, one_of(named[:40], _STATE_BITS, "type of the state"), code="unknown-name"
-        )
+        raise config.error(_STATE_TYPE, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
     return LinearAttention(
         key_heads,
         value_heads,

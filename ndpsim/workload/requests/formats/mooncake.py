@@ -12,7 +12,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import json_objects, json_with, whole_of
-from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
+from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _BLOCKS = "timestamp", "input_length", "output_length", "hash_ids"
@@ -20,9 +20,9 @@ _BLOCK_TOKENS = 512
 _NS_PER_MS = 1_000_000
 
 
-def _read(path: Path, most: int | None) -> Requests:
-    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
-    for line, record in json_objects(path):
+def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
+    for line, record in json_objects(path, held=False):
         if rows.full:
             break
         time, prompt, output = (whole_of(record, key, path, line) for key in (_TIME, _PROMPT, _OUTPUT))
