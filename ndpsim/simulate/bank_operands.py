@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -15,7 +16,7 @@ from ndpsim.base.options.pim import ATTENTION
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm import banks
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Line, Piece, Program
 from ndpsim.simulate.pim import bank_hardware_of, run_lines
 from ndpsim.simulate.results.pim import PimResult
 from ndpsim.workload.models import Expert, MoeShape, load_model
@@ -43,19 +44,26 @@ def _units(hardware: BankHardware, channels: int | None = None) -> Units:
         device.sizes["rows"],
         channels or device.sizes["channels"],
         device.ideal,
+        unit.get("vectors", 1),
     )
 
 
-def _joined(parts: Sequence[Sequence[Line]], hardware: BankHardware) -> list[Line]:
+def _joined(parts: Sequence[Program], hardware: BankHardware) -> Program:
     """Programs one after the other: one end, and a barrier between two."""
+    return Program(lambda: _one_after_the_other(parts, hardware))
+
+
+def _one_after_the_other(parts: Sequence[Program], hardware: BankHardware) -> Iterator[Line | Piece]:
     words = hardware.device.extension.requests
     barrier = next((name for name, word in words.items() if word.barrier), None)
-    lines: list[Line] = []
-    for part in parts:
-        if lines and barrier is not None:
-            lines.append(Line(barrier, tuple(range(hardware.device.sizes["channels"])), row=0, column=0))
-        lines += [line for line in part if not words[line.word].ends]
-    return [*lines, *(line for line in parts[-1][-1:] if words[line.word].ends)]
+    for number, part in enumerate(parts, start=1):
+        for piece in part.pieces():
+            ends = words[piece.words[piece.word[-1]]].ends and number < len(parts)
+            kept = piece.until(-1) if ends else piece
+            if len(kept.word):
+                yield kept
+        if barrier is not None and number < len(parts):
+            yield Line(barrier, tuple(range(hardware.device.sizes["channels"])), column=0)
 
 
 def _with_workload(result: PimResult, **workload: Any) -> PimResult:
@@ -109,8 +117,10 @@ def simulate_bank_attention(
 ) -> PimResult:
     """Simulate scores and context of one step of a layer, for sequences of one length.
 
-    AttAcc has a head a channel, with one query each; AiM has a head of keys and values a channel, and as many
-    sequences beside each other as its channels have room for. Keys are read again for each query.
+    A channel has a head of keys and values; AiM has as many sequences beside each other as its channels have
+    room for. Keys are read again for each query, but for units that multiply a column with several vectors
+    (`unit.vectors`). Latent vectors (MLA) are a head whose values are the first elements of its keys; the
+    products that expand them are outside.
 
     Args:
         hw: a device with units in its banks, see `run_pim`.
@@ -125,17 +135,16 @@ def simulate_bank_attention(
     """
     hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
     attention = shape.attention
-    if not isinstance(attention, LayerAttention) or attention.kind == "mla":
+    if not isinstance(attention, LayerAttention):
         problem = f"the attention of {shape.name} has no layout on units in banks"
         raise InputError(problem, "unsupported", key="model")
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
-    longest = max(4096, context)
-    heads, queries = attention.kv_heads, attention.heads // attention.kv_heads
+    operands = _operands(attention, context)
     layouts = _layouts(hardware)
     if not hasattr(layouts, "attention"):
         raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
-    operands = Attention(heads, queries, attention.head_size, context, longest)
+    heads = operands.heads
     if hardware.device.extension.controller == "look-ahead":
         lines = layouts.attention(operands._replace(heads=heads * batch), _units(hardware))
     else:
@@ -144,19 +153,27 @@ def simulate_bank_attention(
     return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
 
 
-def _beside(lines: Sequence[Line], heads: int, batch: int, hardware: BankHardware) -> list[Line]:
+def _operands(attention: LayerAttention, context: int) -> Attention:
+    """The operands of a step of a sequence; tokens that its last one does not attend to are left out."""
+    tokens, longest = context - attention.first_key(context - 1), max(4096, context)
+    if attention.latent_rank:
+        size = attention.latent_rank + attention.rope_size
+        return Attention(1, attention.heads, size, tokens, longest, attention.latent_rank, True)
+    queries = attention.heads // attention.kv_heads
+    return Attention(attention.kv_heads, queries, attention.head_size, tokens, longest, attention.value_size)
+
+
+def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) -> Program:
     """The program of one sequence, for as many sequences beside each other as there are channels for."""
     most = hardware.device.sizes["channels"] // heads
     if most == 0:
         problem = f"{heads} heads of keys and values need as many channels"
         raise InputError(problem, "unsupported", key="model")
-    parts = []
-    for first in range(0, batch, most):
-        count = min(most, batch - first)
-        parts.append(
-            [
-                line._replace(channels=tuple(c + n * heads for n in range(count) for c in line.channels))
-                for line in lines
-            ]
-        )
-    return _joined(parts, hardware)
+
+    def copied(count: int) -> Iterator[Piece]:
+        for piece in program.pieces():
+            lists = (tuple(c + n * heads for n in range(count) for c in listed) for listed in piece.lists)
+            yield piece._replace(lists=tuple(lists))
+
+    counts = [min(most, batch - first) for first in range(0, batch, most)]
+    return _joined([Program(partial(copied, count)) for count in counts], hardware)

@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from ndpsim.base.options.dram import RULE_SET
 from ndpsim.base.options.hardware import HW, SET, model_of
+from ndpsim.base.options.host import TRAFFIC
 from ndpsim.base.options.kinds import Choice, Kind, Whole
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.table import Parameter, joined, table
 
 PIM_HW = replace(HW, help="The device with units in its banks.", default="aim", names="pim-hw")
 
-PIM = table(
+_PROGRAM = table(
     {
         "What is simulated": (
             Parameter(
@@ -33,6 +34,9 @@ PIM = table(
         ),
     }
 )
+
+PIM = joined(_PROGRAM, TRAFFIC)
+HOST = tuple(TRAFFIC)  #: Parameters of host traffic.
 
 MOST_CONTEXT = 1 << 20  #: Tokens.
 ENGINES = ("bank", "bankgroup", "buffer")  #: Where units are; a buffer is at a pseudo-channel.

@@ -10,7 +10,7 @@ from typing import Any
 from ndpsim.base.arguments import choice, progress_function, several, whole_number
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Program
 from ndpsim.studies.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
 from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
 from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
@@ -84,7 +84,7 @@ def _served(name: str, about: str, policy: str, gpu_experts: int) -> ServedLayer
     return ServedLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy, gpu_experts)
 
 
-def _units(name: str, about: str, hw: str, lines: Callable[[], list[Line]]) -> UnitProgram:
+def _units(name: str, about: str, hw: str, lines: Callable[[], Program]) -> UnitProgram:
     return UnitProgram(name, about, _PINNED[name], hw, lines)
 
 
