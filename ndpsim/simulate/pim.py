@@ -16,7 +16,7 @@ from ndpsim.base.jit import compiling_s
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.dram.banks.programs import Line, Program, read_program
 from ndpsim.dram.banks.run import BankRun, run_program
-from ndpsim.dram.energy.units import add_up, transfer_nj
+from ndpsim.dram.energy.channel import add_up, transfer_nj
 from ndpsim.dram.spec.extension import LEVELS
 from ndpsim.simulate.pim_host import traffic_of
 from ndpsim.simulate.results.pim import PimResult

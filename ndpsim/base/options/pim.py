@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from ndpsim.base.options.dram import RULE_SET
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.host import TRAFFIC
-from ndpsim.base.options.kinds import Choice, Kind, Whole
-from ndpsim.base.options.table import Parameter, joined, table
+from ndpsim.base.options.host import TrafficSettings
+from ndpsim.base.options.settings import table_of
+from ndpsim.base.options.table import Choice, Kind, Parameter, Whole, joined, table
 
 PIM_HW = replace(HW, help="The device with units in its banks.", default="aim", names="pim-hw")
 
@@ -35,8 +35,9 @@ _PROGRAM = table(
     }
 )
 
-PIM = joined(_PROGRAM, TRAFFIC)
-HOST = tuple(TRAFFIC)  #: Parameters of host traffic.
+_TRAFFIC = table_of(TrafficSettings)
+PIM = joined(_PROGRAM, _TRAFFIC)
+HOST = tuple(_TRAFFIC)  #: Parameters of host traffic.
 
 MOST_CONTEXT = 1 << 20  #: Tokens.
 ENGINES = ("bank", "bankgroup", "buffer")  #: Where units are; a buffer is at a pseudo-channel.
