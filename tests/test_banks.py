@@ -25,6 +25,7 @@ from ndpsim.dram.banks.programs import Line, Program
 from ndpsim.dram.banks.run import run_program
 from ndpsim.dram.spec.extension import BankDevice, extension_named
 from ndpsim.dram.traces.unit_commands import UnitCommands, read_unit_commands, write_unit_commands
+from ndpsim.simulate.bank_layout import place_bank_operands
 from ndpsim.simulate.bank_operands import simulate_bank_attention, simulate_bank_expert
 from ndpsim.simulate.pim import run_pim
 from ndpsim.studies.banks import compare_banks, first_difference, program_of, read_case
@@ -626,6 +627,18 @@ def test_energy_is_that_of_banks_commands_pins_and_products():
     assert {name for name, nj in unknown.items() if nj} == set()
 
 
+def test_operands_lie_where_programs_read_them():
+    """By hand: 4,096 tokens of 128 elements of 2 bytes are 1 MiB, in 16 rows of 1 KiB of 64 banks."""
+    placed = place_bank_operands("attacc", "mixtral-8x7b", "attention")
+    assert [(o.name, o.first_row, o.rows, o.banks, o.channels, o.bytes) for o in placed.operands] == [
+        ("keys", 0, 16, 64, 8, 1 << 20),
+        ("values", 8192, 16, 64, 8, 1 << 20),
+    ]
+    assert set(placed.columns[:, :16].ravel().tolist()) == {32}
+    aim_values = place_bank_operands("aim", "mixtral-8x7b", "attention").operands[1]
+    assert (aim_values.rows, aim_values.bytes) == (32, 1 << 20)
+
+
 # ---- The command line
 
 
@@ -696,3 +709,15 @@ def test_a_program_runs_beside_a_host_on_the_command_line(here):
     assert "GB/s alone; units" in out
     assert call(*words, "--arbitration", "ndp-first")[0] == 2
     assert call(*words, "--host-traffic", "x")[0] == 2
+
+
+def test_layouts_are_shown_on_the_command_line(here):
+    words = ("show", "layout", "attention", "--model", "mixtral-8x7b", "--hw", "aim")
+    status, out, err = call(*words, "--plot", "banks.svg")
+    assert (status, err) == (0, "")
+    assert "values   1,000        32" in out
+    assert Path("banks.svg").stat().st_size > 1000
+    for wrong in (("striped", "--hw", "aim"), ("attention", "--hw", "hbm-pim"), ("gemv", "--hw", "trimoe")):
+        status, _, err = call("show", "layout", wrong[0], "--model", "mixtral-8x7b", *wrong[1:])
+        assert (status, err.count("\n")) == (2, 1)
+    assert call("show", "layout", "gemv", "--hw", "aim", "--bits", "4")[0] == 2

@@ -95,15 +95,25 @@ def simulate_bank_expert(
     hardware = bank_hardware_of(hw, sets, rules)
     expert = model if isinstance(model, Expert) else load_model(model).expert
     whole_number(tokens, "tokens", 1, MAX_TOKENS)
+    result = run_lines(expert_program(hardware, expert, tokens)[0], hardware, record_commands)
+    return _with_workload(
+        result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
+    )
+
+
+def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple[Program, dict[str, range]]:
+    """The program of an expert, and the rows of its matrices in each bank.
+
+    Raises:
+        InputError: the matrices do not fit, or no layout is known.
+    """
     layouts, units = _layouts(hardware), _units(hardware)
     first = Gemv(expert.hidden, 2 * expert.intermediate)
     second = Gemv(expert.intermediate, expert.hidden)
     row = layouts.rows_of(first, units)
     parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
-    result = run_lines(_joined(parts, hardware), hardware, record_commands)
-    return _with_workload(
-        result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
-    )
+    rows = {"gate and up": range(row), "down": range(row, row + layouts.rows_of(second, units))}
+    return _joined(parts, hardware), rows
 
 
 def simulate_bank_attention(
@@ -134,23 +144,35 @@ def simulate_bank_attention(
         InputError: an argument is wrong, or the cache does not fit.
     """
     hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
+    program, _ = attention_program(hardware, shape, context, batch)
+    result = run_lines(program, hardware, record_commands)
+    return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
+
+
+def attention_program(
+    hardware: BankHardware, shape: MoeShape, context: int, batch: int
+) -> tuple[Program, dict[str, range]]:
+    """The program of a layer's attention, and the rows of keys and values in each bank.
+
+    Raises:
+        InputError: an argument is wrong, the cache does not fit, or no layout is known.
+    """
     attention = shape.attention
     if not isinstance(attention, LayerAttention):
         problem = f"the attention of {shape.name} has no layout on units in banks"
         raise InputError(problem, "unsupported", key="model")
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
-    operands = _operands(attention, context)
-    layouts = _layouts(hardware)
+    operands, layouts = _operands(attention, context), _layouts(hardware)
     if not hasattr(layouts, "attention"):
         raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
-    heads = operands.heads
     if hardware.device.extension.controller == "look-ahead":
-        lines = layouts.attention(operands._replace(heads=heads * batch), _units(hardware))
-    else:
-        lines = _beside(layouts.attention(operands, _units(hardware, heads)), heads, batch, hardware)
-    result = run_lines(lines, hardware, record_commands)
-    return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
+        operands = operands._replace(heads=operands.heads * batch)
+        units = _units(hardware)
+        return layouts.attention(operands, units), layouts.cache_rows(operands, units)
+    units = _units(hardware, operands.heads)
+    program = _beside(layouts.attention(operands, units), operands.heads, batch, hardware)
+    return program, layouts.cache_rows(operands, units)
 
 
 def _operands(attention: LayerAttention, context: int) -> Attention:

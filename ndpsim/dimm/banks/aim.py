@@ -73,12 +73,18 @@ def attention(shape: Attention, units: Units) -> Program:
     if shape.heads * shape.head_size > row or size % _BANKS:
         problem = f"keys of {shape.heads} heads of {shape.head_size} elements do not fit a row of {row}"
         raise InputError(problem, "unsupported", key="model")
-    rounds = up(shape.longest, _BANKS * units.channels)
-    dimensions = size // _BANKS
-    spaced = up(shape.longest, row)
-    first_value = max(1000, rounds)
-    refuse_rows(first_value + dimensions * spaced, units, "context")
-    return Program(lambda: _attention(shape, units, first_value, spaced))
+    values = cache_rows(shape, units)["values"]
+    refuse_rows(values.stop, units, "context")
+    return Program(lambda: _attention(shape, units, values.start, up(shape.longest, row)))
+
+
+def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
+    """The rows of keys and values in each bank."""
+    keys = up(shape.longest, _BANKS * units.channels)
+    dimensions = (shape.value_size or shape.head_size) // _BANKS
+    first = max(1000, keys)
+    spaced = up(shape.longest, units.columns * units.elements)
+    return {"keys": range(keys), "values": range(first, first + dimensions * spaced)}
 
 
 def _attention(shape: Attention, units: Units, first_value: int, spaced: int) -> Iterator[Line]:

@@ -325,3 +325,11 @@ def attention(shape: Attention, units: Units) -> Program:
         problem = f"{heads} heads a channel need {needed} rows of each bank, which has {units.rows}"
         raise InputError(problem, "too-large", key="batch")
     return Program(_Rounds(shape, units).lines)
+
+
+def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
+    """The rows of keys and values in each bank."""
+    last = _Layout(units, shape, up(shape.heads, units.channels))
+    if shape.latent:
+        return {"keys": range(last.keys)}
+    return {"keys": range(last.keys), "values": range(_VALUES_FROM, last.values)}
