@@ -208,6 +208,7 @@ class _Rounds:
         self.everywhere = tuple(range(units.channels))
         self.passes = up(shape.queries, units.vectors)
         self.rounds = up(shape.heads, units.channels) * self.passes
+        self.held: dict[int, Piece] = {}  # pairs of rounds at row 0, by the pass of the first
 
     def layout(self, number: int) -> _Layout:
         """The layout of a round."""
@@ -224,16 +225,15 @@ class _Rounds:
 
     def lines(self) -> Iterator[Line | Piece]:
         """All rounds. Pairs of rounds that are full come again on other rows."""
-        held: dict[int, Piece] = {}
         for number in range(0, self.rounds - 1, 2):
             if number == 0 or not self.is_regular or len(self.channels(number + 1)) < self.units.channels:
                 yield from self.pair(number)
                 continue
             first, kind = self.layout(number).keys, number % self.passes
-            if kind not in held:
+            if kind not in self.held:
                 pair = joined(list(Program(partial(self.pair, number)).pieces()))
-                held[kind] = pair.shifted(-first)
-            yield held[kind].shifted(first)
+                self.held[kind] = pair.shifted(-first)
+            yield self.held[kind].shifted(first)
         if self.rounds % 2:
             yield from self.single(self.rounds - 1)
 
