@@ -16,14 +16,14 @@ from ndpsim.base.options.pim import ATTENTION
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm import banks
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
-from ndpsim.dram.banks.programs import Line, Piece, Program
+from ndpsim.dram.banks.programs import Line, Piece, Program, as_program
 from ndpsim.simulate.pim import bank_hardware_of, run_lines
 from ndpsim.simulate.results.pim import PimResult
 from ndpsim.workload.models import Expert, MoeShape, load_model
 from ndpsim.workload.models.attention import Attention as LayerAttention
 
 
-def _layouts(hardware: BankHardware) -> Any:
+def layouts_of(hardware: BankHardware) -> Any:
     """The module of `ndpsim.dimm.banks` with the layouts of a device."""
     extension, modules = hardware.device.extension, plugins.modules_by_name(banks)
     name = next((key for key in (extension.name, extension.name.partition("-")[0]) if key in modules), "")
@@ -34,7 +34,7 @@ def _layouts(hardware: BankHardware) -> Any:
     return modules[name]
 
 
-def _units(hardware: BankHardware, channels: int | None = None) -> Units:
+def units_of(hardware: BankHardware, channels: int | None = None) -> Units:
     device, unit = hardware.device, hardware.unit
     return Units(
         unit.get("level", "bank"),
@@ -48,9 +48,9 @@ def _units(hardware: BankHardware, channels: int | None = None) -> Units:
     )
 
 
-def _joined(parts: Sequence[Program], hardware: BankHardware) -> Program:
+def joined(parts: Sequence[Program | Sequence[Line]], hardware: BankHardware) -> Program:
     """Programs one after the other: one end, and a barrier between two."""
-    return Program(lambda: _one_after_the_other(parts, hardware))
+    return Program(lambda: _one_after_the_other([as_program(part) for part in parts], hardware))
 
 
 def _one_after_the_other(parts: Sequence[Program], hardware: BankHardware) -> Iterator[Line | Piece]:
@@ -107,13 +107,13 @@ def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple
     Raises:
         InputError: the matrices do not fit, or no layout is known.
     """
-    layouts, units = _layouts(hardware), _units(hardware)
+    layouts, units = layouts_of(hardware), units_of(hardware)
     first = Gemv(expert.hidden, 2 * expert.intermediate)
     second = Gemv(expert.intermediate, expert.hidden)
     row = layouts.rows_of(first, units)
     parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
     rows = {"gate and up": range(row), "down": range(row, row + layouts.rows_of(second, units))}
-    return _joined(parts, hardware), rows
+    return joined(parts, hardware), rows
 
 
 def simulate_bank_attention(
@@ -127,10 +127,10 @@ def simulate_bank_attention(
 ) -> PimResult:
     """Simulate scores and context of one step of a layer, for sequences of one length.
 
-    A channel has a head of keys and values; AiM has as many sequences beside each other as its channels have
-    room for. Keys are read again for each query, but for units that multiply a column with several vectors
-    (`unit.vectors`). Latent vectors (MLA) are a head whose values are the first elements of its keys; the
-    products that expand them are outside.
+    AttAcc has a query of a head a channel, or as many as its units multiply with a column at once
+    (`unit.vectors`), each with keys and values of its own. AiM has a head of keys and values a channel, and
+    as many sequences beside each other as its channels have room for. Latent vectors (MLA) are a head whose
+    values are the first elements of its keys; the products that expand them are outside.
 
     Args:
         hw: a device with units in its banks, see `run_pim`.
@@ -163,14 +163,14 @@ def attention_program(
         raise InputError(problem, "unsupported", key="model")
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
-    operands, layouts = _operands(attention, context), _layouts(hardware)
+    operands, layouts = _operands(attention, context), layouts_of(hardware)
     if not hasattr(layouts, "attention"):
         raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
     if hardware.device.extension.controller == "look-ahead":
         operands = operands._replace(heads=operands.heads * batch)
-        units = _units(hardware)
+        units = units_of(hardware)
         return layouts.attention(operands, units), layouts.cache_rows(operands, units)
-    units = _units(hardware, operands.heads)
+    units = units_of(hardware, operands.heads)
     program = _beside(layouts.attention(operands, units), operands.heads, batch, hardware)
     return program, layouts.cache_rows(operands, units)
 
@@ -198,4 +198,4 @@ def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) ->
             yield piece._replace(lists=tuple(lists))
 
     counts = [min(most, batch - first) for first in range(0, batch, most)]
-    return _joined([Program(partial(copied, count)) for count in counts], hardware)
+    return joined([Program(partial(copied, count)) for count in counts], hardware)

@@ -197,28 +197,37 @@ def _share(lines: Sequence[Line], part: int, parts: int, units: Units) -> list[L
     return found
 
 
-class _Rounds:
-    """The program of all rounds: one for each pass over the keys of the heads in the channels.
+def items_of(shape: Attention, units: Units) -> int:
+    """Copies of keys and values."""
+    return shape.heads * (1 if shape.latent else up(shape.queries, units.vectors))
 
-    A pass serves as many queries of a head as units multiply with a column at once.
+
+class _Rounds:
+    """The program of all rounds, which have an item in each channel: keys and values, and some queries.
+
+    An item has as many queries of a head as units multiply with a column at once; other queries of the head
+    have keys and values of their own, as in AttAcc's simulator. Latent vectors are stored once: the queries
+    of a head follow each other in passes.
     """
 
     def __init__(self, shape: Attention, units: Units) -> None:
         self.shape, self.units = shape, units
         self.everywhere = tuple(range(units.channels))
-        self.passes = up(shape.queries, units.vectors)
-        self.rounds = up(shape.heads, units.channels) * self.passes
+        groups = up(shape.queries, units.vectors)
+        self.queries = up(shape.queries, groups)
+        self.passes = groups if shape.latent else 1
+        self.items = items_of(shape, units)
+        self.rounds = up(self.items, units.channels) * self.passes
         self.held: dict[int, Piece] = {}  # pairs of rounds at row 0, by the pass of the first
 
     def layout(self, number: int) -> _Layout:
         """The layout of a round."""
-        head, first = number // self.passes, number % self.passes * self.units.vectors
-        return _Layout(self.units, self.shape, head, min(self.units.vectors, self.shape.queries - first))
+        return _Layout(self.units, self.shape, number // self.passes, self.queries)
 
     def channels(self, number: int) -> Channels:
-        """The channels of a round, which have a head each."""
+        """The channels of a round, which have an item each."""
         done = number // self.passes * self.units.channels
-        return tuple(range(min(self.units.channels, self.shape.heads - done)))
+        return tuple(range(min(self.units.channels, self.items - done)))
 
     def barrier(self) -> Line:
         return Line("BARRIER", self.everywhere, column=0)
@@ -308,7 +317,7 @@ class _Rounds:
 def attention(shape: Attention, units: Units) -> Program:
     """Attention of one step: scores, softmax and context of every head.
 
-    The queries of a head are served one after the other, or as many at once as units have vectors for.
+    A channel serves a query of a head, or as many at once as units have vectors for.
 
     Raises:
         InputError: keys or values do not fit their banks.
@@ -317,7 +326,7 @@ def attention(shape: Attention, units: Units) -> Program:
         raise InputError(
             f"{shape.context} is above {shape.longest}, for which there is space", "range", key="context"
         )
-    heads = up(shape.heads, units.channels)
+    heads = up(items_of(shape, units), units.channels)
     last = _Layout(units, shape, heads)
     room = units.rows if shape.latent else _VALUES_FROM
     if last.keys > room or last.values > units.rows:
@@ -329,7 +338,7 @@ def attention(shape: Attention, units: Units) -> Program:
 
 def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
     """The rows of keys and values in each bank."""
-    last = _Layout(units, shape, up(shape.heads, units.channels))
+    last = _Layout(units, shape, up(items_of(shape, units), units.channels))
     if shape.latent:
         return {"keys": range(last.keys)}
     return {"keys": range(last.keys), "values": range(_VALUES_FROM, last.values)}

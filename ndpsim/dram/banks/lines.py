@@ -10,7 +10,7 @@ import numpy as np
 from ndpsim.base.errors import InputError
 from ndpsim.dram.banks.host import RING, reserve
 from ndpsim.dram.banks.lower import BARRIER, NO_COMMAND, WAITS, Ints
-from ndpsim.dram.banks.programs import Line, Piece, Program, joined
+from ndpsim.dram.banks.programs import Line, Piece, Program, as_program, joined
 from ndpsim.dram.banks.repeats import NEXT_MARK, START_LINE, Repeats
 from ndpsim.dram.banks.state import (
     ANSWERS,
@@ -39,9 +39,7 @@ class Lines:
     """
 
     def __init__(self, program: Program | Sequence[Line], device: BankDevice) -> None:
-        if not isinstance(program, Program):
-            listed_lines = program
-            program = Program(lambda: listed_lines)
+        program = as_program(program)
         self._words, everywhere = device.extension.requests, tuple(range(device.sizes["channels"]))
         lists, held, count = dict.fromkeys((everywhere,)), list[Piece](), 0
         for piece in program.pieces():

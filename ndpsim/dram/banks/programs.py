@@ -106,6 +106,11 @@ def joined(pieces: Sequence[Piece]) -> Piece:
     )
 
 
+def as_program(lines: Program | Iterable[Line]) -> Program:
+    """The lines of a program as one."""
+    return lines if isinstance(lines, Program) else Program(lambda: lines)
+
+
 class Program:
     """A program that is made when it is read, so that it is never in memory as a whole.
 
