@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from ndpsim.base.jit import inlined, kernel
+from ndpsim.base.jit import by_reference, inlined, kernel
 from ndpsim.dimm.arbitration_points import (
     RECORDS,
     host_waits,
@@ -43,6 +45,17 @@ from ndpsim.dram.banks.state import (
     stands_still,
 )
 
+
+@by_reference
+class Sharing(NamedTuple):
+    """A host with its arbitration. `records`: see `dimm.arbitration_points`, by channel."""
+
+    arbitration: Arbitration
+    records: Ints
+    host: HostStream
+    looks_ahead: int  # 1: the units have the controller that looks ahead
+
+
 _PATIENCE = 1 << 14  # clocks; a request that has waited for longer makes its master first
 
 
@@ -56,19 +69,18 @@ class Beside:
     """
 
     def __init__(self, stream: HostStream, arbitration: str, looks_ahead: bool) -> None:
-        self.stream, self._arbitration = stream, make_arbitration(arbitration)
-        self._looks_ahead = int(looks_ahead)
-        self._records = np.zeros((len(stream.next) + 1, RECORDS), dtype=np.int64)
+        records = np.zeros((len(stream.next) + 1, RECORDS), dtype=np.int64)
+        self._sharing = Sharing(make_arbitration(arbitration), records, stream, int(looks_ahead))
 
     def run(self, tables: BankTables, program: BankProgram, state: BankState, until: int) -> int:
         """As the kernels of programs alone; see `run_beside`."""
-        sharing = self._arbitration, self._records, self.stream
-        return run_beside(*sharing, tables, program, state, self._looks_ahead, until)
+        return run_beside(self._sharing, tables, program, state, until)
 
 
 @inlined
-def choose_master(arbitration, records, state, channel, clock):
+def choose_master(sharing, state, channel, clock):
     """Note whose commands come first in a channel; returns the next clock at which that may change."""
+    arbitration, records = sharing.arbitration, sharing.records
     facts = state.channel[channel]
     master = usual_master(arbitration, records, channel, facts[WRITE_MODE] == 1, clock)
     unit_late = oldest_arrival(state, channel, PIM) + _PATIENCE
@@ -90,14 +102,25 @@ def choose_master(arbitration, records, state, channel, clock):
 
 
 @inlined
-def serve(arbitration, records, host, tables, program, state, channel, looks_ahead, clock):
+def offer_requests(sharing, tables, program, state, channel, clock):
+    """Queue the host's requests that have arrived; returns the clock at which the next one arrives."""
+    while True:
+        queue, arrival = offer_host(sharing.host, tables, program, state, channel, clock)
+        if queue < 0:
+            return arrival
+        record_request(sharing.arbitration, sharing.records, channel, queue == READS, clock)
+
+
+@inlined
+def serve(sharing, tables, program, state, channel, clock):
     """Let a channel act in a clock; returns whether a decoder may act in the next one for that."""
+    arbitration, records, host = sharing.arbitration, sharing.records, sharing.host
     facts = state.channel[channel]
     waiting = state.value[POSITION] > 0
-    change = choose_master(arbitration, records, state, channel, clock)
+    change = choose_master(sharing, state, channel, clock)
     reads, writes = state.issued[channel, host.read], state.issued[channel, host.write]
     decodes = False
-    if looks_ahead:
+    if sharing.looks_ahead:
         facts[WAKE] = look_ahead.serve(tables, program, state, channel, clock)
     else:
         decodes = in_order.serve(tables, program, state, channel, clock, waiting)
@@ -123,14 +146,7 @@ def are_units_done(program, state):
 
 @kernel
 def run_beside(
-    arbitration: Arbitration,
-    records: Ints,
-    host: HostStream,
-    tables: BankTables,
-    program: BankProgram,
-    state: BankState,
-    looks_ahead: int,
-    until: int,
+    sharing: Sharing, tables: BankTables, program: BankProgram, state: BankState, until: int
 ) -> int:
     """Run until all requests for the units have issued (returns 1), the clock `until` or a full log (0), the
     end of the lines before more come (2), or for ever (-1).
@@ -140,7 +156,7 @@ def run_beside(
     while value[CLOCK] < until and (len(state.log) == 0 or value[LOGGED] <= room):
         clock = value[CLOCK] + 1
         wake = FAR
-        if looks_ahead:
+        if sharing.looks_ahead:
             if look_ahead.offer(tables, program, state, clock):
                 return 2
         elif value[LINE] >= program.lines and program.more:
@@ -148,20 +164,15 @@ def run_beside(
         else:
             wake = in_order.decode(tables, program, state, clock)
         for channel in range(channels):
-            queue, arrival = offer_host(host, tables, program, state, channel, clock)
-            while queue >= 0:
-                record_request(arbitration, records, channel, queue == READS, clock)
-                queue, arrival = offer_host(host, tables, program, state, channel, clock)
+            arrival = offer_requests(sharing, tables, program, state, channel, clock)
             facts = state.channel[channel]
             if state.size[channel, ACTIVE] + 2 > CAPACITY:
                 return -2
-            if facts[WAKE] <= clock and serve(
-                arbitration, records, host, tables, program, state, channel, looks_ahead, clock
-            ):
+            if facts[WAKE] <= clock and serve(sharing, tables, program, state, channel, clock):
                 wake = clock + 1
             wake = min(wake, arrival, facts[WAKE])
         value[CLOCK] = clock
-        if host.alone == 0 and are_units_done(program, state):
+        if sharing.host.alone == 0 and are_units_done(program, state):
             value[ENDED] = 1
             return 1
         if wake >= FAR or stands_still(tables, state, clock):
