@@ -236,7 +236,6 @@ def test_a_program_in_small_pieces_gives_the_same_commands(monkeypatch):
     whole = [run_program(program_of(case), case.hardware.device, record_commands=True)]
     whole.append(run_program(aim.gemv(Gemv(1040, 48), AIM), load_bank_hardware("aim").device, True))
     monkeypatch.setattr(bank_lines, "_FEWEST", 3)
-    monkeypatch.setattr(bank_lines, "_HELD", 0)
     lines = list(program_of(case))
     made = Program(lambda: (line for line in lines))
     pieces = [run_program(made, case.hardware.device, record_commands=True)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -14,23 +14,29 @@ from ndpsim.dram.banks.programs import Line, Piece, Program, as_program, joined
 from ndpsim.dram.banks.repeats import NEXT_MARK, START_LINE, Repeats
 from ndpsim.dram.banks.state import (
     ANSWERS,
+    BLOCKED,
     FIRST_ANSWER,
     KNOWN_LINE,
     LINE,
+    PIM,
     BankProgram,
     BankState,
 )
 from ndpsim.dram.spec.extension import BankDevice, Request
 
 _FEWEST = 1 << 12  # lines that are taken at a time, if there are so many
-_HELD = 1 << 16  # a longer program is made a second time instead of being held
 
 
 class Lines:
     """The lines that a run still needs: those of queued requests, and some thousands that follow.
 
-    Neighbouring channels with the same requests are simulated once. Such channels are equal at every clock: a
-    line offers itself to all of them in a row, and they accept or refuse it alike.
+    Neighbouring channels with the same requests so far are simulated once. Such channels are equal at every
+    clock: a line offers itself to all of them in a row, and they accept or refuse it alike.
+
+    Args:
+        program: the program.
+        device: its device.
+        whole: read all of it first, so that simulated channels stand for the same channels to the end.
 
     Attributes:
         program: the lines.
@@ -38,27 +44,27 @@ class Lines:
         requests: requests of the lines so far, over all channels.
     """
 
-    def __init__(self, program: Program | Sequence[Line], device: BankDevice) -> None:
+    def __init__(self, program: Program | Sequence[Line], device: BankDevice, whole: bool = False) -> None:
         program = as_program(program)
         self._words, everywhere = device.extension.requests, tuple(range(device.sizes["channels"]))
-        lists, held, count = dict.fromkeys((everywhere,)), list[Piece](), 0
-        for piece in program.pieces():
-            lists |= dict.fromkeys(piece.lists)
-            count += len(piece.word)
-            if count <= _HELD:
-                held.append(piece)
-        self._lists = {listed: n for n, listed in enumerate(lists)}
+        self._lists = {everywhere: 0}
         self._names = {word: n for n, word in enumerate(self._words)}
         asked = self._words.values()
         self._codes = np.array([_code(word, device) for word in asked])
         self._flags = np.array([(w.host, w.blocks, w.everywhere) for w in asked], dtype=np.int64)
-        self.members = _classes(tuple(self._lists), len(everywhere))
-        self._numbers = [_numbers(listed, self.members) for listed in self._lists]
-        self._lengths = np.array([len(listed) for listed in self._lists])
         self._device, self.requests, self._reserved = device, 0, 0
-        self._pieces = iter(held) if count <= _HELD else program.pieces()
+        self._add_lists(listed for piece in program.pieces() for listed in piece.lists if whole)
+        self._pieces = program.pieces()
         self._following = next(self._pieces, None)
         self.program = self._lowered(self._taken())
+
+    def _add_lists(self, lists: Iterable[tuple[int, ...]]) -> None:
+        """Number lists of channels, and divide the channels so that each list has all or none of a part."""
+        for listed in lists:
+            self._lists.setdefault(listed, len(self._lists))
+        self.members = _classes(tuple(self._lists), self._device.sizes["channels"])
+        self._numbers = [_numbers(listed, self.members) for listed in self._lists]
+        self._lengths = np.array([len(listed) for listed in self._lists])
 
     def reserve(self, state: BankState) -> None:
         """Keep lines for the requests of a host, before those of the program.
@@ -82,6 +88,8 @@ class Lines:
         return joined(found)
 
     def _lowered(self, piece: Piece) -> BankProgram:
+        if any(listed not in self._lists for listed in piece.lists):
+            self._add_lists(piece.lists)
         word = np.array([self._names[name] for name in piece.words])[piece.word]
         listed = np.array([self._lists[channels] for channels in piece.lists])[piece.listed]
         listed = np.where(self._flags[word, 2] == 1, 0, listed)
@@ -117,45 +125,69 @@ class Lines:
         return first, np.concatenate(self._numbers)[np.repeat(offsets, lengths) + within]
 
     def advance(self, state: BankState, repeats: Repeats) -> BankState:
-        """Drop lines that no request needs, and take those that follow."""
+        """Drop lines that no request needs, and take those that follow. All lines have been offered."""
         own = self._reserved
         keep = _oldest(state, own)
-        old, new = self.program, self._lowered(self._taken())
+        old, members = self.program, self.members
+        new, dropped = self._lowered(self._taken()), keep - own
         if own and new.host.any():
             raise InputError("has accesses of the host itself", "conflict", key="program")
-        kept, dropped = old.first[keep], keep - own
         arrays = {
             name: np.concatenate((getattr(old, name)[:own], getattr(old, name)[keep:], getattr(new, name)))
             for name in ("command", "host", "blocks", "size", "place", "row", "column", "code")
         }
+        offered = np.zeros(old.lines - dropped, dtype=np.int64)
         self.program = new._replace(
-            lines=old.lines - dropped + new.lines,
-            first=np.concatenate(
-                (old.first[:own], old.first[keep:-1] - kept, new.first + old.first[-1] - kept)
-            ),
-            channel=np.concatenate((old.channel[kept:], new.channel)),
-            **arrays,
+            lines=len(offered) + new.lines, first=np.concatenate((offered, new.first)), **arrays
         )
         for lines in (state.line, state.answer[:, :, 1]):
             lines[...] = np.where(lines >= own, lines - dropped, lines)
         state.value[LINE] -= dropped
         state.channel[:, KNOWN_LINE] = -1
         repeats.value[[NEXT_MARK, START_LINE]] -= dropped
+        if self.members != members:
+            state = self._divided(state, members)
         return with_answers(state, int(new.host.sum()))
+
+    def _divided(self, state: BankState, members: Sequence[range]) -> BankState:
+        """The state of channels that are no longer equal; `members`: those of the channels until now."""
+        starts = [run[0] for run in members]
+        index = np.searchsorted(starts, [run[0] for run in self.members], side="right") - 1
+        arrays = {
+            name: np.ascontiguousarray(array[index])
+            for name, array in state._asdict().items()
+            if name not in ("value", "log")
+        }
+        state = state._replace(**arrays)
+        awaited = [
+            line
+            for channel in range(len(index))
+            for lines in (_queued(state, channel, PIM), _answering(state, channel))
+            for line in lines.tolist()
+        ]
+        state.value[BLOCKED] = sum(int(self.program.blocks[line]) for line in awaited if line >= 0)
+        return state
+
+
+def _queued(state: BankState, channel: int, queue: int) -> Ints:
+    """The lines of the requests of a queue."""
+    first = state.begin[channel, queue]
+    return state.line[channel, queue, first : first + state.size[channel, queue]]
+
+
+def _answering(state: BankState, channel: int) -> Ints:
+    """The lines of the answers on their way; -1: an answer without a command."""
+    facts = state.channel[channel]
+    slots = (facts[FIRST_ANSWER] + np.arange(facts[ANSWERS])) % state.answer.shape[1]
+    return state.answer[channel, slots, 1]
 
 
 def _oldest(state: BankState, own: int) -> int:
     """The first line from `own` on that the decoder, a queued request or an answer needs."""
     oldest = int(state.value[LINE])
-    for channel, queue in zip(*np.nonzero(state.size), strict=True):
-        first, size = state.begin[channel, queue], state.size[channel, queue]
-        lines = state.line[channel, queue, first : first + size]
-        oldest = min([oldest, *lines[lines >= own].tolist()])
-    ring = state.answer.shape[1]
-    for channel in np.flatnonzero(state.channel[:, ANSWERS]).tolist():
-        facts = state.channel[channel]
-        slots = (facts[FIRST_ANSWER] + np.arange(facts[ANSWERS])) % ring
-        lines = state.answer[channel, slots, 1]
+    for channel in range(len(state.channel)):
+        queued = [_queued(state, channel, queue) for queue in range(state.size.shape[1])]
+        lines = np.concatenate((*queued, _answering(state, channel)))
         oldest = min([oldest, *lines[lines >= own].tolist()])
     return oldest
 

@@ -99,6 +99,15 @@ def make_repeats(tables: BankTables, state: BankState, stride: int) -> Repeats:
     )
 
 
+def repeats_for(repeats: Repeats, tables: BankTables, state: BankState) -> Repeats:
+    """The same room, or a new one if channels have been divided."""
+    if repeats.issued.shape[1] == len(state.channel):
+        return repeats
+    made = make_repeats(tables, state, repeats.stride)
+    made.value[[NEXT_MARK, SKIPPED]] = repeats.value[[NEXT_MARK, SKIPPED]]
+    return made
+
+
 def _pairs(tables: BankTables) -> Ints:
     """Nodes and commands for which the first clocks of commands matter."""
     bounds = [*tables.base.tolist(), tables.nodes]
@@ -257,12 +266,20 @@ def read_times(tables, state, repeats, channel, clock, words, count):
 
 
 @inlined
-def hashed(words, count):
-    """A hash of some words, below 2^32."""
-    result = count
-    for n in range(count):
-        result = ((result ^ (words[n] & 0xFFFFFFFF)) * 0x2545F491) & 0xFFFFFFFF
-        result ^= result >> 15
+def mixed(result, word):
+    """A hash of a hash and a word, below 2^32."""
+    result = ((result ^ (word & 0xFFFFFFFF)) * 0x2545F491) & 0xFFFFFFFF
+    return result ^ (result >> 15)
+
+
+@outlined
+def hashed(tables, program, repeats, words, line, base):
+    """A hash of the state at a mark, and of the lines up to the next mark."""
+    result = words
+    for n in range(words):
+        result = mixed(result, repeats.now[n])
+    for n in range(line, min(repeats.value[NEXT_MARK], program.lines)):
+        result = mixed(mixed(result, program.code[n]), row_of(tables, program, n, base))
     return result
 
 
@@ -353,7 +370,7 @@ def skip_repeats(tables, program, state, repeats):
         value[START] = 0
         if words < 0:
             return skipped
-        key = hashed(repeats.now, words)
+        key = hashed(tables, program, repeats, words, line, base)
         entry = find_stretch(tables, program, repeats, line, base, words, key)
         if entry < 0:
             begin_stretch(state, repeats, clock, line, base, words, key)

@@ -14,7 +14,7 @@ from ndpsim.dram.banks.lines import Lines
 from ndpsim.dram.banks.look_ahead import run_look_ahead
 from ndpsim.dram.banks.lower import BankTables, Ints, lower
 from ndpsim.dram.banks.programs import Line, Program
-from ndpsim.dram.banks.repeats import SKIPPED, make_repeats
+from ndpsim.dram.banks.repeats import SKIPPED, make_repeats, repeats_for
 from ndpsim.dram.banks.state import CLOCK, LOGGED, MASTER, UNIT_FIRST, BankProgram, BankState, make_state
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
 from ndpsim.dram.traces.unit_commands import UnitCommands
@@ -71,7 +71,7 @@ def run_program(
     Raises:
         InputError: it cannot end under these rules, or too many reads wait for a row.
     """
-    lines, tables = Lines(program, device), lower(device)
+    lines, tables = Lines(program, device, whole=host is not None), lower(device)
     room = _LOG + 2 * len(lines.members)
     state = make_state(tables, lines.program, len(lines.members), room if record_commands else 0)
     controller = device.extension.controller
@@ -89,10 +89,11 @@ def run_program(
         else:
             outcome = beside.run(tables, lines.program, state, until)
         if record_commands:
-            parts.append(_resolved(state.log[: state.value[LOGGED]], lines, device))
+            parts.append(_expanded(_resolved(state.log[: state.value[LOGGED]], lines, device), lines.members))
         state.value[LOGGED] = 0
         if outcome == 2:
             state = lines.advance(state, repeats)
+            repeats = repeats_for(repeats, tables, state)
     if outcome < 0:
         clock = int(state.value[CLOCK])
         what = "waits for ever" if outcome == -1 else "has too many accesses of the host with an opened row"
@@ -100,7 +101,7 @@ def run_program(
     sizes = np.array([len(run) for run in lines.members])
     total = (state.issued * sizes[:, None]).sum(axis=0)
     counts = {name: int(n) for name, n in zip(device.names, total, strict=True) if n}
-    commands = _expanded(np.concatenate(parts, axis=1), lines.members, device) if record_commands else None
+    commands = UnitCommands(np.concatenate(parts, axis=1), device.names) if record_commands else None
     return BankRun(
         int(state.value[CLOCK]),
         int(repeats.value[SKIPPED]),
@@ -127,7 +128,7 @@ def _resolved(log: Ints, lines: Lines, device: BankDevice) -> Ints:
     return np.stack((clock, command, simulated, *address.T, row, column))
 
 
-def _expanded(log: Ints, members: Sequence[range], device: BankDevice) -> UnitCommands:
+def _expanded(log: Ints, members: Sequence[range]) -> Ints:
     """The commands of all channels from those of the simulated ones."""
     clock, simulated = log[0], log[2]
     sizes, first = np.array([len(run) for run in members]), np.array([run[0] for run in members])
@@ -138,4 +139,4 @@ def _expanded(log: Ints, members: Sequence[range], device: BankDevice) -> UnitCo
     order = np.lexsort((index, channel, clock[index]))
     columns = log[:, index[order]]
     columns[2] = channel[order]
-    return UnitCommands(columns, device.names)
+    return columns
