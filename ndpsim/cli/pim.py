@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ndpsim.base.options import table
-from ndpsim.base.options.pim import PIM
+from ndpsim.base.options.pim import HOST, PIM
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import COMMANDS, JSON, answer
 
@@ -20,13 +20,15 @@ if TYPE_CHECKING:
     examples=(
         "ndpsim pim program.csv.gz --hw attacc --set nCCDAB=4 --commands commands.csv.gz",
         "ndpsim pim program.csv --hw aim --rules reference --json -",
+        "ndpsim pim program.csv --hw aim --host-traffic 20 --arbitration slice",
     ),
 )
 def command(options: Options) -> None:
     """Simulate a program of a device with units in its banks: AiM, AttAcc or HBM-PIM.
 
     By default the commands keep all rules of the device. --rules reference runs as the units' own simulator
-    does, command for command. docs/banks.md has the forms of programs, the rules and the idealisations.
+    does, command for command. With --host-traffic a host reads and writes other rows until the units are
+    done. docs/banks.md has the forms of programs, the rules and the idealisations.
     """
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.pim import run_pim
@@ -34,7 +36,10 @@ def command(options: Options) -> None:
     hardware = load_bank_hardware(
         PIM.value(options, "hw"), options.get("set", ()), PIM.value(options, "rules")
     )
-    finish(options, hardware, run_pim(options["program"], hardware, record_commands="commands" in options))
+    PIM.check_needs(options, "--")
+    host = PIM.arguments(options, *HOST) if "host-traffic" in options else None
+    result = run_pim(options["program"], hardware, record_commands="commands" in options, host=host)
+    finish(options, hardware, result)
 
 
 def finish(options: Options, hardware: BankHardware, result: PimResult) -> None:
