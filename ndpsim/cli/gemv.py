@@ -11,6 +11,7 @@ from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, hardware_of, progress_of, timeline
 from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.pim import BANK_OUTPUTS, CHECK_UNITS, finish, records
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -26,6 +27,7 @@ _OUTPUTS = table(
                 "expert",
                 "contention",
                 "host-read",
+                "banks",
             ),
             REPORT,
             COMMANDS,
@@ -38,7 +40,7 @@ _OUTPUTS = table(
             ),
             timeline("the phases"),
         ),
-        "Validation": (EXACT_CHECK,),
+        "Validation": (EXACT_CHECK, CHECK_UNITS),
     }
 )
 
@@ -70,6 +72,7 @@ def command(options: Options) -> None:
     if _is_in_banks(options):
         _in_banks(options)
         return
+    refuse(options, "is of units in banks; ndpsim check judges other commands", "check")
     check_gemv(options, "--")
     host_reads, beside = options.get("engine") == "host-read", "host-traffic" in options
     if host_reads:
@@ -95,18 +98,17 @@ def _is_in_banks(options: Options) -> bool:
 
 def _in_banks(options: Options) -> None:
     """Run the expert on a device with units in its banks."""
-    from ndpsim.cli.pim import finish
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.bank_operands import simulate_bank_expert
     from ndpsim.studies.sweeps.parameters import expert_of
 
-    own = "hw", "set", "model", "shape", "tokens", "json", "commands"
+    own = "hw", "set", "model", "shape", "tokens", *BANK_OUTPUTS
     refuse(options, "is not of units in banks", *(name for name in options if name not in own))
+    plot = plot_of(options, "banks")
     hardware = load_bank_hardware(options["hw"], options.get("set", ()))
-    tokens, record = GEMV.value(options, "tokens"), "commands" in options
-    finish(
-        options, hardware, simulate_bank_expert(hardware, expert_of(options), tokens, record_commands=record)
-    )
+    tokens, record = GEMV.value(options, "tokens"), records(options)
+    result = simulate_bank_expert(hardware, expert_of(options), tokens, record_commands=record)
+    finish(options, hardware, result, plot)
 
 
 def _check_lane(options: Options, lanes: int, what: str) -> None:

@@ -58,6 +58,12 @@ class BankHardware:
     rules: str
     values: Mapping[str, Stated] = field(repr=False)
 
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes of all banks."""
+        sizes = self.device.sizes
+        return sizes["channels"] * self.device.banks * sizes["rows"] * sizes["columns"] * self.burst_bytes
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         device = self.device

@@ -22,7 +22,7 @@ from ndpsim.workload.models import Expert, MoeShape, load_model
 from ndpsim.workload.models.attention import Attention as LayerAttention
 
 
-def _layouts(hardware: BankHardware) -> Any:
+def layouts_of(hardware: BankHardware) -> Any:
     """The module of `ndpsim.dimm.banks` with the layouts of a device."""
     extension, modules = hardware.device.extension, plugins.modules_by_name(banks)
     name = next((key for key in (extension.name, extension.name.partition("-")[0]) if key in modules), "")
@@ -33,10 +33,19 @@ def _layouts(hardware: BankHardware) -> Any:
     return modules[name]
 
 
-def _units(hardware: BankHardware, channels: int | None = None) -> Units:
-    device, unit = hardware.device, hardware.unit
+def units_of(hardware: BankHardware, channels: int | None = None) -> Units:
+    """What layouts need of a device.
+
+    Raises:
+        InputError: it has no units at the place that was asked for.
+    """
+    device, unit, places = hardware.device, hardware.unit, layouts_of(hardware).PLACES
+    level = unit.get("level", "bank")
+    if level not in places:
+        problem = f"{hardware.name} has no units at a {level} (it has: {', '.join(places)})"
+        raise InputError(problem, "unsupported", key="engine")
     return Units(
-        unit.get("level", "bank"),
+        level,
         hardware.burst_bytes // unit.get("element_bytes", 2),
         unit.get("accumulators", 1),
         device.sizes["columns"],
@@ -46,7 +55,7 @@ def _units(hardware: BankHardware, channels: int | None = None) -> Units:
     )
 
 
-def _joined(parts: Sequence[Sequence[Line]], hardware: BankHardware) -> list[Line]:
+def joined(parts: Sequence[Sequence[Line]], hardware: BankHardware) -> list[Line]:
     """Programs one after the other: one end, and a barrier between two."""
     words = hardware.device.extension.requests
     barrier = next((name for name, word in words.items() if word.barrier), None)
@@ -87,15 +96,19 @@ def simulate_bank_expert(
     hardware = bank_hardware_of(hw, sets, rules)
     expert = model if isinstance(model, Expert) else load_model(model).expert
     whole_number(tokens, "tokens", 1, MAX_TOKENS)
-    layouts, units = _layouts(hardware), _units(hardware)
-    first = Gemv(expert.hidden, 2 * expert.intermediate)
-    second = Gemv(expert.intermediate, expert.hidden)
-    row = layouts.rows_of(first, units)
-    parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
-    result = run_lines(_joined(parts, hardware), hardware, record_commands)
+    result = run_lines(expert_lines(hardware, expert, tokens), hardware, record_commands)
     return _with_workload(
         result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
     )
+
+
+def expert_lines(hardware: BankHardware, expert: Expert, tokens: int) -> list[Line]:
+    """The program of an expert: see `simulate_bank_expert`."""
+    layouts, units = layouts_of(hardware), units_of(hardware)
+    first = Gemv(expert.hidden, 2 * expert.intermediate)
+    second = Gemv(expert.intermediate, expert.hidden)
+    row = layouts.rows_of(first, units)
+    return joined([layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens, hardware)
 
 
 def simulate_bank_attention(
@@ -124,24 +137,41 @@ def simulate_bank_attention(
         InputError: an argument is wrong, or the cache does not fit.
     """
     hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
-    attention = shape.attention
-    if not isinstance(attention, LayerAttention) or attention.kind == "mla":
-        problem = f"the attention of {shape.name} has no layout on units in banks"
-        raise InputError(problem, "unsupported", key="model")
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
-    longest = max(4096, context)
-    heads, queries = attention.kv_heads, attention.heads // attention.kv_heads
-    layouts = _layouts(hardware)
-    if not hasattr(layouts, "attention"):
-        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
-    operands = Attention(heads, queries, attention.head_size, context, longest)
+    attention, missing = shape.attention, shape.attention_problem
+    if attention is None:
+        problem = (
+            missing or f"{shape.name} says nothing of attention: num_attention_heads and the keys beside it"
+        )
+        raise InputError(problem, "missing", key="model")
+    layouts, operands = layouts_of(hardware), attention_operands(hardware, attention, shape.name, context)
+    heads = operands.heads
     if hardware.device.extension.controller == "look-ahead":
-        lines = layouts.attention(operands._replace(heads=heads * batch), _units(hardware))
+        lines = layouts.attention(operands._replace(heads=heads * batch), units_of(hardware))
     else:
-        lines = _beside(layouts.attention(operands, _units(hardware, heads)), heads, batch, hardware)
+        lines = _beside(layouts.attention(operands, units_of(hardware, heads)), heads, batch, hardware)
     result = run_lines(lines, hardware, record_commands)
     return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
+
+
+def attention_operands(hardware: BankHardware, attention: object, model: str, context: int) -> Attention:
+    """The attention of a sequence on a device.
+
+    Raises:
+        InputError: no layout is known for this attention, or on this device.
+    """
+    if (
+        not isinstance(attention, LayerAttention)
+        or attention.kind == "mla"
+        or attention.head_size != attention.value_size
+    ):
+        problem = f"the attention of {model} has no layout on units in banks"
+        raise InputError(problem, "unsupported", key="model")
+    if not hasattr(layouts_of(hardware), "attention"):
+        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    queries = attention.heads // attention.kv_heads
+    return Attention(attention.kv_heads, queries, attention.head_size, context, max(4096, context))
 
 
 def _beside(lines: Sequence[Line], heads: int, batch: int, hardware: BankHardware) -> list[Line]:
@@ -159,4 +189,4 @@ def _beside(lines: Sequence[Line], heads: int, batch: int, hardware: BankHardwar
                 for line in lines
             ]
         )
-    return _joined(parts, hardware)
+    return joined(parts, hardware)

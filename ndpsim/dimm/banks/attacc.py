@@ -11,8 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ndpsim.base.errors import InputError
-from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
 from ndpsim.dram.banks.programs import Line
+
+#: Places of units.
+PLACES = ("bank", "bankgroup", "buffer")
 
 _MACS = {"bank": "MACAB", "bankgroup": "MACSB", "buffer": "MACPB"}
 _BLOCK = 16  # tokens of a group between two moves of results
@@ -275,3 +278,17 @@ def attention(shape: Attention, units: Units) -> list[Line]:
         problem = f"{rounds} heads a channel need {2 * last.keys} rows of each bank, which has {units.rows}"
         raise InputError(problem, "too-large", key="batch")
     return list(_Rounds(shape, units).lines())
+
+
+def turns(shape: Attention, units: Units) -> Turns:
+    """A turn has two rounds. Each query of a head has a channel, which has keys and values of its own.
+
+    `shape`: a sequence.
+    """
+    tokens = 2 if units.level == "buffer" else _BLOCK
+    return Turns(shape.heads, shape.queries, 2 * units.channels, tokens, shape.queries, True)
+
+
+def turn(shape: Attention, units: Units, items: int) -> list[Line]:
+    """The program of so many items, each a head with a query: a turn, or several full ones."""
+    return attention(shape._replace(heads=items, queries=1), units)

@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from ndpsim.base.reported import quantities
 from ndpsim.config import Hardware
+from ndpsim.config.banks import BankHardware
 from ndpsim.report.html.page import (
     Cell,
     Column,
@@ -18,14 +19,17 @@ from ndpsim.report.html.page import (
     configuration,
     measured,
     picture,
+    plain_cell,
     provenance,
     table_of,
     when,
     write_page,
 )
+from ndpsim.report.pictures.banks import pim_figure
 from ndpsim.report.pictures.expert import FIGURES
 from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
 from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
+from ndpsim.report.pim import pim_rows, pim_title
 from ndpsim.report.text import Timed, facts_of, title_of, topologies_table
 from ndpsim.report.words import component_words, counted
 from ndpsim.simulate import (
@@ -37,6 +41,7 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
+from ndpsim.simulate.results.pim import PimResult
 
 #: The command of each kind of result.
 _COMMANDS = {
@@ -89,6 +94,26 @@ def write_run_report(
             _energy_table(result),
         ),
         configuration(result.config, hardware, *([_timings(memory)] if memory else ())),
+    )
+
+
+def write_pim_report(path: str, result: PimResult, hardware: BankHardware) -> None:
+    """The report of a program of units in banks, with recorded commands.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    title = pim_title(result)
+    drawn = picture("run", lambda: pim_figure(result, hardware), title)
+    values = [(key, plain_cell(stated.value), stated.origin) for key, stated in hardware.values.items()]
+    sources = HtmlTable(("key", "value", "source, or what is assumed"), values)
+    _write(
+        path,
+        title,
+        "on units in banks",
+        Section("Summary", HtmlTable((), pim_rows(result))),
+        Section("Over time", drawn),
+        configuration(result.config, None, Folded(f"Device: {hardware.name}", sources)),
     )
 
 

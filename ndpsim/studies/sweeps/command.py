@@ -56,6 +56,7 @@ class SweptCommand(ABC):
         time_metric: the metric for speed-ups.
         results: the classes of its results, whose fields are the beginnings of metrics.
         own_metrics: further metrics.
+        device_keys: pattern of keys of a device with units in its banks, beside those of hardware files.
     """
 
     name: ClassVar[str]
@@ -67,6 +68,7 @@ class SweptCommand(ABC):
     time_metric: ClassVar[str] = "time_ns"
     results: ClassVar[tuple[type, ...]] = ()
     own_metrics: ClassVar[tuple[str, ...]] = ()
+    device_keys: ClassVar[str | None] = None
 
     def metric_beginnings(self) -> tuple[str, ...]:
         """Beginnings of the names of its metrics, up to the first dot; empty if they are unknown."""

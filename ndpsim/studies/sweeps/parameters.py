@@ -14,11 +14,15 @@ from ndpsim.base.inputs import note_input
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.gemv import DEFAULT_MODEL
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.nodes import scalar
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.processors.weights import expert_format_of
 from ndpsim.workload.models import Expert, parse_shape
 from ndpsim.workload.models.weights import weight_file
+
+#: Keys of a device with units in its banks, as in its file.
+BANK_KEYS = r"(device|unit|timings)\.\w+|refresh|clock_ps|idealise"
 
 
 def plain(value: Any) -> Any:
@@ -68,6 +72,15 @@ def hardware_of(settings: Mapping[str, Any], parameters: Table) -> Hardware:
         InputError: there is no such hardware.
     """
     return load_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters))
+
+
+def bank_hardware_of(settings: Mapping[str, Any], parameters: Table, rules: str = "standard") -> BankHardware:
+    """The device with units in its banks, with given keys.
+
+    Raises:
+        InputError: there is no such device, or no such key.
+    """
+    return load_bank_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters), rules)
 
 
 def _setting(value: Any) -> str:

@@ -1,0 +1,245 @@
+"""Writes docs/units-compared.md and its pictures: units on buffer chips, at banks and behind CXL.
+
+Run in the checkout: python validation/units.py
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from ndpsim import simulate_expert
+from ndpsim.base.units import format_time
+from ndpsim.config import load_hardware
+from ndpsim.config.banks import load_bank_hardware
+from ndpsim.inference.processors import Processors, Step
+from ndpsim.inference.processors.banks import AttentionDevices
+from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.pictures.canvas import Panel, compose, save
+from ndpsim.report.pictures.colours import SERIES
+from ndpsim.simulate.bank_turns import AttentionTurns, bank_expert_token
+from ndpsim.workload.models import Expert, load_model
+
+HERE = Path(__file__).parent
+PICTURES = HERE.parent / "docs" / "pictures"
+DIES, STACKS = 32, 5
+MODEL, EXPERT_MODEL = "mixtral-8x7b", "mixtral-8x7b"
+CONTEXTS, BATCHES = (512, 2048, 8192), (1, 8, 32, 128)
+TOKENS = (1, 2, 4, 8, 16, 32, 64)
+
+
+class Unit(NamedTuple):
+    """Units that share an expert: their words, and how many devices have `DIES` dies."""
+
+    name: str
+    hw: str
+    sets: tuple[str, ...]
+    devices: int
+    dies: str
+
+
+DIMM = Unit("buffer chip (TriMoE, DDR5)", "trimoe", (), 1, "a DIMM: 4 ranks x 2 sub-channels x 4 x8 chips")
+CXL = Unit(
+    "CXL device (DDR5)",
+    "cxl",
+    ("dimm.subchannels=8", "ndp.systolic.arrays=16"),
+    1,
+    "8 sub-channels x 4 x8 chips, 16 arrays",
+)
+IN_BANKS = (
+    Unit("bank (AiM, GDDR6)", "aim", (), 2, "2 cards of 16 chips"),
+    Unit("bank (AttAcc, HBM3)", "attacc", (), 4, "4 stacks of 8 dies"),
+    Unit("bank group (AttAcc, HBM3)", "attacc", ("level=bankgroup",), 4, "4 stacks of 8 dies"),
+    Unit("two banks (HBM-PIM, HBM2)", "hbm-pim", ("channels=16",), 4, "4 stacks of 8 dies"),
+)
+PLACES = {
+    "bank": ("banks.level=bank",),
+    "bank group": ("banks.level=bankgroup",),
+    "pseudo-channel": ("banks.level=buffer",),
+}
+
+
+def part_of(expert: Expert, parts: int) -> Expert:
+    """A device's part of an expert."""
+    return Expert(expert.hidden, -(-expert.intermediate // parts))
+
+
+def expert_times() -> dict[str, list[float]]:
+    """Times in ns of an expert on `DIES` dies, by tokens."""
+    expert = load_model(EXPERT_MODEL).expert
+    found = {
+        unit.name: [
+            simulate_expert(load_hardware(unit.hw, unit.sets), expert, tokens, cache=True).time_ns
+            for tokens in TOKENS
+        ]
+        for unit in (DIMM, CXL)
+    }
+    for unit in IN_BANKS:
+        device = load_bank_hardware(unit.hw, unit.sets)
+        token_ns = bank_expert_token(device, part_of(expert, unit.devices)).time_ns
+        found[unit.name] = [tokens * token_ns for tokens in TOKENS]
+    return found
+
+
+def attention_times() -> dict[str, dict[int, list[float]]]:
+    """Times in ns of a layer's scores and context on five stacks, by place, context and batch."""
+    found: dict[str, dict[int, list[float]]] = {}
+    model = load_model(MODEL)
+    for place, sets in PLACES.items():
+        devices = AttentionDevices(
+            load_hardware("dgx-attacc", sets), model, model.attention_kinds, 16, cache=True
+        )
+        found[place] = {
+            context: [devices.attention(0, Step(batch, context), 0.0, 0.0).time_ns for batch in BATCHES]
+            for context in CONTEXTS
+        }
+    processors = Processors(load_hardware("dgx-attacc"))
+
+    def on_gpu_ns(batch: int, context: int) -> float:
+        done = processors.step_time(model, Step(batch, context)).operations
+        return next(one.time_ns for one in done if one.name == "attend")
+
+    found["GPU"] = {context: [on_gpu_ns(batch, context) for batch in BATCHES] for context in CONTEXTS}
+    return found
+
+
+def lines(x: Sequence[int], times: Mapping[str, Sequence[float]], label: str) -> Panel:
+    """Times over tokens or sequences, on logarithmic scales."""
+
+    def draw(axes: Axes) -> None:
+        for number, (name, ns) in enumerate(times.items()):
+            style = {"color": SERIES[number % len(SERIES)], "linestyle": ("-", "--", ":")[number % 3]}
+            axes.plot(x, [one / 1000 for one in ns], marker=".", label=name, **style)
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xticks(x, [str(one) for one in x])
+        axes.set(xlabel=label, ylabel="time (us)")
+        axes.minorticks_off()
+
+    return Panel(draw, 12)
+
+
+def figure(title: str, panels: Mapping[str, Panel]) -> Figure:
+    """Panels below each other."""
+    return compose(title, (panels,), DEFAULT_SIZE)
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    listed = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(row)} |" for row in listed)
+
+
+def fastest(times: Mapping[str, float]) -> str:
+    """The place with the least time."""
+    return min(times, key=times.__getitem__)
+
+
+TEXT = """\
+# Units compared
+
+Which place of units is fastest for an expert, and for attention: on a buffer chip, at banks, at bank
+groups, at pseudo-channels, or behind CXL? Made by `python validation/units.py`; every time is simulated.
+Devices, rules and layouts: [units in banks](banks.md).
+
+## An expert on as many DRAM dies
+
+An expert of {model} with 16 bits on {dies} DRAM dies. Dies differ in size: those of DDR5 have 32 Gb, those
+of GDDR6 and HBM 8 or 16.
+
+{devices}
+
+![An expert on {dies} dies](pictures/units_expert.svg)
+
+{experts}
+
+Units in banks read the weights again for each token (their makers' layout), while units on buffer chips and
+behind CXL read them once for all tokens that their buffer holds. So banks win with few tokens, and lose
+what they win with more.
+
+## Attention of a layer on the same stacks
+
+Scores and context of a layer of {attention} on the five HBM3 stacks of `dgx-attacc`, with units at three
+places, and on a GPU that reads the same five stacks (3,352 GB/s; its time is a roofline, not simulated
+commands).
+
+![Attention on five stacks](pictures/units_attention.svg)
+
+{attentions}
+
+{heads} queries share each head of keys. AttAcc's layout has a copy of keys and values for each of them, and
+reads each: a GPU reads them once. The KV cache takes {heads} times the room there.
+
+## Equal power
+
+No page of a vendor or paper that was verified gives the power of these units, so a comparison at equal
+power is not made, with one exception: AttAcc's distances between multiplications (`nCCDAB`, `nCCDSB`: 6)
+are those that keep the power of a stack within its limit. All places of AttAcc above keep it. Without the
+limit (`nCCDAB=4`), units at banks take {unlimited} of the time for 32 sequences of 2,048 tokens.
+
+## Limits
+
+- Attention on buffer chips and behind CXL is not simulated, and neither are transfers over links here.
+- HBM-PIM is written from papers; its change of mode is an assumption.
+"""
+
+
+def main() -> None:
+    """Write the page and its pictures."""
+    experts, attention = expert_times(), attention_times()
+    save(
+        figure(f"An expert of {EXPERT_MODEL} on {DIES} dies", {"expert": lines(TOKENS, experts, "tokens")}),
+        str(PICTURES / "units_expert.svg"),
+        DEFAULT_SIZE,
+    )
+    panels = {
+        f"context {context}": lines(
+            BATCHES,
+            {place: times[context] for place, times in attention.items()},
+            f"sequences of {context:,} tokens",
+        )
+        for context in CONTEXTS
+    }
+    save(
+        figure(f"Attention of a layer of {MODEL} on five HBM3 stacks", panels),
+        str(PICTURES / "units_attention.svg"),
+        DEFAULT_SIZE,
+    )
+    model = load_model(MODEL)
+    kind = model.attention_kinds[0]
+    loose, parts = load_bank_hardware("attacc", ["nCCDAB=4"]), -(-32 * kind.kv_heads // STACKS)
+    free_ns = AttentionTurns(loose, kind, MODEL).time_ns([2048] * parts)
+    share = free_ns / attention["bank"][2048][2]
+    units = (DIMM, CXL, *IN_BANKS)
+    rows = [[name, *(format_time(ns) for ns in times)] for name, times in experts.items()] + [
+        ["fastest", *(fastest({n: t[k] for n, t in experts.items()}) for k in range(len(TOKENS)))]
+    ]
+    of_attention = [
+        [
+            f"{context:,}",
+            str(batch),
+            *(format_time(times[context][place]) for times in attention.values()),
+            fastest({name: times[context][place] for name, times in attention.items()}),
+        ]
+        for context in CONTEXTS
+        for place, batch in enumerate(BATCHES)
+    ]
+    text = TEXT.format(
+        model=EXPERT_MODEL,
+        attention=MODEL,
+        dies=DIES,
+        devices=table(("units", "dies"), [[unit.name, unit.dies] for unit in units]),
+        experts=table(("units", *(f"{tokens} tokens" for tokens in TOKENS)), rows),
+        attentions=table(("context", "sequences", *attention, "fastest"), of_attention),
+        heads=kind.heads // kind.kv_heads,
+        unlimited=f"{share:.0%}",
+    )
+    (HERE.parent / "docs" / "units-compared.md").write_text(text)
+
+
+if __name__ == "__main__":
+    main()
