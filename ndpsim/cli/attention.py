@@ -10,6 +10,8 @@ from ndpsim.cli.options import answer
 from ndpsim.cli.picture_options import plot_of
 from ndpsim.cli.pim import BANK_OUTPUTS, finish, records
 
+_OPERANDS = ("model", "context", "batch")
+
 
 @taking(
     ATTENTION,
@@ -41,7 +43,7 @@ def command(options: Options) -> None:
         raise InputError(problem, "unsupported", key="engine")
     sets = [*options.get("set", ()), *([f"level={options['engine']}"] if "engine" in options else [])]
     hardware = load_bank_hardware(ATTENTION.value(options, "hw"), sets, ATTENTION.value(options, "rules"))
-    model, context, batch = (ATTENTION.value(options, name) for name in ("model", "context", "batch"))
+    model, context, batch = (ATTENTION.value(options, name) for name in _OPERANDS)
     result = simulate_bank_attention(hardware, model, context, batch, record_commands=records(options))
     finish(options, hardware, result, plot)
 
@@ -55,6 +57,7 @@ def _on_machine(options: Options) -> None:
         options, "is of a device; a machine has several", *(name for name in BANK_OUTPUTS if name != "json")
     )
     refuse(options, "is of a device: its machine has the standard's", "rules")
-    operands = (ATTENTION.value(options, name) for name in ("hw", "model", "context", "batch"))
-    result = simulate_layer_attention(*operands, options.get("engine"), options.get("set", ()))
+    hw, model, context, batch = (ATTENTION.value(options, name) for name in ("hw", *_OPERANDS))
+    engine, sets = options.get("engine"), options.get("set", ())
+    result = simulate_layer_attention(hw, model, context, batch, engine, sets)
     answer(options, result.to_dict, lambda: print_attention(result))

@@ -89,7 +89,7 @@ class AttentionTurns:
         """
         operands = self._operands(context)
         what = {"kind": "attention", "items": items, **operands._asdict()}
-        lines_of = partial(self._layouts.turn, operands, self._units)
+        lines_of: Callable[[int], Sequence[Line]] = partial(self._layouts.turn, operands, self._units)
 
         def repeated(turns: int) -> Sequence[Line]:
             if self.sizes.overlap and items == self.sizes.slots:
@@ -128,7 +128,7 @@ def _mean_turn(
     run = run_program(lines_of(turns), device)
     if device.refreshes:
         turns = min(up(_PERIODS * device.timings["nREFI"], run.cycles), _MOST_TURNS)
-        run = run_program(lines_of(turns), device)
+        run = run if turns == 1 else run_program(lines_of(turns), device)
     time_ns = float(run.cycles * device.clock_ps / 1000) / turns
     return lookup.store(BankTurn(time_ns, turns, run.cycles, run.counts, config, **watch.times()))
 

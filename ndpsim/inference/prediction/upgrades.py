@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.config.files import part_names
@@ -19,7 +20,7 @@ _UNITS = ("ndp.gemv=trimoe_gemv", "ndp.activation=trimoe_activation")
 _DEVICES = ("banks.device=attacc", "banks.count=5", "banks.link_gbps=300")
 
 #: Words for the upgrade, the new machine, and what changes in the `Workload`.
-Upgraded = tuple[str, OwnMachine, Mapping[str, str]]
+Upgraded = tuple[str, OwnMachine, Mapping[str, Any]]
 
 
 def _memory(machine: OwnMachine) -> Upgraded:
@@ -70,7 +71,7 @@ def _ndp(machine: OwnMachine) -> Upgraded:
 def _banks(machine: OwnMachine) -> Upgraded:
     """AttAcc: five HBM3 stacks with units at their banks, which have the KV cache and compute attention."""
     return (
-        "five HBM3 stacks with units at their banks (AttAcc) for attention, on NVLink",
+        "5x HBM3 with units at their banks (AttAcc) for attention",
         replace(machine, sets=(*machine.sets, *_DEVICES)),
         {"attention": "ndp"},
     )
