@@ -22,12 +22,12 @@ from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import Panel, compose, save
 from ndpsim.report.pictures.colours import SERIES
 from ndpsim.simulate.bank_turns import AttentionTurns, bank_expert_token
-from ndpsim.workload.models import Expert, load_model
+from ndpsim.workload.models import Attention, Expert, load_model
 
 HERE = Path(__file__).parent
 PICTURES = HERE.parent / "docs" / "pictures"
 DIES, STACKS = 32, 5
-MODEL, EXPERT_MODEL = "mixtral-8x7b", "mixtral-8x7b"
+EXPERT_MODEL, MODELS = "mixtral-8x7b", ("mixtral-8x7b", "qwen3-235b-a22b")
 CONTEXTS, BATCHES = (512, 2048, 8192), (1, 8, 32, 128)
 TOKENS = (1, 2, 4, 8, 16, 32, 64)
 
@@ -85,10 +85,10 @@ def expert_times() -> dict[str, list[float]]:
     return found
 
 
-def attention_times() -> dict[str, dict[int, list[float]]]:
+def attention_times(name: str) -> dict[str, dict[int, list[float]]]:
     """Times in ns of a layer's scores and context on five stacks, by place, context and batch."""
     found: dict[str, dict[int, list[float]]] = {}
-    model = load_model(MODEL)
+    model = load_model(name)
     for place, sets in PLACES.items():
         devices = AttentionDevices(
             load_hardware("dgx-attacc", sets), model, model.attention_kinds, 16, cache=True
@@ -143,7 +143,7 @@ TEXT = """\
 # Units compared
 
 Which place of units is fastest for an expert, and for attention: on a buffer chip, at banks, at bank
-groups, at pseudo-channels, or behind CXL? Made by `python validation/units.py`; every time is simulated.
+groups, at pseudo-channels, or behind CXL? Made by `python validation/units.py`; times of units are simulated.
 Devices, rules and layouts: [units in banks](banks.md).
 
 ## An expert on as many DRAM dies
@@ -158,28 +158,28 @@ of GDDR6 and HBM 8 or 16.
 {experts}
 
 Units in banks read the weights again for each token (their makers' layout), while units on buffer chips and
-behind CXL read them once for all tokens that their buffer holds. So banks win with few tokens, and lose
-what they win with more.
+behind CXL read them once for all tokens that their buffer holds. But banks read {few:.0f} times as fast,
+and the multipliers of the others are busy from a few tokens on: with {tokens} tokens the fastest unit in
+banks still takes 1/{many:.0f} of the time of the fastest other.
 
 ## Attention of a layer on the same stacks
 
-Scores and context of a layer of {attention} on the five HBM3 stacks of `dgx-attacc`, with units at three
-places, and on a GPU that reads the same five stacks (3,352 GB/s; its time is a roofline, not simulated
-commands).
-
-![Attention on five stacks](pictures/units_attention.svg)
+Scores and context of a layer on the five HBM3 stacks of `dgx-attacc`, with units at three places, and on a
+GPU that reads the same five stacks (3,352 GB/s; its time is a roofline, not simulated commands).
 
 {attentions}
 
-{heads} queries share each head of keys. AttAcc's layout has a copy of keys and values for each of them, and
-reads each: a GPU reads them once. The KV cache takes {heads} times the room there.
+AttAcc's layout has a copy of keys and values for each query that shares a head of them, and reads each; a GPU
+reads them once. So the more queries share a head, the earlier the GPU is ahead, and the more room the KV
+cache takes in the banks.
 
 ## Equal power
 
 No page of a vendor or paper that was verified gives the power of these units, so a comparison at equal
 power is not made, with one exception: AttAcc's distances between multiplications (`nCCDAB`, `nCCDSB`: 6)
 are those that keep the power of a stack within its limit. All places of AttAcc above keep it. Without the
-limit (`nCCDAB=4`), units at banks take {unlimited} of the time for 32 sequences of 2,048 tokens.
+limit (`nCCDAB=4`), units at banks take {unlimited} of the time for 32 sequences of 2,048 tokens
+of mixtral-8x7b.
 
 ## Limits
 
@@ -188,55 +188,69 @@ limit (`nCCDAB=4`), units at banks take {unlimited} of the time for 32 sequences
 """
 
 
-def main() -> None:
-    """Write the page and its pictures."""
-    experts, attention = expert_times(), attention_times()
-    save(
-        figure(f"An expert of {EXPERT_MODEL} on {DIES} dies", {"expert": lines(TOKENS, experts, "tokens")}),
-        str(PICTURES / "units_expert.svg"),
-        DEFAULT_SIZE,
-    )
+OF_MODEL = """\
+### {model}: {queries} queries share each head of keys
+
+![Attention of {model} on five stacks](pictures/units_attention_{model}.svg)
+
+{table}"""
+
+
+def attention_part(name: str, times: Mapping[str, Mapping[int, Sequence[float]]]) -> str:
+    """The picture and the table of a model."""
     panels = {
         f"context {context}": lines(
             BATCHES,
-            {place: times[context] for place, times in attention.items()},
+            {place: of_place[context] for place, of_place in times.items()},
             f"sequences of {context:,} tokens",
         )
         for context in CONTEXTS
     }
-    save(
-        figure(f"Attention of a layer of {MODEL} on five HBM3 stacks", panels),
-        str(PICTURES / "units_attention.svg"),
-        DEFAULT_SIZE,
+    title = f"Attention of a layer of {name} on five HBM3 stacks"
+    save(figure(title, panels), str(PICTURES / f"units_attention_{name}.svg"), DEFAULT_SIZE)
+    rows = []
+    for context in CONTEXTS:
+        for number, batch in enumerate(BATCHES):
+            here = {place: of_place[context][number] for place, of_place in times.items()}
+            rows.append([f"{context:,}", str(batch), *map(format_time, here.values()), fastest(here)])
+    kind = load_model(name).attention_kinds[0]
+    listed = table(("context", "sequences", *times, "fastest"), rows)
+    return OF_MODEL.format(model=name, queries=kind.heads // kind.kv_heads, table=listed)
+
+
+def share_without_limit(limited_ns: float) -> float:
+    """The time of 32 sequences of 2,048 tokens without AttAcc's power limit, as a share of that with it."""
+    kind = load_model(MODELS[0]).attention_kinds[0]
+    assert isinstance(kind, Attention)
+    device = load_bank_hardware("attacc", ["nCCDAB=4"])
+    parts = -(-32 * kind.kv_heads // STACKS)
+    return AttentionTurns(device, kind, MODELS[0]).time_ns([2048] * parts) / limited_ns
+
+
+def main() -> None:
+    """Write the page and its pictures."""
+    experts, attention = expert_times(), {name: attention_times(name) for name in MODELS}
+    drawn = figure(
+        f"An expert of {EXPERT_MODEL} on {DIES} dies", {"expert": lines(TOKENS, experts, "tokens")}
     )
-    model = load_model(MODEL)
-    kind = model.attention_kinds[0]
-    loose, parts = load_bank_hardware("attacc", ["nCCDAB=4"]), -(-32 * kind.kv_heads // STACKS)
-    free_ns = AttentionTurns(loose, kind, MODEL).time_ns([2048] * parts)
-    share = free_ns / attention["bank"][2048][2]
+    save(drawn, str(PICTURES / "units_expert.svg"), DEFAULT_SIZE)
     units = (DIMM, CXL, *IN_BANKS)
-    rows = [[name, *(format_time(ns) for ns in times)] for name, times in experts.items()] + [
-        ["fastest", *(fastest({n: t[k] for n, t in experts.items()}) for k in range(len(TOKENS)))]
-    ]
-    of_attention = [
-        [
-            f"{context:,}",
-            str(batch),
-            *(format_time(times[context][place]) for times in attention.values()),
-            fastest({name: times[context][place] for name, times in attention.items()}),
-        ]
-        for context in CONTEXTS
-        for place, batch in enumerate(BATCHES)
+    rows = [[name, *map(format_time, times)] for name, times in experts.items()]
+    winners = [fastest({name: times[k] for name, times in experts.items()}) for k in range(len(TOKENS))]
+    ratios = [
+        min(experts[unit.name][k] for unit in (DIMM, CXL)) / min(experts[unit.name][k] for unit in IN_BANKS)
+        for k in (0, -1)
     ]
     text = TEXT.format(
         model=EXPERT_MODEL,
-        attention=MODEL,
         dies=DIES,
         devices=table(("units", "dies"), [[unit.name, unit.dies] for unit in units]),
-        experts=table(("units", *(f"{tokens} tokens" for tokens in TOKENS)), rows),
-        attentions=table(("context", "sequences", *attention, "fastest"), of_attention),
-        heads=kind.heads // kind.kv_heads,
-        unlimited=f"{share:.0%}",
+        experts=table(("units, by tokens", *map(str, TOKENS)), [*rows, ["fastest", *winners]]),
+        tokens=TOKENS[-1],
+        few=ratios[0],
+        many=ratios[1],
+        attentions="\n\n".join(attention_part(name, times) for name, times in attention.items()),
+        unlimited=f"{share_without_limit(attention[MODELS[0]]['bank'][2048][2]):.0%}",
     )
     (HERE.parent / "docs" / "units-compared.md").write_text(text)
 
