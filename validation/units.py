@@ -19,8 +19,7 @@ from ndpsim.config.banks import load_bank_hardware
 from ndpsim.inference.processors import Processors, Step
 from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.pictures.canvas import Panel, compose, save
-from ndpsim.report.pictures.colours import SERIES
+from ndpsim.report.pictures.canvas import SERIES, Panel, compose, save
 from ndpsim.simulate.bank_turns import AttentionTurns, bank_expert_token
 from ndpsim.workload.models import Attention, Expert, load_model
 

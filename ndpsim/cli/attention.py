@@ -6,8 +6,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options import refuse, table
 from ndpsim.base.options.pim import ATTENTION, PIM
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import answer
-from ndpsim.cli.picture_options import plot_of
+from ndpsim.cli.options import answer, plot_of
 from ndpsim.cli.pim import BANK_OUTPUTS, finish, records
 
 _OPERANDS = ("model", "context", "batch")

@@ -9,8 +9,7 @@ import click
 from ndpsim.base.options import Flag, Parameter, table
 from ndpsim.base.options.pim import PIM
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer
-from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.options import COMMANDS, JSON, REPORT, Plot, answer, picture, plot_of
 
 if TYPE_CHECKING:
     from ndpsim.config.banks import BankHardware

@@ -11,9 +11,8 @@ from ndpsim.config.banks import BankHardware
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import row_panel
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS
-from ndpsim.report.pictures.curves import time_axis
+from ndpsim.report.pictures.canvas import COLOURS, Panel, Panels, compose
+from ndpsim.report.pictures.expert import time_axis
 from ndpsim.report.pim import pim_title
 from ndpsim.simulate.pim import command_bytes
 from ndpsim.simulate.results.pim import PimResult

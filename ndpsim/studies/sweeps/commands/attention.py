@@ -11,8 +11,15 @@ from ndpsim.config.banks import BankHardware, is_bank_hardware
 from ndpsim.inference.processors.layer_attention import LayerAttention, simulate_layer_attention
 from ndpsim.simulate.bank_operands import simulate_bank_attention
 from ndpsim.simulate.results.pim import PimResult
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
-from ndpsim.studies.sweeps.parameters import BANK_KEYS, bank_hardware_of, hardware_of, hardware_sets
+from ndpsim.studies.sweeps.command import (
+    BANK_KEYS,
+    Resolved,
+    SweptCommand,
+    bank_hardware_of,
+    hardware_of,
+    hardware_sets,
+    scalars_of,
+)
 
 _OPERANDS = ("model", "context", "batch")
 

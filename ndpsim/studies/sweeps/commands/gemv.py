@@ -11,16 +11,18 @@ from ndpsim.base.options.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.config.banks import BankHardware, is_bank_hardware
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_host_read
 from ndpsim.simulate.bank_operands import simulate_bank_expert
+from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult
 from ndpsim.simulate.results.pim import PimResult
-from ndpsim.simulate.weights import named_weights
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
-from ndpsim.studies.sweeps.parameters import (
+from ndpsim.studies.sweeps.command import (
     BANK_KEYS,
+    Resolved,
+    SweptCommand,
     bank_hardware_of,
     expert_of,
     file_digests,
     hardware_of,
+    scalars_of,
     weight_format,
 )
 
