@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
+from ndpsim.base.arguments import several, text
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.pim import ATTENTION
 from ndpsim.base.reported import Reported, quantity
@@ -70,7 +71,9 @@ def simulate_layer_attention(
     """
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
-    places = () if engine in (None, _ON_GPU) else (f"banks.level={ATTENTION['engine'].checked(engine)}",)
+    sets = several(sets, "sets", text)
+    engine = None if engine is None else ATTENTION["engine"].checked(engine)
+    places = () if engine in (None, _ON_GPU) else (f"banks.level={engine}",)
     if places and isinstance(hw, Hardware):
         raise InputError("is said by a loaded hardware: banks.level", "conflict", key="engine")
     hardware, shape, step = load_hardware(hw, (*sets, *places)), load_model(model), Step(batch, context)
