@@ -294,7 +294,7 @@ def test_impossible_attention_is_refused_in_one_line(changes, code, key):
     ("hw", "sets", "key"),
     [
         ("dgx-attacc", ["banks.device=atacc"], "banks.device"),
-        ("dgx-attacc", ["banks.experts=true"], "banks.experts"),
+        ("dgx-attacc", ["banks.computes=experts"], "banks.computes"),
         ("aim-cards", ["banks.count=4"], "banks.count"),
         ("aim-cards", ["banks.device=attacc", "dimm.subchannels=16"], "banks.device"),
     ],

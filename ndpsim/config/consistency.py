@@ -159,13 +159,13 @@ def _check_host_memory(hardware: Hardware) -> None:
 def _check_banks(hardware: Hardware) -> None:
     """Check the devices with units in their banks; with experts, they are the DIMMs of the file."""
     device, section = hardware.bank_device, hardware.system.banks
-    if device is None or section is None or not section.experts:
+    if device is None or section is None or not hardware.experts_in_banks:
         return
     if hardware.system.ndp is not None:
-        raise _error(hardware, "true, and ndp has other units of the DIMMs", "banks.experts", "conflict")
+        raise _error(hardware, "experts, and ndp has other units of the DIMMs", "banks.computes", "conflict")
     if hardware.host_reads_dimms:
-        problem = "true, and experts in banks need a host with memory of its own: host.memory"
-        raise _error(hardware, problem, "banks.experts", "missing")
+        problem = "experts, which need a host with memory of its own: host.memory"
+        raise _error(hardware, problem, "banks.computes", "missing")
     if section.count != hardware.system.dimm.count:
         problem = (
             f"{section.count} is not dimm.count, {hardware.system.dimm.count}: the DIMMs are the devices"

@@ -170,7 +170,7 @@ class Hardware(Shown):
     @property
     def experts_in_banks(self) -> bool:
         """Whether the DIMMs are devices with units in their banks."""
-        return self.system.banks is not None and self.system.banks.experts
+        return self.system.banks is not None and self.system.banks.computes == "experts"
 
     @property
     def has_units(self) -> bool:

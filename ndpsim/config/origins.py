@@ -301,7 +301,7 @@ _REASONS = {
     "cxl.copy_engines": _ONE,
     "banks.count": _ONE,
     "banks.level": "the place in the file of the device",
-    "banks.experts": "assumption: the devices compute attention",
+    "banks.computes": "assumption: the devices compute attention",
     "banks.link_gbps": "not given: the devices are on the GPU's link to the host",
     "banks.link_latency_ns": "assumption: no latency",
     "copy_overhead_us": "assumption: a copy takes as long as its packets",

@@ -291,8 +291,9 @@ class Banks(Section):
     level: Literal["bank", "bankgroup", "buffer"] | None = key(
         "place of the units, where the device has several; null: as its file says", None
     )
-    experts: bool = key(
-        "whether the DIMMs of the file are these devices, so that they compute experts, too", False
+    computes: Literal["attention", "experts"] = key(
+        "what they compute: attention; or experts, too: the DIMMs of the file are then these devices",
+        "attention",
     )
     link_gbps: WireGbps | None = key(
         "bandwidth between the GPU and all devices in one direction; null: they are on the link of the GPU "
