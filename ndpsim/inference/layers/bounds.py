@@ -168,7 +168,9 @@ class Bounds:
         return ExpertUses(tokens, gpu_ns, cpu_ns, ndp_ns, np.full(len(tokens), self._smallest(bits) * lost))
 
     def _on_ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
-        """A lower bound on the time of an expert on one NDP unit."""
+        """A lower bound on the time of an expert on one NDP unit; infinite for bits that it lacks."""
+        if self._costs.hardware.experts_in_banks and bits != self._machine.weights:
+            return math.inf
         costs = self._costs if bits == self._machine.weights else self._costs.for_bits(int(bits))  # type: ignore[arg-type]
         if tokens > _LAST_SIMULATED:
             times, error = costs.expected_ns(tokens)

@@ -226,11 +226,9 @@ class Costs:
 
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
         whole = self.shape
-        if self.hardware.experts_in_banks:
-            return self._in_banks(
-                tokens, Expert(whole.hidden, max(1, round(share * whole.intermediate / shards)))
-            )
         columns = max(1, round(share * whole.intermediate))
+        if self.hardware.experts_in_banks:
+            return self._in_banks(tokens, shards, columns)
         model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
         of_turn = in_turns(tokens)
         layout = Location(0, shards).layout
@@ -241,8 +239,8 @@ class Costs:
             self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns),
         )
 
-    def _in_banks(self, tokens: int, part: Expert) -> NdpCost:
-        """A device's part of an expert in its banks, with its vectors over the link, which do not overlap.
+    def _in_banks(self, tokens: int, shards: int, columns: int) -> NdpCost:
+        """So many columns of an expert on one device or several, with the vectors over a link of each.
 
         Raises:
             InputError: the units multiply other weights, or the part does not fit.
@@ -256,9 +254,12 @@ class Costs:
             raise InputError(problem, "unsupported", key="bits")
         link, banks = self.hardware.gpu_link, system.banks
         gbps = banks.link_gbps or (link.gbps if link is not None else np.inf)
+        part = Expert(self.shape.hidden, -(-columns // shards))
         token_ns = bank_expert_token(device, part, self._cache).time_ns
+        # Vectors do not overlap with the units.
         vectors_ns = 2 * (banks.link_latency_ns + tokens * part.hidden * size / gbps)
-        return NdpCost(tokens * token_ns + vectors_ns, part.weights * size, None)
+        whole = Expert(self.shape.hidden, columns)
+        return NdpCost(tokens * token_ns + vectors_ns, whole.weights * size, None)
 
     def _over_refresh(
         self, model: Expert, tokens: Sequence[int], layout: str
