@@ -363,6 +363,8 @@ HAS = {
     "cxl": {"gpu", "ndp"},
     "cache-7960x-4090": {"gpu", "cpu"},
     "dali-7532-3090": {"gpu", "cpu"},
+    "dgx-attacc": {"gpu", "cpu"},
+    "aim-cards": {"gpu", "cpu", "ndp"},
 }
 
 
@@ -371,7 +373,7 @@ def test_every_bundled_hardware_is_here():
 
 
 #: All but trimoe, which `test_moe_run` has. Two have the same engines.
-RUN = ["edge", "cxl", "dali-7532-3090", pytest.param("cache-7960x-4090", marks=pytest.mark.long)]
+RUN = ["edge", "cxl", "dali-7532-3090", "aim-cards", pytest.param("cache-7960x-4090", marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("hw", RUN)

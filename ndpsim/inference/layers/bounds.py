@@ -114,6 +114,8 @@ class Bounds:
     def _ndp_peak_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
         """The time of an expert on one NDP unit at its peaks: the longer of reading and computing."""
         model = self._machine.model
+        if self._costs.hardware.experts_in_banks:
+            return 0.0  # each token takes as long as the first one, which is simulated
         one = self._one_token(bits)
         size, products = weight_bytes(model.expert, bits), 2.0 * model.expert.weights * tokens
         return max(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
