@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ndpsim.base.options import Flag, Parameter, table
-from ndpsim.base.options.pim import PIM
+from ndpsim.base.options.pim import HOST, PIM
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import COMMANDS, JSON, REPORT, Plot, answer, picture, plot_of
 
@@ -38,13 +38,15 @@ BANK_OUTPUTS = table(
     examples=(
         "ndpsim pim program.csv.gz --hw attacc --set nCCDAB=4 --commands commands.csv.gz",
         "ndpsim pim program.csv --hw aim --rules reference --json -",
+        "ndpsim pim program.csv --hw aim --host-traffic 20 --arbitration slice",
     ),
 )
 def command(options: Options) -> None:
     """Simulate a program of a device with units in its banks: AiM, AttAcc or HBM-PIM.
 
     By default the commands keep all rules of the device. --rules reference runs as the units' own simulator
-    does, command for command. docs/banks.md has the forms of programs, the rules and the idealisations.
+    does, command for command. With --host-traffic a host reads and writes other rows until the units are
+    done. docs/banks.md has the forms of programs, the rules and the idealisations.
     """
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.pim import run_pim
@@ -52,8 +54,11 @@ def command(options: Options) -> None:
     hardware = load_bank_hardware(
         PIM.value(options, "hw"), options.get("set", ()), PIM.value(options, "rules")
     )
+    PIM.check_needs(options, "--")
     plot = plot_of(options, "banks")
-    finish(options, hardware, run_pim(options["program"], hardware, record_commands=records(options)), plot)
+    host = PIM.arguments(options, *HOST) if "host-traffic" in options else None
+    result = run_pim(options["program"], hardware, record_commands=records(options), host=host)
+    finish(options, hardware, result, plot)
 
 
 def records(options: Options) -> bool:

@@ -54,6 +54,7 @@ PANELS = {
     "serve": ("sequences", "tokens", "blocks", "latencies"),
     "rates": ("ttft", "tpot", "throughput"),
     "layout": ("lanes", "first", "down"),
+    "bank-layout": ("banks",),
     "bench": ("rows",),
     "predict": ("prefill", "decode", "upgrades"),
 }

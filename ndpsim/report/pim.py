@@ -41,6 +41,19 @@ def print_pim(result: PimResult) -> None:
     hardware = result.config["hardware"]
     print_text(pim_title(result), bold=True)
     print_grid(pim_rows(result))
+    if result.host is not None:
+        host = result.host
+        print_text(
+            f"host: {host['gbps']:.2f} GB/s of {host['gbps_alone']:.2f} GB/s alone; units "
+            f"{host['units_slowdown']:.2f} times slower, arbitration {host['arbitration']}",
+            indent="  ",
+        )
+    if hardware["energy"]:
+        parts = [(nj, name) for name, nj in result.energy_nj.items() if nj and name != "total"]
+        most = ", ".join(f"{name} {nj:,.1f}" for nj, name in sorted(parts, reverse=True)[:4])
+        missing = [name for name, nj in result.energy_nj.items() if nj is None]
+        rest = f"; not known: {', '.join(missing)}" if missing else ""
+        print_text(f"energy {result.energy_nj['total']:,.1f} nJ ({most}){rest}", indent="  ")
     if hardware["idealisations"]:
         print_text(f"idealisations: {', '.join(hardware['idealisations'])}", indent="  ")
     print_text(f"simulated in {format_time(1e9 * result.run_s)}")

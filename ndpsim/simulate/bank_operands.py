@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -15,7 +16,7 @@ from ndpsim.base.options.pim import ATTENTION
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm import banks
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Line, Piece, Program, as_program
 from ndpsim.simulate.pim import bank_hardware_of, run_lines
 from ndpsim.simulate.results.pim import PimResult
 from ndpsim.workload.models import Expert, MoeShape, load_model
@@ -52,19 +53,26 @@ def units_of(hardware: BankHardware, channels: int | None = None) -> Units:
         device.sizes["rows"],
         channels or device.sizes["channels"],
         device.ideal,
+        unit.get("vectors", 1),
     )
 
 
-def joined(parts: Sequence[Sequence[Line]], hardware: BankHardware) -> list[Line]:
+def joined(parts: Sequence[Program | Sequence[Line]], hardware: BankHardware) -> Program:
     """Programs one after the other: one end, and a barrier between two."""
+    return Program(lambda: _one_after_the_other([as_program(part) for part in parts], hardware))
+
+
+def _one_after_the_other(parts: Sequence[Program], hardware: BankHardware) -> Iterator[Line | Piece]:
     words = hardware.device.extension.requests
     barrier = next((name for name, word in words.items() if word.barrier), None)
-    lines: list[Line] = []
-    for part in parts:
-        if lines and barrier is not None:
-            lines.append(Line(barrier, tuple(range(hardware.device.sizes["channels"])), row=0, column=0))
-        lines += [line for line in part if not words[line.word].ends]
-    return [*lines, *(line for line in parts[-1][-1:] if words[line.word].ends)]
+    for number, part in enumerate(parts, start=1):
+        for piece in part.pieces():
+            ends = words[piece.words[piece.word[-1]]].ends and number < len(parts)
+            kept = piece.until(-1) if ends else piece
+            if len(kept.word):
+                yield kept
+        if barrier is not None and number < len(parts):
+            yield Line(barrier, tuple(range(hardware.device.sizes["channels"])), column=0)
 
 
 def _with_workload(result: PimResult, **workload: Any) -> PimResult:
@@ -96,19 +104,30 @@ def simulate_bank_expert(
     hardware = bank_hardware_of(hw, sets, rules)
     expert = model if isinstance(model, Expert) else load_model(model).expert
     whole_number(tokens, "tokens", 1, MAX_TOKENS)
-    result = run_lines(expert_lines(hardware, expert, tokens), hardware, record_commands)
+    result = run_lines(expert_program(hardware, expert, tokens)[0], hardware, record_commands)
     return _with_workload(
         result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
     )
 
 
-def expert_lines(hardware: BankHardware, expert: Expert, tokens: int) -> list[Line]:
-    """The program of an expert: see `simulate_bank_expert`."""
+def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple[Program, dict[str, range]]:
+    """The program of an expert, and the rows of its matrices in each bank.
+
+    Raises:
+        InputError: the matrices do not fit, or no layout is known.
+    """
     layouts, units = layouts_of(hardware), units_of(hardware)
     first = Gemv(expert.hidden, 2 * expert.intermediate)
     second = Gemv(expert.intermediate, expert.hidden)
     row = layouts.rows_of(first, units)
-    return joined([layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens, hardware)
+    parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
+    rows = {"gate and up": range(row), "down": range(row, row + layouts.rows_of(second, units))}
+    return joined(parts, hardware), rows
+
+
+def expert_lines(hardware: BankHardware, expert: Expert, tokens: int) -> Program:
+    """The program of an expert: see `simulate_bank_expert`."""
+    return expert_program(hardware, expert, tokens)[0]
 
 
 def simulate_bank_attention(
@@ -122,8 +141,10 @@ def simulate_bank_attention(
 ) -> PimResult:
     """Simulate scores and context of one step of a layer, for sequences of one length.
 
-    AttAcc has a head a channel, with one query each; AiM has a head of keys and values a channel, and as many
-    sequences beside each other as its channels have room for. Keys are read again for each query.
+    AttAcc has a query of a head a channel, or as many as its units multiply with a column at once
+    (`unit.vectors`), each with keys and values of its own. AiM has a head of keys and values a channel, and
+    as many sequences beside each other as its channels have room for. Latent vectors (MLA) are a head whose
+    values are the first elements of its keys; the products that expand them are outside.
 
     Args:
         hw: a device with units in its banks, see `run_pim`.
@@ -137,6 +158,19 @@ def simulate_bank_attention(
         InputError: an argument is wrong, or the cache does not fit.
     """
     hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
+    program, _ = attention_program(hardware, shape, context, batch)
+    result = run_lines(program, hardware, record_commands)
+    return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
+
+
+def attention_program(
+    hardware: BankHardware, shape: MoeShape, context: int, batch: int
+) -> tuple[Program, dict[str, range]]:
+    """The program of a layer's attention, and the rows of keys and values in each bank.
+
+    Raises:
+        InputError: an argument is wrong, the cache does not fit, or no layout is known.
+    """
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
     attention, missing = shape.attention, shape.attention_problem
@@ -145,18 +179,34 @@ def simulate_bank_attention(
             missing or f"{shape.name} says nothing of attention: num_attention_heads and the keys beside it"
         )
         raise InputError(problem, "missing", key="model")
-    layouts, operands = layouts_of(hardware), attention_operands(hardware, attention, shape.name, context)
-    heads = operands.heads
-    if hardware.device.extension.controller == "look-ahead":
-        lines = layouts.attention(operands._replace(heads=heads * batch), units_of(hardware))
+    if isinstance(attention, LayerAttention) and attention.kind == "mla":
+        operands = _operands(attention, context)
     else:
-        lines = _beside(layouts.attention(operands, units_of(hardware, heads)), heads, batch, hardware)
-    result = run_lines(lines, hardware, record_commands)
-    return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
+        operands = attention_operands(hardware, attention, shape.name, context)
+    layouts = layouts_of(hardware)
+    if not hasattr(layouts, "attention"):
+        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    if hardware.device.extension.controller == "look-ahead":
+        operands = operands._replace(heads=operands.heads * batch)
+        units = units_of(hardware)
+        return layouts.attention(operands, units), layouts.cache_rows(operands, units)
+    units = units_of(hardware, operands.heads)
+    program = _beside(layouts.attention(operands, units), operands.heads, batch, hardware)
+    return program, layouts.cache_rows(operands, units)
+
+
+def _operands(attention: LayerAttention, context: int) -> Attention:
+    """The operands of a step of a sequence; tokens that its last one does not attend to are left out."""
+    tokens, longest = context - attention.first_key(context - 1), max(4096, context)
+    if attention.latent_rank:
+        size = attention.latent_rank + attention.rope_size
+        return Attention(1, attention.heads, size, tokens, longest, attention.latent_rank, True)
+    queries = attention.heads // attention.kv_heads
+    return Attention(attention.kv_heads, queries, attention.head_size, tokens, longest, attention.value_size)
 
 
 def attention_operands(hardware: BankHardware, attention: object, model: str, context: int) -> Attention:
-    """The attention of a sequence on a device.
+    """The attention of a sequence on a device, which has keys and values of one size for each head.
 
     Raises:
         InputError: no layout is known for this attention, or on this device.
@@ -170,23 +220,20 @@ def attention_operands(hardware: BankHardware, attention: object, model: str, co
         raise InputError(problem, "unsupported", key="model")
     if not hasattr(layouts_of(hardware), "attention"):
         raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
-    queries = attention.heads // attention.kv_heads
-    return Attention(attention.kv_heads, queries, attention.head_size, context, max(4096, context))
+    return _operands(attention, context)
 
 
-def _beside(lines: Sequence[Line], heads: int, batch: int, hardware: BankHardware) -> list[Line]:
+def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) -> Program:
     """The program of one sequence, for as many sequences beside each other as there are channels for."""
     most = hardware.device.sizes["channels"] // heads
     if most == 0:
         problem = f"{heads} heads of keys and values need as many channels"
         raise InputError(problem, "unsupported", key="model")
-    parts = []
-    for first in range(0, batch, most):
-        count = min(most, batch - first)
-        parts.append(
-            [
-                line._replace(channels=tuple(c + n * heads for n in range(count) for c in line.channels))
-                for line in lines
-            ]
-        )
-    return joined(parts, hardware)
+
+    def copied(count: int) -> Iterator[Piece]:
+        for piece in program.pieces():
+            lists = (tuple(c + n * heads for n in range(count) for c in listed) for listed in piece.lists)
+            yield piece._replace(lists=tuple(lists))
+
+    counts = [min(most, batch - first) for first in range(0, batch, most)]
+    return joined([Program(partial(copied, count)) for count in counts], hardware)

@@ -18,7 +18,7 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm.banks.shapes import Attention, Turns, up
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Line, Program
 from ndpsim.dram.banks.run import run_program
 from ndpsim.simulate.bank_operands import attention_operands, expert_lines, joined, layouts_of, units_of
 from ndpsim.simulate.results.bank_turn import BankTurn
@@ -89,9 +89,11 @@ class AttentionTurns:
         """
         operands = self._operands(context)
         what = {"kind": "attention", "items": items, **operands._asdict()}
-        lines_of: Callable[[int], Sequence[Line]] = partial(self._layouts.turn, operands, self._units)
+        lines_of: Callable[[int], Program | Sequence[Line]] = partial(
+            self._layouts.turn, operands, self._units
+        )
 
-        def repeated(turns: int) -> Sequence[Line]:
+        def repeated(turns: int) -> Program | Sequence[Line]:
             if self.sizes.overlap and items == self.sizes.slots:
                 return lines_of(items * turns)
             return joined([lines_of(items)] * turns, self._hardware)
@@ -112,7 +114,7 @@ def bank_expert_token(hardware: BankHardware, expert: Expert, cache: bool | Resu
 def _mean_turn(
     hardware: BankHardware,
     what: Mapping[str, Any],
-    lines_of: Callable[[int], Sequence[Line]],
+    lines_of: Callable[[int], Program | Sequence[Line]],
     cache: bool | ResultCache,
 ) -> BankTurn:
     """The mean of a program over equal ones, one after the other.

@@ -24,7 +24,7 @@ from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.nodes import Node, parse, plain_of, read_text
 from ndpsim.dimm.banks import attacc
 from ndpsim.dimm.banks.shapes import Attention, Units
-from ndpsim.dram.banks.programs import Line, read_program
+from ndpsim.dram.banks.programs import Line, Program, read_program
 from ndpsim.dram.spec.extension import Extension, Values, device_of, extensions
 from ndpsim.dram.traces.unit_commands import COLUMNS, UnitCommands, header_of, read_unit_commands
 from ndpsim.simulate.pim import run_pim
@@ -138,7 +138,7 @@ def read_case(path: str | PathLike[str]) -> BankCase:
     return BankCase(facts, hardware, file)
 
 
-def program_of(case: BankCase) -> list[Line]:
+def program_of(case: BankCase) -> list[Line] | Program:
     """The program of a case: its own file, that of the case which its notes name, or made from its workload.
 
     Raises:

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from ndpsim.base.options.dram import RULE_SET
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.table import Choice, Kind, Parameter, Whole, table
+from ndpsim.base.options.host import TrafficSettings
+from ndpsim.base.options.settings import table_of
+from ndpsim.base.options.table import Choice, Kind, Parameter, Whole, joined, table
 
 PIM_HW = replace(HW, help="The device with units in its banks.", default="aim", names="pim-hw")
 
-PIM = table(
+_PROGRAM = table(
     {
         "What is simulated": (
             Parameter(
@@ -32,6 +34,10 @@ PIM = table(
         ),
     }
 )
+
+_TRAFFIC = table_of(TrafficSettings)
+PIM = joined(_PROGRAM, _TRAFFIC)
+HOST = tuple(_TRAFFIC)  #: Parameters of host traffic.
 
 MOST_CONTEXT = 1 << 20  #: Tokens.
 ENGINES = ("bank", "bankgroup", "buffer")  #: Where units are; a buffer is at a pseudo-channel.

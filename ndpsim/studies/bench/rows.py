@@ -10,7 +10,7 @@ from typing import Any
 from ndpsim.base.arguments import choice, progress_function, several, whole_number
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Program
 from ndpsim.studies.bench.experts import ExpertCall, FreshProcess, PolicyLayers, ServedLayers, UnlikeCalls
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
 from ndpsim.studies.bench.traces import WholeTrace
@@ -81,7 +81,7 @@ def _served(name: str, about: str, policy: str, gpu_experts: int) -> ServedLayer
     return ServedLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy, gpu_experts)
 
 
-def _units(name: str, about: str, hw: str, lines: Callable[[], list[Line]]) -> UnitProgram:
+def _units(name: str, about: str, hw: str, lines: Callable[[], Program]) -> UnitProgram:
     return UnitProgram(name, about, _PINNED[name], hw, lines)
 
 
