@@ -108,7 +108,10 @@ def joined(pieces: Sequence[Piece]) -> Piece:
 
 def as_program(lines: Program | Iterable[Line]) -> Program:
     """The lines of a program as one."""
-    return lines if isinstance(lines, Program) else Program(lambda: lines)
+    if isinstance(lines, Program):
+        return lines
+    made = lines
+    return Program(lambda: made)
 
 
 class Program:

@@ -77,11 +77,10 @@ def run_program(
     controller = device.extension.controller
     skips = skip and not record_commands and host is None
     repeats = make_repeats(tables, state, _STRIDES[controller] if skips else 0)
-    run, beside = _KERNELS[controller], None
-    if host is not None:
+    run, beside = _KERNELS[controller], None if host is None else host(len(lines.members))
+    if beside is not None:
         state.channel[:, MASTER] = UNIT_FIRST
         lines.reserve(state)
-        beside = host(len(lines.members))
     parts, outcome = list[Ints](), 0
     while outcome in (0, 2) and state.value[CLOCK] < until:
         if beside is None:
