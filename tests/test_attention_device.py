@@ -62,10 +62,11 @@ def test_contexts_that_round_up_alike_have_the_same_program(hw, level):
     for context in (1, 17, 255, 300):
         rounded = -(-context // step) * step
         programs = [
-            layouts.turn(turns._operands(tokens), units, turns.sizes.slots) for tokens in (context, rounded)
+            list(layouts.turn(turns._operands(tokens), units, turns.sizes.slots))
+            for tokens in (context, rounded)
         ]
         assert programs[0] == programs[1]
-        assert layouts.turn(turns._operands(rounded + 1), units, turns.sizes.slots) != programs[1]
+        assert list(layouts.turn(turns._operands(rounded + 1), units, turns.sizes.slots)) != programs[1]
 
 
 @pytest.mark.parametrize(("hw", "level"), DEVICES)
@@ -76,6 +77,13 @@ def test_turns_add_up_to_one_program_of_all(hw, level):
     parts = batch * turns.sizes.parts
     whole = simulate_bank_attention(load_bank_hardware(hw, [f"level={level}"]), model, 320, batch).time_ns
     assert turns.time_ns([320] * parts) == pytest.approx(whole, rel=0.015)
+
+
+def test_queries_that_share_reads_are_one_item():
+    alone, shared = turns_of("attacc"), turns_of("attacc", sets=["vectors=2"])
+    assert (alone.sizes.items, shared.sizes.items, shared.sizes.copies) == (4, 2, 2)
+    whole = simulate_bank_attention(load_bank_hardware("attacc", ["vectors=2"]), MODEL, 320, 48).time_ns
+    assert shared.time_ns([320] * 48 * 4) == pytest.approx(whole, rel=0.015)
 
 
 def test_a_turn_without_refresh_is_its_program():

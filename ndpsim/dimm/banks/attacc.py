@@ -348,14 +348,14 @@ def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
 
 
 def turns(shape: Attention, units: Units) -> Turns:
-    """A turn has two rounds. Each query of a head has a channel, which has keys and values of its own.
+    """A turn has two rounds. An item is a head with as many queries as units multiply with a column at once.
 
     `shape`: a sequence.
     """
-    tokens = 2 if units.level == "buffer" else _BLOCK
-    return Turns(shape.heads, shape.queries, 2 * units.channels, tokens, shape.queries, True)
+    tokens, copies = 2 if units.level == "buffer" else _BLOCK, up(shape.queries, units.vectors)
+    return Turns(shape.heads, copies, 2 * units.channels, tokens, copies, True)
 
 
 def turn(shape: Attention, units: Units, items: int) -> Program:
-    """The program of so many items, each a head with a query: a turn, or several full ones."""
-    return attention(shape._replace(heads=items, queries=1), units)
+    """The program of so many items: a turn, or several full ones."""
+    return attention(shape._replace(heads=items, queries=min(shape.queries, units.vectors)), units)
