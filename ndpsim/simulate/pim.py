@@ -73,7 +73,9 @@ def run_lines(
     record_commands = flag(record_commands, "record_commands")
     started, compiled = time.perf_counter(), compiling_s()
     traffic = None if host is None else traffic_of(host, hardware)
-    run = run_program(lines, hardware.device, record_commands, host=traffic and traffic.beside)
+    run = run_program(
+        lines, hardware.device, record_commands, host=None if traffic is None else traffic.beside
+    )
     beside = None if traffic is None else traffic.result(run, run_program(lines, hardware.device).cycles)
     compile_s = compiling_s() - compiled
     run_s = time.perf_counter() - started - compile_s
