@@ -94,6 +94,7 @@ _COMMANDS = {
     "moe": "a model's layers under a policy",
     "relayout": "experts from one layout to another",
     "dram": "a request trace through a memory controller",
+    "attention": "the attention of a layer on units in banks",
     "serve": "requests served under a policy",
     "FILE.yaml": "the sweep of a file; options override the file",
 }

@@ -61,6 +61,12 @@ class BankHardware:
     values: Mapping[str, Stated] = field(repr=False)
     energy: Mapping[str, float] = field(default_factory=dict)
 
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes of all banks."""
+        sizes = self.device.sizes
+        return sizes["channels"] * self.device.banks * sizes["rows"] * sizes["columns"] * self.burst_bytes
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         device = self.device

@@ -44,6 +44,7 @@ PANELS = {
     "expert": ("bandwidth", "phases", "bus", "energy"),
     "contention": ("bandwidth", "phases", "time", "energy"),
     "host-read": ("bandwidth", "bus", "energy"),
+    "banks": ("bandwidth", "commands"),
     "relayout": ("bandwidth", "links", "dram", "energy"),
     "topologies": ("bandwidth", "time", "busy", "energy"),
     "latencies": ("tail", "histogram", "energy"),

@@ -35,9 +35,18 @@ def layouts_of(hardware: BankHardware) -> Any:
 
 
 def units_of(hardware: BankHardware, channels: int | None = None) -> Units:
-    device, unit = hardware.device, hardware.unit
+    """What layouts need of a device.
+
+    Raises:
+        InputError: it has no units at the place that was asked for.
+    """
+    device, unit, places = hardware.device, hardware.unit, layouts_of(hardware).PLACES
+    level = unit.get("level", "bank")
+    if level not in places:
+        problem = f"{hardware.name} has no units at a {level} (it has: {', '.join(places)})"
+        raise InputError(problem, "unsupported", key="engine")
     return Units(
-        unit.get("level", "bank"),
+        level,
         hardware.burst_bytes // unit.get("element_bytes", 2),
         unit.get("accumulators", 1),
         device.sizes["columns"],
@@ -116,6 +125,11 @@ def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple
     return joined(parts, hardware), rows
 
 
+def expert_lines(hardware: BankHardware, expert: Expert, tokens: int) -> Program:
+    """The program of an expert: see `simulate_bank_expert`."""
+    return expert_program(hardware, expert, tokens)[0]
+
+
 def simulate_bank_attention(
     hw: str | PathLike[str] | BankHardware,
     model: str | PathLike[str] | MoeShape,
@@ -157,13 +171,19 @@ def attention_program(
     Raises:
         InputError: an argument is wrong, the cache does not fit, or no layout is known.
     """
-    attention = shape.attention
-    if not isinstance(attention, LayerAttention):
-        problem = f"the attention of {shape.name} has no layout on units in banks"
-        raise InputError(problem, "unsupported", key="model")
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
-    operands, layouts = _operands(attention, context), layouts_of(hardware)
+    attention, missing = shape.attention, shape.attention_problem
+    if attention is None:
+        problem = (
+            missing or f"{shape.name} says nothing of attention: num_attention_heads and the keys beside it"
+        )
+        raise InputError(problem, "missing", key="model")
+    if isinstance(attention, LayerAttention) and attention.kind == "mla":
+        operands = _operands(attention, context)
+    else:
+        operands = attention_operands(hardware, attention, shape.name, context)
+    layouts = layouts_of(hardware)
     if not hasattr(layouts, "attention"):
         raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
     if hardware.device.extension.controller == "look-ahead":
@@ -183,6 +203,24 @@ def _operands(attention: LayerAttention, context: int) -> Attention:
         return Attention(1, attention.heads, size, tokens, longest, attention.latent_rank, True)
     queries = attention.heads // attention.kv_heads
     return Attention(attention.kv_heads, queries, attention.head_size, tokens, longest, attention.value_size)
+
+
+def attention_operands(hardware: BankHardware, attention: object, model: str, context: int) -> Attention:
+    """The attention of a sequence on a device, which has keys and values of one size for each head.
+
+    Raises:
+        InputError: no layout is known for this attention, or on this device.
+    """
+    if (
+        not isinstance(attention, LayerAttention)
+        or attention.kind == "mla"
+        or attention.head_size != attention.value_size
+    ):
+        problem = f"the attention of {model} has no layout on units in banks"
+        raise InputError(problem, "unsupported", key="model")
+    if not hasattr(layouts_of(hardware), "attention"):
+        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    return _operands(attention, context)
 
 
 def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) -> Program:

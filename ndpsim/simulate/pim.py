@@ -17,7 +17,7 @@ from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.dram.banks.programs import Line, Program, read_program
 from ndpsim.dram.banks.run import BankRun, run_program
 from ndpsim.dram.energy.channel import add_up, transfer_nj
-from ndpsim.dram.spec.extension import LEVELS
+from ndpsim.dram.spec.extension import LEVELS, UnitCommand
 from ndpsim.simulate.pim_host import traffic_of
 from ndpsim.simulate.results.pim import PimResult
 
@@ -73,7 +73,9 @@ def run_lines(
     record_commands = flag(record_commands, "record_commands")
     started, compiled = time.perf_counter(), compiling_s()
     traffic = None if host is None else traffic_of(host, hardware)
-    run = run_program(lines, hardware.device, record_commands, host=traffic and traffic.beside)
+    run = run_program(
+        lines, hardware.device, record_commands, host=None if traffic is None else traffic.beside
+    )
     beside = None if traffic is None else traffic.result(run, run_program(lines, hardware.device).cycles)
     compile_s = compiling_s() - compiled
     run_s = time.perf_counter() - started - compile_s
@@ -92,12 +94,8 @@ def _result(
     time_ns = float(run.cycles * device.clock_ps / 1000)
     read, moved = 0, 0
     for command in device.commands:
-        count = run.counts.get(command.name, 0)
-        if command.drives:
-            moved += count * hardware.burst_bytes
-        elif command.uses:
-            banks = _banks_of(hardware, command.path)
-            read += count * max(banks // hardware.unit.get("banks", 1), 1) * hardware.burst_bytes
+        count, (in_banks, on_pins) = run.counts.get(command.name, 0), command_bytes(hardware, command)
+        read, moved = read + count * in_banks, moved + count * on_pins
     sizes = [len(members) for members in run.members]
     return PimResult(
         cycles=run.cycles,
@@ -134,6 +132,16 @@ def _energy(hardware: BankHardware, run: BankRun, read: int, moved: int) -> dict
     products = read / hardware.unit.get("element_bytes", 2)
     parts["multiply"] = None if product is None else product * products / 1000
     return add_up(parts)
+
+
+def command_bytes(hardware: BankHardware, command: UnitCommand) -> tuple[int, int]:
+    """Bytes that units read or write in their banks by a command, and that cross the pins."""
+    if command.drives:
+        return 0, hardware.burst_bytes
+    if not command.uses:
+        return 0, 0
+    banks = _banks_of(hardware, command.path)
+    return max(banks // hardware.unit.get("banks", 1), 1) * hardware.burst_bytes, 0
 
 
 def _banks_of(hardware: BankHardware, path: Sequence[str]) -> int:

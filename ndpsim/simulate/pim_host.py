@@ -93,7 +93,7 @@ def traffic_of(host: Mapping[str, Any], hardware: BankHardware) -> PimTraffic:
     Raises:
         InputError: an argument is unknown, or its value is not allowed.
     """
-    given = dict(instance(host, "host", Mapping))
+    given = dict(instance(host, "host", Mapping))  # type: ignore[type-abstract]
     known = TrafficSettings.__dataclass_fields__
     for name in given:
         if name not in known:

@@ -116,6 +116,13 @@ class MoeSettings(Settings):
         "Location of the KV cache: auto, gpu or host.",
         SIMULATED,
     )
+    attention: str = option(
+        "gpu",
+        Choice(("gpu", "ndp"), "place of attention"),
+        "Where decoded tokens attend to others: gpu, or ndp: devices with units in their banks, which have "
+        "the KV cache.",
+        SIMULATED,
+    )
     kv_bits: int = option(16, Whole(1, 32), "Bits of a value in the KV cache.", WEIGHTS)
     context: int = option(512, Whole(), "Tokens that a decoded token attends to.", SIMULATED)
     gpu_experts: int | None = option(

@@ -45,17 +45,20 @@ ENGINES = ("bank", "bankgroup", "buffer")  #: Where units are; a buffer is at a 
 ATTENTION = table(
     {
         "What is simulated": (
-            replace(PIM_HW, default="attacc"),
+            replace(
+                PIM_HW,
+                help="A device with units in its banks, or a machine with such devices (its file has banks).",
+                default="attacc",
+            ),
             model_of("mixtral-8x7b"),
             Parameter("context", "Tokens in the cache of each sequence.", Whole(1, MOST_CONTEXT), 4096),
             Parameter("batch", "Sequences.", Whole(1, 1 << 16), 1),
             Parameter(
                 "engine",
-                "Where the units are: bank, bankgroup, or buffer (at a pseudo-channel).",
-                Choice(ENGINES, "place of units"),
+                "Where the units are: bank, bankgroup, or buffer (at a pseudo-channel); gpu: a GPU.",
+                Choice((*ENGINES, "gpu"), "engine"),
                 otherwise="as the hardware says",
             ),
-            PIM["set"],
             PIM["rules"],
         ),
     }

@@ -126,6 +126,7 @@ class ServeSettings(Settings):
         otherwise="data, or tensor for a dense model",
     )
     kv: str = like(MOE["kv"], _ENGINE)
+    attention: str = like(MOE["attention"], _ENGINE)
     kv_bits: int = like(MOE["kv-bits"], _ENGINE)
     kv_blocks: int | None = option(
         None,

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ndpsim.base.errors import InputError
-from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
 from ndpsim.dram.banks.programs import Line, Program
+
+#: Places of units.
+PLACES = ("bank",)
 
 _BANKS = 16
 
@@ -120,3 +123,24 @@ def _context(shape: Attention, units: Units, first_value: int, spaced: int) -> I
                     "MAC_ABK", channels, size, first_value + dimension * spaced + first // units.columns
                 )
                 yield _line("RD_MAC", channels)
+
+
+def turns(shape: Attention, units: Units) -> Turns:
+    """A turn has a sequence on each group of channels; a group has a channel for each head of keys.
+
+    Raises:
+        InputError: there are fewer channels than heads.
+    """
+    if shape.heads > units.channels:
+        problem = f"{shape.heads} heads of keys and values need as many channels; there are {units.channels}"
+        raise InputError(problem, "unsupported", key="model")
+    return Turns(1, 1, units.channels // shape.heads, units.elements, 1, False)
+
+
+def turn(shape: Attention, units: Units, items: int) -> list[Line]:
+    """The program of a turn of so many items, each a sequence."""
+    lines = attention(shape, units._replace(channels=shape.heads))
+    groups = range(0, items * shape.heads, shape.heads)
+    return [
+        line._replace(channels=tuple(first + c for first in groups for c in line.channels)) for line in lines
+    ]

@@ -14,8 +14,11 @@ from functools import partial
 import numpy as np
 
 from ndpsim.base.errors import InputError
-from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
 from ndpsim.dram.banks.programs import Line, Piece, Program, joined
+
+#: Places of units.
+PLACES = ("bank", "bankgroup", "buffer")
 
 _MACS = {"bank": "MACAB", "bankgroup": "MACSB", "buffer": "MACPB"}
 _BLOCK = 16  # tokens of a group between two moves of results
@@ -342,3 +345,17 @@ def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
     if shape.latent:
         return {"keys": range(last.keys)}
     return {"keys": range(last.keys), "values": range(_VALUES_FROM, last.values)}
+
+
+def turns(shape: Attention, units: Units) -> Turns:
+    """A turn has two rounds. An item is a head with as many queries as units multiply with a column at once.
+
+    `shape`: a sequence.
+    """
+    tokens, copies = 2 if units.level == "buffer" else _BLOCK, up(shape.queries, units.vectors)
+    return Turns(shape.heads, copies, 2 * units.channels, tokens, copies, True)
+
+
+def turn(shape: Attention, units: Units, items: int) -> Program:
+    """The program of so many items: a turn, or several full ones."""
+    return attention(shape._replace(heads=items, queries=min(shape.queries, units.vectors)), units)

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from ndpsim.dimm.banks.shapes import Gemv, Units, refuse_rows, up
 from ndpsim.dram.banks.programs import Line, Program
 
+#: Places of units.
+PLACES = ("bank",)
+
 _UNITS = 8  # of a channel, each with two banks
 _MODE_COLUMNS = 2  # writes of the instruction buffer: a MAC loop and the move of its results
 

@@ -51,6 +51,23 @@ class Units(NamedTuple):
     vectors: int = 1
 
 
+class Turns(NamedTuple):
+    """How a device computes the attention of sequences of different contexts: in turns, the longest first.
+
+    `parts`: parts of a sequence, which may be on different devices. `items`: items of a part. `slots`: items
+    of a turn. `tokens`: contexts with as many of these, rounded up, have the same program. `copies`: of keys
+    and values on a device. `overlap`: whether full turns of one program begin while results of the one
+    before move.
+    """
+
+    parts: int
+    items: int
+    slots: int
+    tokens: int
+    copies: int
+    overlap: bool
+
+
 def up(number: int, by: int) -> int:
     """The quotient, rounded up."""
     return -(-number // by)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -162,6 +162,8 @@ def reserve(program: BankProgram, channels: int) -> BankProgram:
         for name in ("command", "blocks", "place", "row", "column", "code")
     }
     none |= {"host": np.ones(count, dtype=np.int64), "size": np.ones(count, dtype=np.int64)}
-    arrays = {name: np.concatenate((array, getattr(program, name))) for name, array in none.items()}
+    arrays: dict[str, Any] = {
+        name: np.concatenate((array, getattr(program, name))) for name, array in none.items()
+    }
     first = np.concatenate((np.zeros(count, dtype=np.int64), program.first))
     return program._replace(lines=program.lines + count, first=first, **arrays)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 
@@ -132,7 +133,7 @@ class Lines:
         new, dropped = self._lowered(self._taken()), keep - own
         if own and new.host.any():
             raise InputError("has accesses of the host itself", "conflict", key="program")
-        arrays = {
+        arrays: dict[str, Any] = {
             name: np.concatenate((getattr(old, name)[:own], getattr(old, name)[keep:], getattr(new, name)))
             for name in ("command", "host", "blocks", "size", "place", "row", "column", "code")
         }
@@ -179,7 +180,8 @@ def _answering(state: BankState, channel: int) -> Ints:
     """The lines of the answers on their way; -1: an answer without a command."""
     facts = state.channel[channel]
     slots = (facts[FIRST_ANSWER] + np.arange(facts[ANSWERS])) % state.answer.shape[1]
-    return state.answer[channel, slots, 1]
+    found: Ints = state.answer[channel, slots, 1]
+    return found
 
 
 def _oldest(state: BankState, own: int) -> int:

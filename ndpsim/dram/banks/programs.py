@@ -67,7 +67,7 @@ class Piece(NamedTuple):
     def until(self, end: int) -> Piece:
         """The lines before the one of this number; it may count from the last one, as -1."""
         cut = (column[:end] for column in self[2:])
-        return Piece(self.words, self.lists, *cut)  # type: ignore[arg-type]
+        return Piece(self.words, self.lists, *cut)
 
     def lines(self) -> Iterator[Line]:
         """The lines one by one."""

@@ -1,4 +1,5 @@
 # The names of the package, once; see ndpsim.base._later.
+from ndpsim.simulate.results.bank_turn import BankTurn as BankTurn
 from ndpsim.simulate.results.cache import ResultCache as ResultCache
 from ndpsim.simulate.results.expert import ContentionResult as ContentionResult
 from ndpsim.simulate.results.expert import ExpertResult as ExpertResult

@@ -18,6 +18,7 @@ from ndpsim.base.options.hardware import DEFAULT_MODEL
 from ndpsim.base.reported import OF_THE_RUN, Reported
 from ndpsim.base.run_files import note_input
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.nodes import scalar
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.layout import ExpertFormat
@@ -25,6 +26,9 @@ from ndpsim.inference.processors.weights import expert_format_of
 from ndpsim.simulate.results.cache import digest_of
 from ndpsim.workload.models import Expert, parse_shape
 from ndpsim.workload.models.weights import weight_file, weight_name
+
+#: Keys of a device with units in its banks, as in its file.
+BANK_KEYS = r"(device|unit|timings)\.\w+|refresh|clock_ps|idealise"
 
 _NAMED = 12  # maximum metrics in a message
 _IN_WORDS = ("config", "energy_note")  # fields of results that are no metrics
@@ -66,6 +70,7 @@ class SweptCommand(ABC):
         time_metric: the metric for speed-ups.
         results: the classes of its results, whose fields are the beginnings of metrics.
         own_metrics: further metrics.
+        device_keys: pattern of keys of a device with units in its banks, beside those of hardware files.
     """
 
     name: ClassVar[str]
@@ -77,6 +82,7 @@ class SweptCommand(ABC):
     time_metric: ClassVar[str] = "time_ns"
     results: ClassVar[tuple[type, ...]] = ()
     own_metrics: ClassVar[tuple[str, ...]] = ()
+    device_keys: ClassVar[str | None] = None
 
     def metric_beginnings(self) -> tuple[str, ...]:
         """Beginnings of the names of its metrics, up to the first dot; empty if they are unknown."""
@@ -181,6 +187,15 @@ def hardware_of(settings: Mapping[str, Any], parameters: Table) -> Hardware:
         InputError: there is no such hardware.
     """
     return load_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters))
+
+
+def bank_hardware_of(settings: Mapping[str, Any], parameters: Table, rules: str = "standard") -> BankHardware:
+    """The device with units in its banks, with given keys.
+
+    Raises:
+        InputError: there is no such device, or no such key.
+    """
+    return load_bank_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters), rules)
 
 
 def _setting(value: Any) -> str:

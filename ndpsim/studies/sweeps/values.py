@@ -211,6 +211,8 @@ def one_value(command: SweptCommand, key: str, value: Any) -> Any:
         if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:
             raise InputError(f"{shown(value)} is not a whole number of clocks", "type", key=key)
         return taken
+    if command.device_keys is not None and re.fullmatch(command.device_keys, key):
+        return taken
     path = _hardware_path(command, key)
     field = field_at(path)
     if field is not None and section_of(field) is None and (problem := refusal(path, taken)) is not None:
