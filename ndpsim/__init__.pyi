@@ -136,7 +136,7 @@ def predict(  # ndpsim.inference.prediction.run
     memory: str,
     gpu: str,
     model: str = ...,
-    weights: str = ...,
+    weights: str | None = ...,
     prompt: int = ...,
     sockets: int = ...,
     link: str = ...,

@@ -410,3 +410,23 @@ def test_a_picture_has_every_panel():
     widths = [patch.get_width() for patch in decode.patches]
     shares = [100 * ns / result.decode.time_ns for ns in result.decode.parts_ns.values()]
     assert widths == pytest.approx([share for share in shares if share >= 0.1])
+
+
+def test_a_model_without_experts_is_computed_by_one_processor() -> None:
+    """Decode reads all weights but the embedding once a step; the rest is less than a tenth."""
+    parts = dict(
+        cpu="ryzen-9-7950x", memory="ddr5-5200x2", model="llama-3.1-8b", weights="q4_k_s", upgrades=False
+    )
+    alone, on_gpu = predict(**parts, gpu="none"), predict(**parts, gpu="rtx-4090")
+    file = weight_file("q4_k_s", "llama-3.1-8b")
+    read = file.bytes - sum(tensor.bytes for tensor in file.of_class("embedding"))
+    for found, where in ((alone, "CPU"), (on_gpu, "GPU")):
+        assert set(found.decode.parts_ns) == {f"all layers on the {where}"}
+        assert sum(found.decode.parts_ns.values()) == pytest.approx(found.decode.time_ns)
+    rate = alone.config["rates"]["gpu.memory_tbps"][0] * 1000
+    assert read / rate <= alone.decode.time_ns < 1.1 * read / rate
+    assert on_gpu.decode.time_ns < alone.decode.time_ns / 4
+    with refused("conflict n_cpu_moe"):
+        predict(**parts, gpu="rtx-4090", n_cpu_moe=3)
+    with refused("too-large gpu.memory_gb"):
+        predict(**parts | {"model": "qwen3-32b", "weights": "bf16"}, gpu="rtx-4090")

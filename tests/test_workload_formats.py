@@ -77,6 +77,10 @@ BENCH = {
 }
 
 
+VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n1.0,374,44\n5.314579,396,109.0\n6,10,1\n"
+REPLAYED = "Time,PromptTokenCount,CompletionTokenCount,Date\n0.5,374,44,20231116\n2.5,396,109,20231116\n"
+
+
 def lines(records: list[dict[str, object]]) -> str:
     return "".join(f"{json.dumps(record)}\n" for record in records)
 
@@ -101,6 +105,7 @@ READ = {
     "burstgpt": (BURST_1, [0, 40e9, 113e9, 113e9], [472, 1087, 417, 20], [18, 230, 276, 1]),
     "mooncake": (lines(MOONCAKE), [0, 3e9, 3e9], [1500, 512, 513], [500, 1, 3]),
     "llmservingsim": (lines(LLMSS), [0, 2386603322], [1455, 556], [164, 26]),
+    "vidur": (VIDUR, [0, 4314579e3, 5e9], [374, 396, 10], [44, 109, 1]),
     "vllm-bench": (BENCH, [0, 5e8], [849, 279], [5, 7]),
 }
 
@@ -111,6 +116,19 @@ def test_each_format_is_recognised_and_read(name, tmp_path):
     requests = import_requests(written(tmp_path, text))
     assert requests.source["imported"] == name
     assert list(columns(requests)) == expected
+
+
+def test_the_file_that_vidur_replays_is_read_as_well(tmp_path):
+    requests = import_requests(written(tmp_path, REPLAYED))
+    assert requests.source["imported"] == "vidur"
+    assert columns(requests) == ([0, 2e9], [374, 396], [44, 109])
+
+
+def test_mooncake_without_hashes_has_no_blocks(tmp_path):
+    """As AIPerf and GuideLLM write it, in whole milliseconds."""
+    requests = import_requests(written(tmp_path, lines([without(record, "hash_ids") for record in MOONCAKE])))
+    assert (requests.source["imported"], requests.blocks) == ("mooncake", None)
+    assert list(columns(requests)) == READ["mooncake"][1:]
 
 
 def test_every_format_has_a_file_here():
@@ -202,6 +220,14 @@ def test_vllm_bench_names_requests_by_their_place_and_counts_failures(tmp_path):
     assert requests.source["failed"] == 1
 
 
+def test_arrivals_of_vllm_are_starts_less_the_time_in_its_queue(tmp_path):
+    """0.75 s in the queue of the load generator, which then may have a limit of concurrency beside a rate."""
+    record = {**BENCH, "queue_times": [0.75, 0.0, 0.5], "max_concurrency": 1}
+    requests = import_requests(written(tmp_path, record))
+    assert list(columns(requests)) == [[0, 2.5e8], [279, 849], [7, 5]]
+    assert requests.closed_loop is None
+
+
 def without(record: dict[str, object], key: str) -> dict[str, object]:
     return {name: value for name, value in record.items() if name != key}
 
@@ -251,6 +277,13 @@ MISTAKES = [
     ("mooncake", lines([MOONCAKE[1], MOONCAKE[0]]), "range r.txt:2 timestamp"),
     ("mooncake", lines([without(MOONCAKE[0], "output_length")]), "missing r.txt:1 output_length"),
     ("mooncake", lines(MOONCAKE)[:-3], "form r.txt:3"),
+    ("mooncake", lines([without(MOONCAKE[0], "hash_ids"), MOONCAKE[1]]), "missing r.txt:2 hash_ids"),
+    ("vidur", VIDUR.replace("5.314579", "0.5"), "range r.txt:3 arrived_at"),
+    ("vidur", VIDUR.replace("1.0,", "-1.0,"), "type r.txt:2 arrived_at"),
+    ("vidur", VIDUR.replace("109.0", "109.5"), "type r.txt:3 num_decode_tokens"),
+    ("vidur", VIDUR.replace("6,10,1", "6,10,0"), "range r.txt:4 num_decode_tokens"),
+    ("vidur", REPLAYED.replace("109,20231116", "109,20231117"), "conflict r.txt:3 Date"),
+    ("vidur", REPLAYED.replace("109,20231116", "109"), "form r.txt:3"),
     ("llmservingsim", llmss(arrival_time_ns=0), "range r.txt:2 arrival_time_ns"),
     ("llmservingsim", llmss(output_toks=0), "range r.txt:2 output_toks"),
     ("llmservingsim", llmss(input_toks=None), "type r.txt:2 input_toks"),
@@ -273,6 +306,8 @@ MISTAKES = [
     ("vllm-bench", {**BENCH, "input_lens": {}}, "type r.txt input_lens"),
     ("vllm-bench", {**BENCH, "errors": ["", "", ""]}, "range r.txt output_lens"),
     ("vllm-bench", {**BENCH, "total_output_tokens": 13}, "conflict r.txt total_output_tokens"),
+    ("vllm-bench", {**BENCH, "queue_times": [0.5]}, "conflict r.txt queue_times"),
+    ("vllm-bench", {**BENCH, "queue_times": [0.5, -1, 0]}, "type r.txt queue_times[1]"),
     ("vllm-bench", {**BENCH, "max_concurrency": 4}, "unsupported r.txt max_concurrency"),
     ("vllm-bench", {**BENCH, "request_rate": "inf", "max_concurrency": 0}, "type r.txt max_concurrency"),
     ("vllm-bench", [BENCH], "form r.txt"),

@@ -71,9 +71,9 @@ def import_(options: Options) -> None:
     """Convert a recording of another program into requests.
 
     The formats are azure-2023 and azure-2024 (CSV), burstgpt (CSV, with sessions or without), llmservingsim
-    (JSON lines), mooncake (JSON lines, with the hashes of prompts' blocks), vllm-bench (JSON of vllm bench
-    serve --save-detailed) and csv, ndpsim's own. Files may be compressed with gzip. Failed requests are left
-    out. The first request arrives at 0, except in ndpsim's own files.
+    (JSON lines), mooncake (JSON lines, with or without the hashes of prompts' blocks), vidur (two forms of
+    CSV), vllm-bench (JSON of vllm bench serve --save-detailed) and csv, ndpsim's own. Files may be compressed
+    with gzip. Failed requests are left out. The first request arrives at 0, except in ndpsim's own files.
     """
     from ndpsim.workload.requests import convert_requests
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ndpsim.base.choices import BITS
 from ndpsim.base.reported import label_of, table_of, with_unit
 from ndpsim.base.units import format_bytes, percent
 from ndpsim.config import Part, load_part, part_names
@@ -171,7 +172,7 @@ def weight_file_dict(file: WeightFile) -> dict[str, Any]:
         classes[group] = {
             "bits": float(file.bits[group]),
             "bytes": sum(tensor.bytes for tensor in file.of_class(group)),
-            "formats": {name: count / blocks.total() for name, count in blocks.most_common()},
+            "formats": {block.name: count / blocks.total() for block, count in blocks.most_common()},
         }
     about = {"name": file.name, "model": file.model, "source": file.source, "bytes": file.bytes}
     return {**about, "classes": classes}
@@ -187,6 +188,8 @@ def print_weight_file(file: WeightFile) -> None:
         rows.append((words, f"{described['bits']:.4g}", format_bytes(described["bytes"]), ", ".join(named)))
     title = f"{file.name} of {file.model}: {format_bytes(file.bytes)}, from {file.source}"
     print_table(title, ("tensors", "bits", "bytes", "formats"), rows, left=3)
+    if not file.of_class("gate") or file.bits["gate"] > BITS[0]:
+        return
     form = expert_format_of(file)
     kinds = dict.fromkeys((f"gate and up {form.gate}", f"down {form.down}"))
     print_text(f"Simulated in every layer as: {'; '.join(kinds)}.")

@@ -21,7 +21,11 @@ SET = Parameter(
     repeatable=True,
 )
 _MODEL = Parameter(
-    "model", "A bundled model or a config.json.", form="NAME|FILE", names="models", files=(".json",)
+    "model",
+    "A bundled model, a config.json or a GGUF file.",
+    form="NAME|FILE",
+    names="models",
+    files=(".json", ".gguf"),
 )
 
 

@@ -52,11 +52,12 @@ class PredictSettings(Settings):
         required=True,
     )
     model: str = like(model_of("deepseek-v3"), SIMULATED)
-    weights: str = option(
-        "q4_k_m",
+    weights: str | None = option(
+        None,
         Kind(form="NAME"),
         "Weight file: a name of ndpsim list weights.",
         WEIGHTS,
+        otherwise="as the model's own file says, else q4_k_m",
         names="weights",
     )
     prompt: int = option(512, Whole(1, MOST_TOKENS), "Tokens of the prompt.", ROUTING)

@@ -2,7 +2,8 @@
 
 A program computes a prompt in chunks: each reads the experts of its tokens again. Chunks differ only in their
 context, and the time of attention is linear in it. Therefore the first and the last whole chunk are
-simulated, the chunks between them are interpolated, and the rest of the prompt is simulated.
+simulated, the chunks between them are interpolated, and the rest of the prompt is simulated. All layers of a
+model without experts are computed by the GPU, or by the CPU if there is none.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from ndpsim.config import Hardware
 from ndpsim.inference.layers.record import JobRecord, LayerRecord, RunRecord
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.processors import Cpu, Processors
+from ndpsim.inference.processors.weights import dense_bits
 from ndpsim.simulate.results import MoeResult
+from ndpsim.workload.models import load_model
+from ndpsim.workload.models.weights import weight_file
 
 _STEPS = 8  # simulated decode steps: enough for a mean over the tokens' choices
 
@@ -24,6 +28,7 @@ _STEPS = 8  # simulated decode steps: enough for a mean over the tokens' choices
 READING, COMPUTING = "experts on the CPU: reading weights", "experts on the CPU: computing"
 
 _DENSE = "attention and dense parts"
+_ALL_LAYERS = "all layers on the GPU"  # of a model without experts
 _PARTS = {
     ("gpu", "expert"): "experts on the GPU",
     ("gpu", "shared"): "shared experts",
@@ -102,6 +107,8 @@ def decode(hardware: Hardware, work: Workload) -> Decoded:
     """Simulate decode steps after the prompt."""
     parts = _Parts()
     context = work.prompt + (work.generated + 1) // 2
+    if not load_model(work.model).has_experts:
+        return _decode_dense(hardware, work, context)
     result = _run(hardware, work, _STEPS, None, context, 0, parts)
     total = parts.of("decode", result.runs[0].decode_ns)
     of_step = {name: ns / _STEPS for name, ns in total.items()}
@@ -112,6 +119,7 @@ def prefill(
     hardware: Hardware, work: Workload, progress: Callable[[float], None]
 ) -> tuple[float, dict[str, float]]:
     """Time of the whole prompt in ns, and its parts."""
+    dense = not load_model(work.model).has_experts
     chunk = min(work.chunk, work.prompt)
     whole, rest = divmod(work.prompt, chunk)
     total: dict[str, float] = defaultdict(float)
@@ -120,13 +128,34 @@ def prefill(
         asked = [(chunk, 0, whole / 2), (chunk, (whole - 1) * chunk, whole / 2)]
     if rest:
         asked.append((rest, whole * chunk, 1.0))
-    for place, (tokens, prefix, times) in enumerate(asked):
-        parts = _Parts()
-        result = _run(hardware, work, 1, tokens, prefix + tokens, prefix, parts)
-        for name, ns in parts.of("prefill", result.runs[0].prefill_ns).items():
-            total[name] += times * ns
-        progress((place + 1) / len(asked))
+    for number, (tokens, prefix, times) in enumerate(asked, 1):
+        if dense:
+            total[_ALL_LAYERS] += times * _dense_ns(hardware, work, prefix + tokens, tokens)
+        else:
+            parts = _Parts()
+            result = _run(hardware, work, 1, tokens, prefix + tokens, prefix, parts)
+            for name, ns in parts.of("prefill", result.runs[0].prefill_ns).items():
+                total[name] += times * ns
+        progress(number / len(asked))
     return sum(total.values()), total
+
+
+def _decode_dense(hardware: Hardware, work: Workload, context: int) -> Decoded:
+    """Decode of a model without experts, whose layers are all computed by one processor."""
+    processors, shape = Processors(hardware), load_model(work.model)
+    bits, kv_bits = dense_bits(weight_file(work.weights["weights"], shape)), work.weights["kv_bits"]
+    memory = processors.gpu_memory(shape, 1, context, kv="gpu", kv_bits=kv_bits, dense_bits=bits)
+    step_ns = _dense_ns(hardware, work, context, 1)
+    config = {"hardware": hardware.to_dict(), "gpu_bytes": dict(memory.parts)}
+    return Decoded(step_ns, {_ALL_LAYERS: step_ns}, config, 0)
+
+
+def _dense_ns(hardware: Hardware, work: Workload, context: int, new_tokens: int) -> float:
+    """Time of a step of a model without experts."""
+    shape = load_model(work.model)
+    bits, kv_bits = dense_bits(weight_file(work.weights["weights"], shape)), work.weights["kv_bits"]
+    time = Processors(hardware).dense_time(shape, 1, context, new_tokens, kv_bits=kv_bits, bits=bits)
+    return shape.layers * (time.attention_ns + time.dense_layer_ns) + time.head_ns
 
 
 def _run(

@@ -15,11 +15,12 @@ from ndpsim.inference.prediction.band import band_of
 from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
 from ndpsim.inference.prediction.phases import Workload, decode, prefill
 from ndpsim.inference.prediction.programs import PROGRAMS, program_of
-from ndpsim.inference.prediction.upgrades import UPGRADES
+from ndpsim.inference.prediction.upgrades import UPGRADES, Upgraded
 from ndpsim.simulate.results.prediction import PhasePrediction, Prediction, Upgrade
-from ndpsim.workload.models import load_model, load_moe_model
-from ndpsim.workload.models.weights import weight_file
+from ndpsim.workload.models import MoeShape, load_model
+from ndpsim.workload.models.weights import OWN, own_weight_file, weight_file
 
+_USUAL = "q4_k_m"  # the file of a model that has none of its own
 _ALL_OF_IT = 1.1  # factor of the weights' size, for the KV cache and work space on a CPU alone
 
 
@@ -36,7 +37,7 @@ def predict(settings: PredictSettings, *, progress: Callable[[float], None] | No
         InputError: a part, model or weight file does not exist, or the model does not fit.
     """
     progress = progress_function(progress)
-    shape = load_moe_model(settings.model)
+    shape = load_model(settings.model)
     name, dimms = parse_memory(settings.memory)
     chosen = program_of(settings.program)
     machine = OwnMachine(
@@ -52,27 +53,39 @@ def predict(settings: PredictSettings, *, progress: Callable[[float], None] | No
         sets=several(settings.sets, "sets", text),
     )
     n_cpu_moe, upgrades = settings.n_cpu_moe, settings.upgrades
+    if not shape.has_experts and n_cpu_moe is not None:
+        raise InputError(f"has no meaning for {shape.name}: it has no experts", "conflict", key="n_cpu_moe")
     if machine.cpu_alone:
         chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], None, False
     work = Workload(
         model=settings.model,
-        policy=chosen.asked_policy(shape, n_cpu_moe),
+        policy=chosen.asked_policy(shape, n_cpu_moe) if shape.has_experts else "",
         prompt=settings.prompt,
         generated=settings.generated,
         chunk=chosen.chunk if settings.chunk is None else settings.chunk,
-        weights={"weights": settings.weights, "kv_bits": settings.kv_bits},
+        weights={"weights": settings.weights or _own_or_usual(shape), "kv_bits": settings.kv_bits},
         seed=settings.seed,
     )
-    asked = UPGRADES if upgrades else {}
+    asked = _upgrades_of(shape) if upgrades else {}
 
-    def part_of(place: int) -> Callable[[float], None]:
-        return lambda share: progress((place + share) / (1 + len(asked)))
+    def part_of(number: int) -> Callable[[float], None]:
+        return lambda share: progress((number + share) / (1 + len(asked)))
 
     base = _phases(machine, work, part_of(0))
     found = [
-        _upgraded(upgrade, machine, work, base, part_of(place + 1)) for place, upgrade in enumerate(asked)
+        _upgraded(upgrade, machine, work, base, part_of(number)) for number, upgrade in enumerate(asked, 1)
     ]
     return replace(base, upgrades=tuple(found))
+
+
+def _own_or_usual(model: MoeShape) -> str:
+    """The weights of a model that is given without a name of a weight file."""
+    return _USUAL if own_weight_file(model) is None else OWN
+
+
+def _upgrades_of(model: MoeShape) -> Mapping[str, Callable[[OwnMachine], Upgraded]]:
+    """The upgrades that may help a model; units in DIMMs compute only experts."""
+    return {name: upgrade for name, upgrade in UPGRADES.items() if model.has_experts or name != "ndp"}
 
 
 def _phases(machine: OwnMachine, work: Workload, progress: Callable[[float], None]) -> Prediction:
@@ -80,7 +93,8 @@ def _phases(machine: OwnMachine, work: Workload, progress: Callable[[float], Non
     # Memory for all experts, including those on the GPU: programs map the whole file.
     file = weight_file(work.weights["weights"], load_model(work.model))
     experts = sum(tensor.bytes for group in ("gate", "up", "down") for tensor in file.of_class(group))
-    hardware = machine.hardware(_ALL_OF_IT * file.bytes if machine.cpu_alone else experts)
+    needed = _ALL_OF_IT * file.bytes if machine.cpu_alone else experts
+    hardware = machine.hardware(max(needed, 1))
     done = decode(hardware, work)
     progress(0.5)
     prompt_ns, prompt_parts = prefill(hardware, work, lambda share: progress(0.5 + share / 2))

@@ -12,8 +12,9 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ndpsim.base.choices import BITS
+from ndpsim.base.errors import InputError
 from ndpsim.dimm.layout import MATRICES, ExpertFormat, WeightFormat
-from ndpsim.workload.models.weights import BLOCKS, Block, WeightFile
+from ndpsim.workload.models.weights import Block, WeightFile
 
 _DENSE = ("attention", "router", "shared_experts", "dense_layers", "embedding", "head")
 _MAX_HEADER = 128  # maximum bits of a scale and a zero point together in `WeightFormat`
@@ -25,7 +26,7 @@ def matrix_format(bits: Fraction, columns: int, block: Block | None = None) -> W
 
     `block`: the format of all its weights, whose groups it gets; None: groups are as large as fits.
     """
-    whole = next(one for one in BITS if one <= bits)
+    whole = next(number for number in BITS if number <= bits)
     if whole == 16:
         return WeightFormat(16)
     if block is not None:
@@ -36,7 +37,10 @@ def matrix_format(bits: Fraction, columns: int, block: Block | None = None) -> W
     header = round((bits - whole) * group)
     if not header:
         return WeightFormat(whole)
-    zero_point = header // 2 if minimum else max(0, header - _MAX_HEADER // 2)
+    if block is not None and block.zero_point_bits is not None:
+        zero_point = block.zero_point_bits
+    else:
+        zero_point = header // 2 if minimum else max(0, header - _MAX_HEADER // 2)
     return WeightFormat(whole, group, header - zero_point, zero_point)
 
 
@@ -47,8 +51,13 @@ def expert_format_of(file: WeightFile) -> ExpertFormat:
 
 def _matrix_format(file: WeightFile, name: str) -> WeightFormat:
     """The format of one of an expert's matrices."""
-    columns, blocks = file.of_class(name)[0].columns, [BLOCKS[block] for block in file.blocks(name)]
-    alike = blocks[0] if len(blocks) == 1 and not blocks[0].row_bytes else None
+    if file.bits[name] > BITS[0]:
+        problem = (
+            f"{file.name} has {float(file.bits[name]):g} bits for experts; {BITS[0]} at most are simulated"
+        )
+        raise InputError(problem, "unsupported", key="weights")
+    columns, blocks = file.of_class(name)[0].columns, list(file.blocks(name))
+    alike = blocks[0] if len(blocks) == 1 and blocks[0].group and not blocks[0].row_bytes else None
     return matrix_format(file.bits[name], columns, alike)
 
 

@@ -24,8 +24,8 @@ from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.processors.weights import expert_format_of
 from ndpsim.simulate.results.cache import digest_of
-from ndpsim.workload.models import Expert, parse_shape
-from ndpsim.workload.models.weights import weight_file, weight_name
+from ndpsim.workload.models import Expert, load_moe_model, parse_shape
+from ndpsim.workload.models.weights import own_weight_file, weight_file, weight_name
 
 #: Keys of a device with units in its banks, as in its file.
 BANK_KEYS = r"(device|unit|timings)\.\w+|refresh|clock_ps|idealise"
@@ -163,7 +163,7 @@ def expert_of(settings: Mapping[str, Any]) -> str | Expert:
 
 
 def weight_format(settings: Mapping[str, Any]) -> ExpertFormat:
-    """The format that the options of `ndpsim.base.options.hardware` describe.
+    """The format that the options of `ndpsim.base.options.hardware` describe, else that of the model's file.
 
     Raises:
         InputError: the options are invalid.
@@ -171,7 +171,12 @@ def weight_format(settings: Mapping[str, Any]) -> ExpertFormat:
     if "weights" in settings:
         said = "bits", "group-size", "scale-bits", "zero-point-bits", "shape"
         refuse(settings, "is not for weights of a file of a model", *said)
-        return expert_format_of(weight_file(settings["weights"], settings.get("model", DEFAULT_MODEL)))
+        model = load_moe_model(settings.get("model", DEFAULT_MODEL))
+        return expert_format_of(weight_file(settings["weights"], model))
+    if settings.keys().isdisjoint(("bits", "group-size", "scale-bits", "zero-point-bits", "shape")):
+        own = own_weight_file(load_moe_model(settings.get("model", DEFAULT_MODEL)))
+        if own is not None:
+            return expert_format_of(own)
     return ExpertFormat.of(
         settings.get("bits", 16),
         settings.get("group-size", 0),

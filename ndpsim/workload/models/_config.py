@@ -6,7 +6,7 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,54 @@ from ndpsim.workload.models.expert import whole_number
 _MAX_FILE_BYTES = 1 << 24
 
 
+class Values(dict[str, Any]):
+    """An object of a file that remembers the keys that were asked for."""
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        super().__init__(values)
+        self.read: set[str] = set()
+
+    def __getitem__(self, key: str) -> Any:
+        self.read.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.read.add(str(key))
+        return super().__contains__(key)
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The value, or `default`."""
+        self.read.add(key)
+        return super().get(key, default)
+
+
 @dataclass(frozen=True)
 class Config:
-    """The object of a `config.json` that describes the text model, and its place in the file."""
+    """The object of a `config.json` that describes the text model, and its place in the file.
+
+    `whole`: the object of the whole file, if it is another.
+    """
 
     file: str
     text: str
-    values: Mapping[str, Any]
+    values: Values
     prefix: str  # "text_config." inside a multimodal wrapper
+    whole: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def read(self) -> set[str]:
+        """The keys that were asked for."""
+        return self.values.read
+
+    def inner(self, values: Mapping[str, Any], prefix: str) -> Config:
+        """An object inside; the error of a key has `prefix` before it."""
+        return Config(self.file, self.text, Values(values), prefix, self.whole)
+
+    def overlaid(self, values: Mapping[str, Any]) -> Config:
+        """The same object with some values changed; keys that are read of it count as read of this one."""
+        changed = self.inner({**self.values, **values}, self.prefix)
+        changed.values.read = self.values.read
+        return changed
 
     def error(self, key: str, problem: str, code: Code = "range") -> InputError:
         """The error `problem` with `key`, its file, and its line if the file has the key only once."""
@@ -148,13 +188,14 @@ def parse(text: str, file: str) -> Config:
         raise InputError("invalid JSON: a number with too many digits", "form", file=file) from None
     if not isinstance(values, dict):
         raise InputError("the top level is not a JSON object", "form", file=file)
-    whole = Config(file, text, values, "")
-    inner = values.get("text_config")
+    whole = Config(file, text, Values(values), "", values)
+    outer = values.get("thinker_config")
+    inner = outer.get("text_config") if isinstance(outer, dict) else values.get("text_config")
     if inner is None:
         return whole
     if not isinstance(inner, dict):
         raise whole.error("text_config", "is not a JSON object", code="type")
-    return Config(file, text, inner, "text_config.")
+    return whole.inner(inner, "text_config.")
 
 
 def read_text(path: Path) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from ndpsim.base.errors import one_of
 from ndpsim.workload.models._config import Config
@@ -15,7 +16,9 @@ from ndpsim.workload.models.shape import LayerAttention, MixedAttention
 _MAX_HEADS = 1 << 16
 
 # Keys of attention that is not supported: state-space, sparse, and linear attention by other rules.
-_OTHER_KINDS = re.compile(r"linear_attn|attn_type_list|^index_|mamba|^ssm_")
+_OTHER_KINDS = re.compile(
+    r"linear_attn|attn_type_list|^index(er)?_|mamba|^ssm_|short_conv|conv_L_|kv_channels"
+)
 _STATE_TYPE = "mamba_ssm_dtype"
 _STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
 
@@ -29,6 +32,55 @@ _FULL, _SLIDING, _CHUNKED, _LINEAR = (
     "linear_attention",
 )
 _KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR)
+# Rules by which Transformers makes `layer_types`.
+_LAYER_RULES = (
+    "full_attention_interval",
+    "hybrid_layer_pattern",
+    "global_attn_every_n_layers",
+    "prefix_dense_sliding_window_pattern",
+)
+# Kinds of Transformers that are not modelled.
+_OTHER_NAMES = (
+    "attention",
+    "compressed_sparse_attention",
+    "conv",
+    "heavily_compressed_attention",
+    "hybrid",
+    "hybrid_sliding",
+    "indexed_attention",
+    "mamba",
+    "moe",
+    "recurrent",
+    "reference_sliding_attention",
+)
+
+# Sizes of layers with a window, and of the others, where they differ.
+_OF_SLIDING = {
+    "num_attention_heads": ("num_sliding_attention_heads", "swa_num_attention_heads"),
+    "num_key_value_heads": ("swa_num_key_value_heads",),
+    "head_dim": ("swa_head_dim",),
+    "v_head_dim": ("swa_v_head_dim",),
+}
+_OF_FULL = {"num_key_value_heads": ("num_global_key_value_heads",), "head_dim": ("global_head_dim",)}
+_OF_KINDS = (
+    "linear_num_key_heads",
+    "linear_num_value_heads",
+    "linear_key_head_dim",
+    "linear_value_head_dim",
+    "linear_conv_kernel_dim",
+    "attention_chunk_size",
+)
+_BY_LAYER = (
+    "num_attention_heads",
+    "num_key_value_heads",
+    "head_dim",
+    "v_head_dim",
+    "sliding_window",
+    "q_lora_rank",
+    "kv_lora_rank",
+    "qk_nope_head_dim",
+    "qk_rope_head_dim",
+)
 
 
 def read_attention(
@@ -48,27 +100,93 @@ def read_attention(
         InputError: a value is out of range, numbers of heads do not divide each other, or a kind or a rule is
             unknown.
     """
-    if config.find(("num_attention_heads",)) is None or attention_problem(config):
+    if config.find(("num_attention_heads", "n_heads")) is None:
         return None
+    for key in _OF_KINDS:
+        config.values.get(key)  # sizes of kinds that no layer may have
     names = _names(config, family, layers)
-    softmax = _with_keys(config, family, hidden)
-    known: dict[str, LayerAttention] = {
-        name: _attention_named(config, softmax, name) for name in dict.fromkeys(names)
-    }
-    kinds = list(dict.fromkeys(known.values()))
+    changed = _changes(config, layers)
+    known: dict[tuple[str, tuple[tuple[str, Any], ...]], LayerAttention] = {}
+    of_layer = []
+    for layer, name in enumerate(names):
+        kind = name, tuple(sorted(changed.get(layer, {}).items()))
+        if kind not in known:
+            known[kind] = _of_kind(config, family, hidden, *kind)
+        of_layer.append(known[kind])
+    kinds = list(dict.fromkeys(of_layer))
     if len(kinds) == 1:
         return kinds[0]
-    return MixedAttention(tuple(kinds), tuple(kinds.index(known[name]) for name in names))
+    return MixedAttention(tuple(kinds), tuple(map(kinds.index, of_layer)))
 
 
-def attention_problem(config: Config) -> str:
-    """Message for a key of unsupported attention; empty if there is none."""
+def _of_kind(
+    config: Config, family: Family, hidden: int, name: str, changed: tuple[tuple[str, Any], ...]
+) -> LayerAttention:
+    """The attention of layers of that name, with the sizes that are changed in them."""
+    for keys in (*_OF_SLIDING.values(), *_OF_FULL.values()):
+        config.find(keys)
+    own = dict(changed)
+    others = _OF_SLIDING if name == _SLIDING else _OF_FULL if name == _FULL else {}
+    for key, names in others.items():
+        found = config.find(names)
+        if found is not None:
+            own.setdefault(key, config.integer((found,), MAX_SIZE))
+    if name == _SLIDING and family.sliding_kv_heads > 1 and "num_key_value_heads" not in own:
+        common = config.integer(("num_key_value_heads",), _MAX_HEADS)
+        own["num_key_value_heads"] = family.sliding_kv_heads * common
+    if own:
+        config = config.overlaid(own)
+    if name == _LINEAR:
+        return _linear(config)
+    return _limited(config, _with_keys(config, family, hidden), name)
+
+
+def _changes(config: Config, layers: int) -> dict[int, dict[str, Any]]:
+    """The sizes that single layers have: `per_layer_config`, `num_attention_heads_per_layer`.
+
+    Raises:
+        InputError: a layer does not exist, or something other than attention differs.
+    """
+    found: dict[int, dict[str, Any]] = {}
+    heads = config.list_of("num_attention_heads_per_layer")
+    for layer, count in enumerate(config.list_of("num_attention_heads_per_layer", layers) if heads else ()):
+        found[layer] = {"num_attention_heads": count}
+    by_layer = config.values.get("per_layer_config") or {}
+    if not isinstance(by_layer, dict):
+        raise config.error("per_layer_config", "is not a JSON object", code="type")
+    for name, values in by_layer.items():
+        if not name.isdigit() or not 0 <= int(name) < layers or not isinstance(values, dict):
+            problem = f"{name[:20]} is not one of {layers} layers, or has no JSON object"
+            raise config.error("per_layer_config", problem, code="form")
+        for key in values:
+            if key not in _BY_LAYER:
+                problem = f"{key[:40]} of layer {name} is not understood; known: {', '.join(_BY_LAYER)}"
+                raise config.error("per_layer_config", problem, code="unknown-key")
+        found.setdefault(int(name), {}).update(values)
+    return found
+
+
+def attention_problem(config: Config, family: Family, layers: int) -> str:
+    """Message for attention that is not modelled, with the key that says so; empty if there is none."""
+
+    def of(key: str, problem: str) -> str:
+        return str(config.error(key, problem, code="unsupported"))
+
+    if family.attention_problem:
+        return of("model_type", f"{config.values.get('model_type')}: {family.attention_problem}")
     for key, value in config.values.items():
         # MiniMax-M2 lists its layers, all of them with keys and values: 1.
         listed = isinstance(value, list) and all(entry == 1 for entry in value)
         plain = key == _STATE_TYPE or (key == "attn_type_list" and listed)
         if value and not plain and _OTHER_KINDS.search(key):
-            return str(config.error(key, "describes attention that is not modelled", code="unsupported"))
+            return of(key, "describes attention that is not modelled")
+        if plain:
+            config.values.get(key)
+    for name in config.list_of("layer_types", layers if config.find(("layer_types",)) else None):
+        if name in _OTHER_NAMES:
+            return of("layer_types", f"{name} is attention that is not modelled")
+        if name == _LINEAR and config.find(("linear_num_key_heads",)) is None:
+            return of("layer_types", "linear_attention without linear_num_key_heads is not modelled")
     return ""
 
 
@@ -76,22 +194,27 @@ def _window(config: Config) -> int:
     """Tokens of the sliding window; 0 if there is none."""
     if config.values.get("use_sliding_window") is False:
         return 0
-    return config.integer_or(0, ("sliding_window",), MAX_SIZE)
+    return config.integer_or(0, ("sliding_window", "sliding_window_size"), MAX_SIZE)
 
 
 def _names(config: Config, family: Family, layers: int) -> list[str]:
     """For each layer the name of its kind, as in `layer_types`."""
+    config.find(("sliding_window", "sliding_window_size"))
     if family.attention_pattern and config.find(family.attention_pattern) is None:
         raise config.error(
             family.attention_pattern[0], "missing; the attention of each layer is not known", code="missing"
         )
     if config.find(("layer_types",)):
         names = config.list_of("layer_types", layers)
+        for key in _LAYER_RULES:
+            config.values.get(key)  # the list has what they say
         for layer, name in enumerate(names):
             if name not in _KINDS:
                 shown = one_of(name, _KINDS, "kind of attention")
                 raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
         return names
+    if config.find(("hybrid_layer_pattern",)):
+        return [_SLIDING if flag else _FULL for flag in config.flags_of("hybrid_layer_pattern", layers)]
     if config.find(("full_attention_interval",)):
         every = config.integer(("full_attention_interval",), layers)
         return [_LINEAR if (layer + 1) % every else _FULL for layer in range(layers)]
@@ -118,12 +241,10 @@ def _chunked(config: Config, layers: int) -> list[str]:
     return [_CHUNKED if flag else _FULL for flag in flags]
 
 
-def _attention_named(config: Config, softmax: Attention, name: str) -> LayerAttention:
+def _limited(config: Config, softmax: Attention, name: str) -> LayerAttention:
     """The attention of layers of that name; `softmax` has no window and no chunk."""
-    if name == _LINEAR:
-        return _linear(config)
     if name == _SLIDING:
-        return replace(softmax, window=config.integer(("sliding_window",), MAX_SIZE))
+        return replace(softmax, window=config.integer(("sliding_window", "sliding_window_size"), MAX_SIZE))
     if name == _CHUNKED:
         return replace(softmax, chunk=config.integer(("attention_chunk_size",), MAX_SIZE))
     return softmax
@@ -151,8 +272,10 @@ def _linear(config: Config) -> LinearAttention:
 
 def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
     """Attention to all tokens, with keys and values."""
-    heads = config.integer(("num_attention_heads",), _MAX_HEADS)
+    heads = config.integer(("num_attention_heads", "n_heads"), _MAX_HEADS)
     if config.find(("kv_lora_rank",)):
+        for key in ("num_key_value_heads", "head_dim"):
+            config.values.get(key)  # keys and values of all heads are made of one vector
         rope = config.integer(("qk_rope_head_dim",), MAX_SIZE)
         return Attention(
             heads=heads,
@@ -163,7 +286,7 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
             latent_rank=config.integer(("kv_lora_rank",), MAX_SIZE),
             rope_size=rope,
         )
-    kv_heads = config.integer_or(heads, ("num_key_value_heads",), _MAX_HEADS, low=1)
+    kv_heads = config.integer_or(heads, ("num_key_value_heads", "kv_n_heads"), _MAX_HEADS, low=1)
     if heads % kv_heads:
         raise config.error(
             "num_key_value_heads", f"{kv_heads} cannot be shared evenly by {heads} heads", code="conflict"
@@ -173,5 +296,8 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
             "num_attention_heads", f"{heads} do not divide the hidden size of {hidden}", code="conflict"
         )
     size = config.integer_or(hidden // heads, ("head_dim",), MAX_SIZE, low=1)
-    gated = config.flag_or(family.gated_attention, "attn_output_gate")
-    return Attention(heads, kv_heads, size, size, gated=gated)
+    values = config.integer_or(size, ("v_head_dim",), MAX_SIZE, low=1)
+    gating = config.values.get("gating")
+    by_head = family.head_gates if gating is None else gating in (True, "per-head")
+    gated = config.flag_or(family.gated_attention, "attn_output_gate") or gating == "per-element"
+    return Attention(heads, kv_heads, size, values, gated=gated, head_gated=by_head)

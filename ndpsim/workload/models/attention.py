@@ -28,6 +28,7 @@ class Attention:
         window: maximum number of tokens that a token attends to, including itself; 0: no limit.
         chunk: a token attends to the tokens since the last multiple of this number; 0: to all.
         gated: the result is multiplied by a gate. The projection of the queries is then twice as wide.
+        head_gated: the result of each head is multiplied by one number, which has a projection of its own.
     """
 
     heads: int
@@ -40,6 +41,7 @@ class Attention:
     window: int = 0
     chunk: int = 0
     gated: bool = False
+    head_gated: bool = False
 
     @property
     def kind(self) -> str:
@@ -54,7 +56,7 @@ class Attention:
     def title(self) -> str:
         """The kind and its distinguishing property: "gqa window of 128"."""
         limits = (("window", self.window), ("chunk", self.chunk))
-        words = ["gated"] if self.gated else []
+        words = ["gated"] if self.gated or self.head_gated else []
         words += [self.kind, *(f"{name} of {tokens}" for name, tokens in limits if tokens)]
         return " ".join(words)
 
@@ -73,7 +75,7 @@ class Attention:
     @property
     def values_in_work(self) -> int:
         """Values of a token in memory at once: queries, keys, values, the result and its gate."""
-        gate = self.heads * self.value_size if self.gated else 0
+        gate = self.heads * self.value_size if self.gated else self.heads if self.head_gated else 0
         return (self.heads + self.kv_heads) * (self.head_size + self.value_size) + gate
 
     def first_key(self, position: int) -> int:
@@ -116,7 +118,8 @@ class Attention:
             keys, values = self.kv_heads * self.head_size, self.kv_heads * self.value_size
             gate = results if self.gated else 0
             projections = ("q_proj", queries + gate), ("k_proj", keys), ("v_proj", values)
-            return (*(Matrix(name, rows, hidden) for name, rows in projections), output)
+            by_head = (Matrix("g_proj", self.heads, hidden),) if self.head_gated else ()
+            return (*(Matrix(name, rows, hidden) for name, rows in projections), *by_head, output)
         query = (
             (Matrix("q_a_proj", self.query_rank, hidden), Matrix("q_b_proj", queries, self.query_rank))
             if self.query_rank

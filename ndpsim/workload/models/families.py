@@ -7,7 +7,7 @@ Transformers and, for DeepSeek, the configuration code in the model repositories
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +27,12 @@ class Family:
         attention_pattern: keys that give the attention of each layer; the file must have one of them.
         always_shared: number of shared experts, of the size of a routed one, that the file does not mention.
         gated_attention: attention with keys and values has a gate on its result.
+        head_gates: the gate is one number for each head.
+        sliding_kv_heads: heads of keys in layers with a window, as a multiple of those in other layers.
+        expert_hidden: keys of the size that experts work on, if it is not the hidden size.
+        attention_problem: why attention is not modelled.
+        answered: further keys that are accounted for, such as those of parts that `attention_problem` names.
+        unsupported: why no part is modelled.
     """
 
     routed_experts: tuple[str, ...]
@@ -41,6 +47,12 @@ class Family:
     attention_pattern: tuple[str, ...] = ()
     always_shared: int = 0
     gated_attention: bool = False
+    head_gates: bool = False
+    sliding_kv_heads: int = 1
+    expert_hidden: tuple[str, ...] = ()
+    attention_problem: str = ""
+    answered: tuple[str, ...] = ()
+    unsupported: str = ""
 
 
 # Without experts: every layer has one gated feed-forward network.
@@ -65,6 +77,37 @@ _QWEN3_NEXT = Family(
     attention_pattern=("layer_types", "full_attention_interval"),
     gated_attention=True,
 )
+
+# As DeepSeek, with the key names of Transformers 5, which may also count dense layers or list kinds.
+_MODERN = Family(
+    routed_experts=("num_experts",),
+    expert_intermediate=("moe_intermediate_size",),
+    shared_experts=("num_shared_experts",),
+)
+
+_ERNIE = Family(
+    routed_experts=("moe_num_experts",),
+    expert_intermediate=("moe_intermediate_size",),
+    experts_per_token=("moe_k",),
+    shared_experts=("moe_num_shared_experts",),
+)
+
+_GRANITE_SHARED = Family(
+    routed_experts=("num_local_experts",),
+    expert_intermediate=("intermediate_size",),
+    shared_intermediate=("shared_intermediate_size",),
+)
+
+_STEP = Family(
+    routed_experts=("n_routed_experts", "moe_num_experts"),
+    expert_intermediate=("moe_intermediate_size",),
+    shared_intermediate=("share_expert_dim", "share_expert_dims"),
+    head_gates=True,
+)
+
+_KDA = "Kimi Delta Attention is not modelled"
+_STATE_SPACE = "state-space layers are not modelled"
+_ENCODER = "models of encoder and decoder are not modelled"
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
     {
@@ -104,6 +147,141 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "deepseek_v3": _DEEPSEEK,
         "kimi_k2": _DEEPSEEK,
         "glm4_moe": _DEEPSEEK,
+        "afmoe": replace(_MODERN, gated_attention=True),
+        "aria_text": Family(
+            routed_experts=("moe_num_experts",),
+            expert_intermediate=("intermediate_size",),
+            experts_per_token=("moe_topk",),
+            shared_experts=("moe_num_shared_experts",),
+        ),
+        "bailing_hybrid": replace(_MODERN, attention_problem=_KDA),
+        "beam": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            gated_attention=True,
+        ),
+        "cohere2_moe": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("intermediate_size",),
+            dense_intermediate=("prefix_dense_intermediate_size",),
+            shared_experts=("num_shared_experts",),
+        ),
+        "dbrx": Family(
+            routed_experts=("moe_num_experts",),
+            expert_intermediate=("ffn_hidden_size",),
+            experts_per_token=("moe_top_k",),
+            hidden=("d_model",),
+            layers=("n_layers",),
+        ),
+        "deepseek_v4": replace(
+            _DEEPSEEK, layer_pattern=(), attention_problem="compressed sparse attention is not modelled"
+        ),
+        "doge": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("intermediate_size",),
+            unsupported="experts of single rows, and attention with a dynamic mask, are not modelled",
+        ),
+        "dots3_note_text": Family(
+            routed_experts=("n_routed_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            shared_experts=("n_shared_experts",),
+            shared_intermediate=("shared_experts_intermediate_size",),
+        ),
+        "ernie4_5_moe": _ERNIE,
+        "ernie4_5_vl_moe_text": _ERNIE,
+        "exaone_moe": _MODERN,
+        "gemma4_text": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            experts_per_token=("top_k_experts",),
+            shared_intermediate=("intermediate_size",),
+            attention_pattern=("per_layer_config", "global_head_dim"),
+            answered=("enable_moe_block",),
+        ),
+        "granitemoeshared": _GRANITE_SHARED,
+        "granitemoe_swa": _GRANITE_SHARED,
+        "granitemoehybrid": replace(_GRANITE_SHARED, attention_problem=_STATE_SPACE),
+        "hunyuan_v1_moe": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("intermediate_size",),
+            experts_per_token=("moe_topk",),
+            always_shared=1,
+        ),
+        "hy_v3": _MODERN,
+        "jamba": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("intermediate_size",),
+            attention_problem=_STATE_SPACE,
+        ),
+        "jetmoe": Family(
+            routed_experts=("num_local_experts",),
+            expert_intermediate=("intermediate_size",),
+            attention_problem="experts of attention are not modelled",
+        ),
+        "kimi_linear": replace(_MODERN, attention_problem=_KDA),
+        "laguna": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            shared_intermediate=("shared_expert_intermediate_size",),
+        ),
+        "lfm2_moe": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            attention_problem="layers of short convolutions are not modelled",
+        ),
+        "longcat_flash": Family(
+            routed_experts=("n_routed_experts",),
+            expert_intermediate=("expert_ffn_hidden_size",),
+            experts_per_token=("moe_topk",),
+            layers=("num_layers",),
+            dense_intermediate=("ffn_hidden_size",),
+            attention_problem="experts of no weights, and two attentions of a layer, are not modelled",
+            answered=("zero_expert_num",),
+        ),
+        "mimo_v2_flash": Family(
+            routed_experts=("n_routed_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            attention_pattern=("layer_types", "hybrid_layer_pattern"),
+            sliding_kv_heads=2,
+        ),
+        "minimax": Family(
+            routed_experts=("num_local_experts",),
+            expert_intermediate=("intermediate_size",),
+            attention_problem="lightning attention is not modelled",
+            answered=("block_size",),
+        ),
+        "minimax_m3_vl_text": Family(
+            routed_experts=("num_local_experts",),
+            expert_intermediate=("intermediate_size",),
+            dense_intermediate=("dense_intermediate_size",),
+            shared_intermediate=("shared_intermediate_size",),
+            attention_problem="sparse attention by blocks is not modelled",
+        ),
+        "muse_spark_text": Family(
+            routed_experts=("num_local_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            expert_hidden=("moe_hidden_size",),
+            gated_attention=True,
+            attention_problem="projections between the hidden size and that of experts are not modelled",
+        ),
+        "nemotron_h": Family(
+            routed_experts=("n_routed_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            unsupported="experts of two matrices, without a gate, are not modelled",
+        ),
+        "nllb-moe": Family(routed_experts=("num_experts",), expert_intermediate=(), unsupported=_ENCODER),
+        "switch_transformers": Family(
+            routed_experts=("num_experts",), expert_intermediate=(), unsupported=_ENCODER
+        ),
+        "step3p5": _STEP,
+        "step3p7_text": _STEP,
+        "step3p7": _STEP,
+        "zaya": Family(
+            routed_experts=("num_experts",),
+            expert_intermediate=("moe_intermediate_size",),
+            attention_problem="compressed convolutional attention, and its routers, are not modelled",
+            answered=("router_hidden_size",),
+        ),
         "llama": _DENSE,
         "mistral": _DENSE,
         "qwen2": _DENSE,
@@ -112,18 +290,34 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
 )
 
 
+# Families whose keys have one meaning in every family.
+_FOR_UNKNOWN = [
+    FAMILIES[name]
+    for name in (
+        "mixtral",
+        "olmoe",
+        "gpt_oss",
+        "qwen2_moe",
+        "qwen3_moe",
+        "llama4_text",
+        "deepseek",
+        "exaone_moe",
+    )
+]
+
+
 def _all_known() -> Family:
     """Every key of every family; for an expert's size, keys that never belong to a dense layer come first."""
     keys: dict[str, Any] = {
         field.name: tuple(
-            dict.fromkeys(key for family in FAMILIES.values() for key in getattr(family, field.name))
+            dict.fromkeys(key for family in _FOR_UNKNOWN for key in getattr(family, field.name))
         )
         for field in fields(Family)
         if isinstance(getattr(_MIXTRAL, field.name), tuple)
     }
     dense = keys["dense_intermediate"]
     keys["expert_intermediate"] = tuple(sorted(keys["expert_intermediate"], key=lambda key: key in dense))
-    return Family(**keys | {"layer_pattern": (), "attention_pattern": ()})
+    return Family(**keys | {"layer_pattern": (), "attention_pattern": (), "expert_hidden": ()})
 
 
 #: The family of a model without an entry.

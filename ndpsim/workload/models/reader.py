@@ -1,26 +1,38 @@
-"""Reads a model's shape from a Hugging Face `config.json`: the user's file, or a bundled one."""
+"""Reads a model's shape from a Hugging Face `config.json`, a user's or a bundled one, or from a GGUF file."""
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import replace
 from os import PathLike
 from pathlib import Path
+from typing import Any
 
 from ndpsim.base.arguments import path_of
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.caching import FileCache
 from ndpsim.base.errors import InputError, one_of, shown
+from ndpsim.base.files import reading
+from ndpsim.base.run_files import note_input
 from ndpsim.workload.models._config import Config, parse, read_text
 from ndpsim.workload.models._read_attention import attention_problem, read_attention
 from ndpsim.workload.models.expert import MAX_SIZE, Expert, whole_number
 from ndpsim.workload.models.families import FAMILIES, UNKNOWN, Family
-from ndpsim.workload.models.shape import MoeShape
+from ndpsim.workload.models.gguf import is_gguf, load_gguf
+from ndpsim.workload.models.known_keys import ALIASES, check_aliases, check_unread
+from ndpsim.workload.models.quantization import Quantization, plain_block, read_quantization
+from ndpsim.workload.models.shape import LayerAttention, MixedAttention, MoeShape
 
 _MODELS = Path(__file__).parent / "models"
 _MAX_COUNT = 1 << 16  # layers of a model, experts of a layer
 _MAX_SHAPE = 1 << 20  # --shape
 _MAX_CONTEXT = 1 << 30
+_INDEX_PART = 1 << 16  # bytes at the begin and the end of an index, where its metadata is
+
+_INDEX, _QUANTIZATION = "model.safetensors.index.json", "hf_quant_config.json"  # beside a config.json
+
+_TOTAL_SIZE = re.compile(rb'"total_size"\s*:\s*([0-9]{1,18})\b')
 
 # Models whose config.json has the sizes of another's; DeepSeek-R1 and Qwen3-Coder-Next are trained from them.
 _SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b-a3b"}
@@ -34,27 +46,31 @@ _ACTIVATIONS = (
 _PATTERN_KEYS = (
     "mlp_layer_types",
     "first_k_dense_replace",
+    "num_dense_layers",
     "moe_layer_freq",
     "decoder_sparse_step",
     "mlp_only_layers",
+    "moe_layer_start_index",
+    "moe_layer_end_index",
+    "moe_layer_interval",
+    "expert_layer_period",
+    "expert_layer_offset",
+    "moe_layers_enum",
 )
+_ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
+_CONTEXT_KEYS = ("max_position_embeddings", "model_max_length", "max_seq_len")
+_SPARSE_KINDS = ("sparse", "moe", "hash_moe")
 _LLAMA_PATTERN_KEYS = ("moe_layers", "interleave_moe_layer_step")
-
-# In an unknown family such a key would be ignored, and the shape would be wrong.
-_UNREAD = re.compile(
-    r"shared_(expert|intermediate)|(expert|moe).*shared|moe_layer|moe_step|moe.*interval|interleave_moe"
-    r"|expert_layer|hybrid.*pattern"
-)
 
 
 def _sparse_by_type(config: Config, layers: int) -> list[bool]:
     kinds = config.list_of("mlp_layer_types", layers)
     for layer, kind in enumerate(kinds):
-        if kind not in ("dense", "sparse"):
+        if kind != "dense" and kind not in _SPARSE_KINDS:
             raise config.error(
                 "mlp_layer_types", f'entry {layer} is neither "dense" nor "sparse"', code="form"
             )
-    return [kind == "sparse" for kind in kinds]
+    return [kind != "dense" for kind in kinds]
 
 
 def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
@@ -78,6 +94,7 @@ def _layer_set(config: Config, key: str, layers: int) -> set[int]:
 def _sparse_of_llama(config: Config, layers: int) -> list[bool]:
     """Whether each layer of Llama 4 has experts: those that are listed, or by (layer + 1) % step == 0."""
     if config.find(("moe_layers",)):
+        config.find(_LLAMA_PATTERN_KEYS[1:])  # the list has what it says
         listed = _layer_set(config, "moe_layers", layers)
         return [layer in listed for layer in range(layers)]
     step = config.integer(("interleave_moe_layer_step",), _MAX_COUNT)
@@ -94,25 +111,46 @@ def _dense_layers(config: Config, family: Family, layers: int) -> tuple[int, ...
     if family.layer_pattern == _LLAMA_PATTERN_KEYS:
         sparse, keys, otherwise = _sparse_of_llama(config, layers), _LLAMA_PATTERN_KEYS, "moe_layers"
     else:
-        sparse, keys, otherwise = _sparse_by_rules(config, layers), _PATTERN_KEYS, "num_hidden_layers"
+        sparse, keys, otherwise = _sparse_by_rules(config, family, layers), _PATTERN_KEYS, "num_hidden_layers"
     if not any(sparse):
         problem = f"leaves none of {layers} layers with experts"
         raise config.error(config.find(keys) or otherwise, problem, code="conflict")
     return tuple(layer for layer, flag in enumerate(sparse) if not flag)
 
 
-def _sparse_by_rules(config: Config, layers: int) -> list[bool]:
+def _with_own_rules(config: Config, sparse: list[bool]) -> list[bool]:
+    """The layers of `sparse` that rules of single families leave: first and last, intervals, periods."""
+    first = config.integer_or(0, ("moe_layer_start_index",), _MAX_COUNT)
+    last = config.integer_or(-1, ("moe_layer_end_index",), _MAX_COUNT, low=-1)
+    step = config.integer_or(1, ("moe_layer_interval",), _MAX_COUNT, low=1)
+    period = config.integer_or(1, ("expert_layer_period",), _MAX_COUNT, low=1)
+    offset = config.integer_or(0, ("expert_layer_offset",), _MAX_COUNT)
+    return [
+        flag
+        and first <= layer <= (len(sparse) if last < 0 else last)
+        and (layer + 1) % step == 0
+        and layer % period == offset % period
+        for layer, flag in enumerate(sparse)
+    ]
+
+
+def _sparse_by_rules(config: Config, family: Family, layers: int) -> list[bool]:
     """Whether each layer has experts.
 
     `mlp_layer_types` lists every layer and decides alone. Otherwise a layer has experts if all other rules
     allow it: `first_k_dense_replace` and `moe_layer_freq` as in DeepSeek (layer % freq == 0),
-    `decoder_sparse_step` and `mlp_only_layers` as in Qwen ((layer + 1) % step == 0).
+    `decoder_sparse_step` and `mlp_only_layers` as in Qwen ((layer + 1) % step == 0), `num_dense_layers` as in
+    LFM2, first and last layer and interval as in ERNIE, period and offset as in Jamba.
     """
     if config.find(("mlp_layer_types",)):
+        for key in _PATTERN_KEYS:
+            config.values.get(key)  # the list has what they say
         return _sparse_by_type(config, layers)
     sparse = _sparse_by_frequency(config, layers)
-    first = config.integer_or(0, ("first_k_dense_replace",), layers)
+    first = config.integer_or(0, ("first_k_dense_replace", "num_dense_layers"), layers)
     step = config.integer_or(1, ("decoder_sparse_step",), _MAX_COUNT, low=1)
+    if family is not UNKNOWN:
+        sparse = _with_own_rules(config, sparse)
     excluded = _layer_set(config, "mlp_only_layers", layers)
     return [
         flag and layer >= first and (layer + 1) % step == 0 and layer not in excluded
@@ -128,7 +166,7 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
         size = config.integer(family.shared_intermediate, MAX_SIZE, low=0)
         count = config.integer_or(1, family.shared_experts, _MAX_COUNT)
         return (count, size) if size and count else (0, 0)
-    count = config.integer_or(0, family.shared_experts, _MAX_COUNT)
+    count = config.integer_or(0, _with_aliases(family, family.shared_experts), _MAX_COUNT)
     return count, count * expert_intermediate
 
 
@@ -138,16 +176,19 @@ def _routed_experts(config: Config, family: Family) -> int:
         if stray := config.find(UNKNOWN.routed_experts):
             raise config.error(stray, "is a key of experts, and the model_type has none", code="conflict")
         return 0
-    key = config.find(family.routed_experts)
+    keys = _with_aliases(family, family.routed_experts)
+    key = config.find(keys)
     if key is None:
         named = config.values.get("model_type")
         kind = f"model_type '{named}'" if isinstance(named, str) else "a model without model_type"
         raise config.error(
             family.routed_experts[0],
             f"missing: a dense model, which has no experts, or a family ndpsim does not know ({kind}; "
-            f"looked for {', '.join(family.routed_experts)})",
+            f"looked for {', '.join(keys)})",
             code="unsupported",
         )
+    if config.values.get("enable_moe_block") is False:
+        raise config.error("enable_moe_block", "is false: a dense model", code="unsupported")
     if config.values[key] == 0 and not isinstance(config.values[key], (bool, float)):
         raise config.error(
             key, "0 experts: a dense model; no dense model of its model_type is known", code="unsupported"
@@ -156,38 +197,63 @@ def _routed_experts(config: Config, family: Family) -> int:
 
 
 def _check_known(config: Config, family: Family, name: str) -> None:
-    """Refuse files that would be read wrongly: an unread rule of an unknown family, or a missing rule."""
-    if family is UNKNOWN:
-        understood = {*_PATTERN_KEYS, *family.shared_experts, *family.shared_intermediate}
-        for key, value in config.values.items():
-            counts = bool(value) and not isinstance(value, (bool, float))
-            if counts and key not in understood and _UNREAD.search(key):
-                raise config.error(
-                    key, f"is not understood; {one_of(name, FAMILIES, 'model_type')}", code="unknown-name"
-                )
-        return
+    """Refuse families that are not modelled, and files that lack a rule.
+
+    Raises:
+        InputError: it is such a file.
+    """
+    if family.unsupported:
+        raise config.error("model_type", f"{name}: {family.unsupported}", code="unsupported")
     for keys in (family.shared_experts, family.shared_intermediate):
-        if keys and not any(key in config.values for key in keys):
+        keys = _with_aliases(family, keys)
+        if family is not UNKNOWN and keys and not any(key in config.values for key in keys):
             raise config.error(keys[0], f"missing; model_type '{name}' has it", code="missing")
     if family.layer_pattern and config.find(family.layer_pattern) is None:
         raise config.error(family.layer_pattern[0], f"missing; model_type '{name}' has it", code="missing")
 
 
+def _with_aliases(family: Family, keys: tuple[str, ...]) -> tuple[str, ...]:
+    """Keys of a family, and the other names that Transformers has for them."""
+    if family is UNKNOWN:
+        return keys
+    others = (alias for aliases in ALIASES if set(aliases) & set(keys) for alias in aliases)
+    return tuple(dict.fromkeys((*keys, *others)))
+
+
+def _flat(config: Config) -> Config:
+    """A configuration whose parts for attention and experts, as DBRX has them, are its own keys."""
+    inner: dict[str, Any] = {}
+    for key in ("attn_config", "ffn_config"):
+        part = config.values.get(key)
+        inner |= part if isinstance(part, dict) else {}
+    if not inner:
+        return config
+    outer = {key: value for key, value in config.values.items() if key not in ("attn_config", "ffn_config")}
+    return config.inner({**inner, **outer}, config.prefix)
+
+
 def _shape(config: Config, name: str, source: str) -> MoeShape:
     model_type = config.string_or("unknown", "model_type")
     family = FAMILIES.get(model_type, UNKNOWN)
-    routed = _routed_experts(config, family)
+    config = _flat(config)
+    check_aliases(config, model_type)
     _check_known(config, family, model_type)
-    per_token = config.integer(family.experts_per_token, _MAX_COUNT) if routed else 0
+    routed = _routed_experts(config, family)
+    per_token_keys = _with_aliases(family, family.experts_per_token)
+    per_token = config.integer(per_token_keys, _MAX_COUNT) if routed else 0
     if per_token > routed:
-        key = config.find(family.experts_per_token) or family.experts_per_token[0]
+        key = config.find(per_token_keys) or per_token_keys[0]
         raise config.error(key, f"{per_token} experts for each token of only {routed}", code="conflict")
-    layers = config.integer(family.layers, _MAX_COUNT)
+    layers = config.integer(_with_aliases(family, family.layers), _MAX_COUNT)
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE) if routed else 0
     dense = _dense_layers(config, family, layers) if routed else tuple(range(layers))
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
-    hidden = config.integer(family.hidden, MAX_SIZE)
-    return MoeShape(
+    hidden = config.integer(_with_aliases(family, family.hidden), MAX_SIZE)
+    for key in family.dense_intermediate:
+        config.values.get(key)  # has no effect without dense layers
+    attention, problem = _attention(config, family, hidden, layers)
+    expert_hidden = config.integer_or(0, family.expert_hidden, MAX_SIZE) if family.expert_hidden else 0
+    shape = MoeShape(
         name=name,
         family=model_type,
         source=source,
@@ -202,18 +268,32 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         shared_experts=shared_experts,
         shared_intermediate=shared_intermediate,
         hidden_act=_activation(config),
-        attention=read_attention(config, family, hidden, layers),
-        attention_problem=attention_problem(config),
+        attention=attention,
+        attention_problem=problem,
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
         tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
-        context=config.integer_or(0, ("max_position_embeddings",), _MAX_CONTEXT, low=1) or None,
+        context=config.integer_or(0, _CONTEXT_KEYS, _MAX_CONTEXT, low=1) or None,
+        expert_hidden=expert_hidden,
     )
+    for key in family.answered:
+        config.values.get(key)
+    unread = check_unread(config, tuple(FAMILIES), model_type)
+    return shape if problem or not unread else replace(shape, attention=None, attention_problem=unread)
+
+
+def _attention(
+    config: Config, family: Family, hidden: int, layers: int
+) -> tuple[LayerAttention | MixedAttention | None, str]:
+    """The attention of the layers; None and the reason if it is not modelled."""
+    problem = attention_problem(config, family, layers)
+    return (None, problem) if problem else (read_attention(config, family, hidden, layers), "")
 
 
 def _activation(config: Config) -> str:
-    name = config.string_or("silu", "hidden_act")
+    key = config.find(_ACTIVATION_KEYS) or _ACTIVATION_KEYS[0]
+    name = config.string_or("silu", key)
     if name not in _ACTIVATIONS:
-        raise config.error("hidden_act", one_of(name, _ACTIVATIONS, "activation"), code="unknown-name")
+        raise config.error(key, one_of(name, _ACTIVATIONS, "activation"), code="unknown-name")
     return name
 
 
@@ -243,7 +323,7 @@ def _locate(name: str) -> Path:
         return path
     if path.suffix == ".json" or len(path.parts) > 1:
         raise InputError("no such file", "unreadable", file=path)
-    problem = f"{one_of(name, _bundled(), 'model')}, nor a config.json or a folder"
+    problem = f"{one_of(name, _bundled(), 'model')}, nor a config.json, a GGUF file or a folder"
     raise InputError(problem, "unknown-name", key="model")
 
 
@@ -251,9 +331,9 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     """The shape of a model.
 
     Args:
-        model: a bundled name (`model_names`, in any case), a Hugging Face `config.json`, or a folder that
-            holds one. A bundled name comes first; write ``./name`` for a file of the same name. A `MoeShape`
-            stays as it is.
+        model: a bundled name (`model_names`, in any case), a Hugging Face `config.json`, a folder that holds
+            one, or a GGUF file (of a split model, one of its parts). A bundled name comes first; write
+            ``./name`` for a file of the same name. A `MoeShape` stays as it is.
 
     The model of a `config.json` has the name of its folder; the model of another file has the name of the
     file. `hidden_act` is "silu" if the file has none. A file with a `model_type` that is not in `FAMILIES` is
@@ -274,9 +354,9 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     known = _loaded.find(key)
     if known is not None:
         return known
-    shape, file = _load(name)
+    shape, files = _load(name)
     # With the folder: a bundled file has precedence over a file with the same name.
-    return _loaded.store(key, [file, _MODELS], shape)
+    return _loaded.store(key, [*files, _MODELS], shape)
 
 
 def load_moe_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
@@ -293,16 +373,43 @@ def load_moe_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
 _loaded: FileCache[MoeShape] = FileCache(32)
 
 
-def _load(model: str) -> tuple[MoeShape, Path]:
-    """The shape, and the file it was read from."""
+def _load(model: str) -> tuple[MoeShape, list[Path]]:
+    """The shape, and the files it was read from."""
     bundled = _bundled()
     name = model.lower()
     if name in bundled:
         stem = bundled[name].stem
-        return _shape(parse(read_text(bundled[name]), f"{stem}.json"), name, stem), bundled[name]
+        return _shape(parse(read_text(bundled[name]), f"{stem}.json"), name, stem), [bundled[name]]
     path = _locate(model)
+    if is_gguf(path):
+        return load_gguf(path, path.stem)
     name = path.resolve().parent.name if path.name == "config.json" else path.stem
-    return _shape(parse(read_text(path), str(path)), name, str(path)), path
+    config = parse(read_text(path), str(path))
+    shape = _shape(config, name, str(path))
+    index, quantization = path.with_name(_INDEX), path.with_name(_QUANTIZATION)
+    return replace(shape, stored=_stored(config, index, quantization)), [path, index, quantization]
+
+
+def _stored(config: Config, index: Path, quantization: Path) -> Quantization | None:
+    """How the files beside a `config.json` store the weights; None: as their plain type, without an index."""
+    beside = parse(read_text(quantization), str(quantization)) if quantization.is_file() else None
+    stored = read_quantization(config, beside)
+    total = _total_size(index) if index.is_file() else 0
+    if not total:
+        return stored
+    plain = stored or Quantization(config.file, "", plain_block(config))
+    return replace(plain, total_bytes=total)
+
+
+def _total_size(index: Path) -> int:
+    """`total_size` of an index, whose list of tensors may be long and is not read; 0 without it."""
+    note_input(index)
+    with reading(index), open(index, "rb") as file:
+        begin = file.read(_INDEX_PART)
+        file.seek(max(file.seek(0, os.SEEK_END) - _INDEX_PART, 0))
+        end = file.read(_INDEX_PART)
+    found = _TOTAL_SIZE.search(begin) or _TOTAL_SIZE.search(end)
+    return int(found[1]) if found else 0
 
 
 def parse_shape(text: str | Expert) -> Expert:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Shown
 from ndpsim.workload.models.attention import Attention, LinearAttention
 from ndpsim.workload.models.expert import Expert
+from ndpsim.workload.models.quantization import Quantization
+from ndpsim.workload.models.stored import WeightFile
 
 #: The attention of a layer.
 LayerAttention = Attention | LinearAttention
@@ -46,6 +48,8 @@ class MoeShape(Shown):
         tied_embeddings: whether the embedding of a token and the head are one matrix.
         context: maximum number of tokens of a sequence; None if the file does not give it.
         attention_problem: the message that names the key of unsupported attention.
+        expert_hidden: size that experts work on, if it is not `hidden`; else 0.
+        stored: how its own file stores the weights; None: the file does not say so.
     """
 
     name: str
@@ -67,6 +71,8 @@ class MoeShape(Shown):
     tied_embeddings: bool = False
     context: int | None = None
     attention_problem: str = ""
+    expert_hidden: int = 0
+    stored: Quantization | WeightFile | None = None
 
     @property
     def has_experts(self) -> bool:
@@ -82,7 +88,7 @@ class MoeShape(Shown):
         """
         if not self.has_experts:
             raise InputError(f"{self.name} is a dense model: it has no experts", "unsupported", key="model")
-        return Expert(self.hidden, self.expert_intermediate)
+        return Expert(self.expert_hidden or self.hidden, self.expert_intermediate)
 
     @property
     def expert_parameters(self) -> int:
@@ -120,7 +126,8 @@ class MoeShape(Shown):
         number of cached tokens (None: all), and the cached bytes of a sequence at any length, with 16 bits a
         value.
         """
-        fields = asdict(self)
+        fields = asdict(replace(self, stored=None))
+        fields["stored"] = None if self.stored is None else self.stored.source
         fields["dense_layers"] = list(self.dense_layers)
         if isinstance(self.attention, MixedAttention):
             fields["attention"] = {name: list(value) for name, value in fields["attention"].items()}
@@ -144,4 +151,6 @@ class MoeShape(Shown):
         return f"MoeShape of {self.name}"
 
     def _rows(self) -> list[tuple[str, str]]:
-        return [(field.name, str(getattr(self, field.name))) for field in fields(self)[1:]]
+        plain = replace(self, stored=None)
+        rows = [(field.name, str(getattr(plain, field.name))) for field in fields(self)[1:-1]]
+        return rows if self.stored is None else [*rows, ("stored", self.stored.source)]

@@ -83,6 +83,10 @@ class RecordedRequests:
         self._arrival_ns, self._tokens = array("d"), (array("q"), array("q"))
         self._chains, self._chain_lengths = array("q"), array("q")
 
+    def __len__(self) -> int:
+        """The number of requests so far."""
+        return len(self._arrival_ns)
+
     @property
     def full(self) -> bool:
         """Whether the maximum number of requests is reached."""

@@ -8,5 +8,6 @@ Fraction(9, 2)
 (Fraction(9, 2), 5.46, 376.8)
 """
 
-from ndpsim.workload.models.weights.blocks import BLOCKS, Block
-from ndpsim.workload.models.weights.file import CLASSES, WeightFile, weight_file, weight_name, weight_names
+from ndpsim.workload.models.blocks import BLOCKS, Block
+from ndpsim.workload.models.stored import CLASSES, WeightFile
+from ndpsim.workload.models.weights.file import OWN, own_weight_file, weight_file, weight_name, weight_names

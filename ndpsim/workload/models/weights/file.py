@@ -3,36 +3,22 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
+import logging
+from collections.abc import Callable, Iterator
 from os import PathLike
 from typing import NamedTuple
 
 from ndpsim.base.arguments import text
 from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.units import format_bytes
 from ndpsim.workload.models.attention import Attention
+from ndpsim.workload.models.blocks import BLOCKS, Block
 from ndpsim.workload.models.expert import Expert, Matrix
-from ndpsim.workload.models.reader import load_moe_model
+from ndpsim.workload.models.quantization import Quantization
+from ndpsim.workload.models.reader import load_model
 from ndpsim.workload.models.shape import LayerAttention, MoeShape
-from ndpsim.workload.models.weights.blocks import BLOCKS, Block
+from ndpsim.workload.models.stored import Tensor, WeightFile
 from ndpsim.workload.models.weights.recipes import RECIPES, Recipe
-
-#: Classes of tensors: a routed expert's matrices, the dense parts, and tensors that only the file has.
-CLASSES = (
-    "gate",
-    "up",
-    "down",
-    "attention",
-    "shared_experts",
-    "dense_layers",
-    "router",
-    "embedding",
-    "head",
-    "norms",
-    "mla_copies",
-)
 
 _ATTENTION = {
     "q_proj": "attn_q",
@@ -45,68 +31,13 @@ _ATTENTION = {
     "kv_b_proj": "attn_kv_b",
 }
 _REPACKED = ("_r4", "_r8")
+_UNSAID = ("norms", "mla_copies", "others")
+_TOLERANCE = 0.02  # of a model's size: norms, biases and layers that predict further tokens
 
+#: The name of the weights as the model's own file stores them.
+OWN = "own"
 
-@dataclass(frozen=True)
-class Tensor:
-    """Matrices of one format: `count` of `rows` x `columns`.
-
-    `name`: the name in GGUF. `layer`: its layer; None: it belongs to no layer. `group`: one of `CLASSES`.
-    """
-
-    name: str
-    layer: int | None
-    group: str
-    block: Block
-    count: int
-    rows: int
-    columns: int
-
-    @property
-    def weights(self) -> int:
-        """The number of weights."""
-        return self.count * self.rows * self.columns
-
-    @property
-    def bytes(self) -> int:
-        """The bytes in the file."""
-        return self.count * self.rows * self.block.row_size(self.columns)
-
-
-@dataclass(frozen=True)
-class WeightFile:
-    """The tensors of a model in a weight file. `source`: where the recipe of the file is published."""
-
-    name: str
-    model: str
-    source: str
-    tensors: tuple[Tensor, ...]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all tensors, as llama.cpp prints a model's size; without the file's metadata."""
-        return sum(tensor.bytes for tensor in self.tensors)
-
-    def of_class(self, group: str) -> tuple[Tensor, ...]:
-        """The tensors of one of `CLASSES`."""
-        return tuple(tensor for tensor in self.tensors if tensor.group == group)
-
-    @functools.cached_property
-    def bits(self) -> Mapping[str, Fraction]:
-        """Mean bits of a weight, including scales, for each class that the model has."""
-        bits = {}
-        for group in CLASSES:
-            if tensors := self.of_class(group):
-                size = sum(tensor.bytes for tensor in tensors)
-                bits[group] = Fraction(8 * size, sum(tensor.weights for tensor in tensors))
-        return bits
-
-    def blocks(self, group: str) -> Counter[str]:
-        """The number of weights of a class in each format, by its name."""
-        counted: Counter[str] = Counter()
-        for tensor in self.of_class(group):
-            counted[tensor.block.name] += tensor.weights
-        return counted
+_log = logging.getLogger(__name__)
 
 
 def weight_names() -> list[str]:
@@ -121,6 +52,8 @@ def weight_name(weights: str) -> str:
         InputError: there is no such file.
     """
     name = text(weights, "weights").strip().lower().replace("ud_", "ud-")
+    if name == OWN:
+        return name
     for suffix in _REPACKED:
         if name not in RECIPES:
             name = name.removesuffix(suffix)
@@ -130,19 +63,82 @@ def weight_name(weights: str) -> str:
 
 
 def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
-    """The tensors of a model in a weight file such as "q4_k_m".
+    """The tensors of a model in a weight file such as "q4_k_m"; "own": as its own file stores them.
 
     Raises:
-        InputError: the file or model does not exist, or the model's file lacks values for attention or
-            vocabulary.
+        InputError: the file or model does not exist, the model's file lacks values for attention or
+            vocabulary, or does not say how it stores the weights.
     """
-    return _made(weight_name(weights), load_moe_model(model))
+    shape = load_model(model)
+    if weights != OWN:
+        return _made(weight_name(weights), shape)
+    found = own_weight_file(shape)
+    if found is None:
+        problem = f"{shape.name} does not say how its weights are stored; name a weight file"
+        raise InputError(problem, "missing", key="weights")
+    return found
+
+
+def own_weight_file(model: MoeShape) -> WeightFile | None:
+    """The tensors of a model as its own file stores them; None: in the plain type of the model.
+
+    A notice says what is taken, and the size of the files if it differs by more than 2%.
+
+    Raises:
+        InputError: the scheme is not understood.
+    """
+    if model.stored is None:
+        return None
+    file = _own(model)
+    _say_once(model.stored, file)
+    return file if isinstance(model.stored, WeightFile) or model.stored.method else None
+
+
+@functools.lru_cache(maxsize=64)
+def _own(model: MoeShape) -> WeightFile:
+    stored = model.stored
+    if isinstance(stored, WeightFile):
+        return stored
+    assert stored is not None
+    if stored.problem:
+        problem = f"{stored.problem}; give bits or a weight file"
+        raise InputError(problem, "unsupported", key="weights")
+    tensors = _tensors(model, lambda name, layer, columns: stored.block_of(name, layer), mla_copies=False)
+    return WeightFile(stored.method or "plain", model.name, stored.source, tuple(tensors))
+
+
+@functools.lru_cache(maxsize=64)
+def _say_once(stored: Quantization | WeightFile, file: WeightFile) -> None:
+    """Say what is taken from a file, once for any number of points of a sweep."""
+    said = {"notice": True}
+    if isinstance(stored, WeightFile) or stored.method:
+        parts = {name: float(bits) for name, bits in file.bits.items() if name not in _UNSAID}
+        words = ", ".join(f"{name.replace('_', ' ')} {bits:.4g}" for name, bits in parts.items())
+        _log.info("weights as %s says (%s), bits with scales: %s", file.source, file.name, words, extra=said)
+    if isinstance(stored, Quantization) and stored.total_bytes:
+        ratio = file.bytes / stored.total_bytes
+        if file.of_class("attention") and file.of_class("embedding") and abs(ratio - 1) > _TOLERANCE:
+            _log.warning(
+                "%s: weights by these formats are %s, and those of its index %s: %+.1f%%",
+                file.model,
+                format_bytes(file.bytes),
+                format_bytes(stored.total_bytes),
+                100 * (ratio - 1),
+            )
 
 
 @functools.lru_cache(maxsize=64)
 def _made(name: str, model: MoeShape) -> WeightFile:
     recipe = RECIPES[name]
-    return WeightFile(name, model.name, recipe.source, tuple(_tensors(recipe, model)))
+    if model.attention is None or model.vocabulary is None:
+        what = "attention" if model.attention is None else "its vocabulary"
+        problem = model.attention_problem or f"{model.name} does not describe {what}"
+        raise InputError(f"{problem}, which a weight file needs", "missing", key="weights")
+
+    def block_of(tensor: str, layer: int | None, columns: int) -> Block:
+        return _block(recipe, tensor, layer or 0, columns, model)
+
+    return WeightFile(name, model.name, recipe.source, tuple(_tensors(model, block_of, recipe.mla_copies)))
 
 
 def _block(recipe: Recipe, tensor: str, layer: int, columns: int, model: MoeShape) -> Block:
@@ -154,27 +150,28 @@ def _block(recipe: Recipe, tensor: str, layer: int, columns: int, model: MoeShap
     return block
 
 
-def _tensors(recipe: Recipe, model: MoeShape) -> Iterator[Tensor]:
-    if model.attention is None or model.vocabulary is None:
-        what = "attention" if model.attention is None else "its vocabulary"
-        problem = f"{model.name} does not describe {what}, which a weight file needs"
-        raise InputError(problem, "missing", key="weights")
+def _tensors(
+    model: MoeShape, block_of: Callable[[str, int | None, int], Block], mla_copies: bool
+) -> Iterator[Tensor]:
+    """The tensors that the shape describes; `block_of`: the format by name, layer and length of a row."""
 
     def made(layer: int | None, stored: _Stored) -> Tensor:
-        block = _block(recipe, stored.name, layer or 0, stored.columns, model)
+        block = block_of(stored.name, layer, stored.columns)
         return Tensor(stored.name, layer, stored.group, block, stored.times, stored.rows, stored.columns)
 
     # A tied embedding is stored once, in the format of the head.
     embedding = "output" if model.tied_embeddings else "token_embd"
-    yield made(None, _Stored(embedding, "embedding", model.vocabulary, model.hidden))
-    if not model.tied_embeddings:
-        yield made(None, _Stored("output", "head", model.vocabulary, model.hidden))
+    if model.vocabulary is not None:
+        yield made(None, _Stored(embedding, "embedding", model.vocabulary, model.hidden))
+        if not model.tied_embeddings:
+            yield made(None, _Stored("output", "head", model.vocabulary, model.hidden))
     yield made(None, _Stored("output_norm", "norms", 1, model.hidden))
     for layer in range(model.layers):
         network = _dense(model) if layer in model.dense_layers else _experts(model)
-        kind = model.attention_kinds[model.kind_of_layer[layer]]
-        for stored in (*_attention(model, kind, recipe.mla_copies), *network):
-            yield made(layer, stored)
+        attention = (model.attention_kinds[model.kind_of_layer[layer]],) if model.attention else ()
+        for kind in attention:
+            yield from (made(layer, stored) for stored in _attention(model, kind, mla_copies))
+        yield from (made(layer, stored) for stored in network)
 
 
 class _Stored(NamedTuple):

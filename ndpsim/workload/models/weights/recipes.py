@@ -9,7 +9,7 @@ The first rule that fits a tensor counts, else the file's own format. Norms and 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
@@ -125,6 +125,7 @@ def _at_most_two_bits(block: str, embedding: str, down: str, output: str | None)
 
 
 _LLAMA = {
+    "f32": _llama("f32", head="f32"),
     "f16": _llama("f16", head="f16"),
     "bf16": _llama("bf16", head="bf16"),
     "q8_0": _llama("q8_0", head="q8_0"),
@@ -199,6 +200,9 @@ _LLAMA = {
     "iq2_xxs": _at_most_two_bits("iq2_xxs", "q2_k", "q2_k", None),
     "iq1_m": _at_most_two_bits("iq1_m", "q2_k", "q2_k", "iq2_xxs"),
     "iq1_s": _at_most_two_bits("iq1_s", "q2_k", "q2_k", "iq2_xxs"),
+    "tq1_0": _llama("tq1_0", *_EIGHT, Format("token_embd", "q4_k")),
+    "tq2_0": _llama("tq2_0", *_EIGHT, Format("token_embd", "q4_k")),
+    "q1_0": _llama("q1_0", *_EIGHT),
     "mxfp4_moe": _llama("q8_0", Format("ffn_*_exps", "mxfp4"), head="q8_0"),
 }
 
@@ -241,9 +245,33 @@ _CUSTOM = {
     ),
 }
 
+_ASSUMED_IK = f"{_IK}: by assumption routed experts in this format, all other tensors in Q8_0"
+_IK_FORMATS = {
+    name: Recipe("q8_0", (_NOT_QUANTISED, Format("ffn_*_exps", name)), _ASSUMED_IK, mla_copies=True)
+    for name in (
+        "iq3_k", "iq5_k", "iq6_k", "iq2_ks", "iq2_kl", "iq3_ks", "iq4_kss", "iq5_ks", "iq1_kt", "iq2_kt",
+        "iq3_kt", "iq4_kt",
+    )
+}  # fmt: skip
+
+_UNSLOTH = {
+    "iq1_s": "iq1_s", "iq1_m": "iq1_m", "iq2_xxs": "iq2_xxs", "iq2_m": "iq2_m", "iq3_xxs": "iq3_xxs",
+    "iq3_s": "iq3_s", "iq4_xs": "iq4_xs", "iq4_nl": "iq4_nl", "tq1_0": "iq1_s", "q3_k_xl": "q3_k_m",
+    "q3_k_m": "q3_k_m", "q3_k_s": "q3_k_s", "q4_k_xl": "q4_k_s", "q4_k_m": "q4_k_m", "q4_k_s": "q4_k_s",
+    "q5_k_xl": "q5_k_m", "q5_k_m": "q5_k_m", "q5_k_s": "q5_k_s", "q6_k_xl": "q6_k", "q6_k": "q6_k",
+    "q8_k_xl": "q8_0",
+}  # fmt: skip
+_DYNAMIC = {
+    f"ud-{name}": replace(
+        _LLAMA[like],
+        source=f"by assumption as {like}: Unsloth publishes no rule; the GGUF file itself has the types",
+    )
+    for name, like in _UNSLOTH.items()
+}
+
 _KEPT = Format("*norm ffn_gate_inp output token_embd", "bf16")
 _ASSUMED = "by assumption all matrices of layers; embedding, head, routers and norms in BF16"
-_PLAIN = {name: Recipe(name, (_KEPT,), _ASSUMED) for name in ("fp8", "int8", "int4")}
+_PLAIN = {name: Recipe(name, (_KEPT,), _ASSUMED) for name in ("fp8", "int8", "int4", "nvfp4")}
 
 #: By name.
-RECIPES: Mapping[str, Recipe] = MappingProxyType(_LLAMA | _CUSTOM | _PLAIN)
+RECIPES: Mapping[str, Recipe] = MappingProxyType(_LLAMA | _IK_FORMATS | _CUSTOM | _DYNAMIC | _PLAIN)

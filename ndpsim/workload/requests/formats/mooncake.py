@@ -1,8 +1,9 @@
 """Mooncake's traces of Kimi, JSON lines with the hashes of each prompt's blocks.
 
 Source: kvcache-ai/Mooncake, `FAST25-release/traces` (Apache-2.0). `timestamp` is in milliseconds; several
-requests may share one. `hash_ids` has an id for each block of 512 tokens, the last one maybe in part. Equal
-ids are blocks that can be reused: they have the same tokens, after the same tokens.
+requests may share one. `hash_ids`, which other programs may leave out in all requests, has an id for each
+block of 512 tokens, the last one maybe in part. Equal ids are blocks that can be reused: they have the same
+tokens, after the same tokens.
 """
 
 from __future__ import annotations
@@ -22,12 +23,19 @@ _NS_PER_MS = 1_000_000
 
 def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
+    hashed: bool | None = None  # as the first request is
     for line, record in json_objects(path, held=False):
         if rows.full:
             break
         time, prompt, output = (whole_of(record, key, path, line) for key in (_TIME, _PROMPT, _OUTPUT))
-        rows.add(time * _NS_PER_MS, prompt, output, line, blocks=_blocks(record, prompt, path, line))
-    return rows.requests(_BLOCK_TOKENS)
+        hashed = _BLOCKS in record if hashed is None else hashed
+        if not hashed and _BLOCKS in record:
+            raise InputError(
+                "is missing in the requests before", "missing", file=path, line=line, key=_BLOCKS
+            )
+        blocks = _blocks(record, prompt, path, line) if hashed else None
+        rows.add(time * _NS_PER_MS, prompt, output, line, blocks=blocks)
+    return rows.requests(_BLOCK_TOKENS if hashed else None)
 
 
 def _blocks(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[int]:
@@ -45,6 +53,6 @@ def _blocks(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[
 FORMAT = WorkloadFormat(
     example='{"timestamp": 3000, "input_length": 915, "output_length": 355, "hash_ids": [0, 462]}',
     meaning="JSON lines of Mooncake, with hashes of the prompts' blocks of 512 tokens",
-    recognises=json_with("hash_ids"),
+    recognises=json_with("hash_ids", "input_length"),
     read=_read,
 )

@@ -1,7 +1,8 @@
 """Results of ``vllm bench serve --save-result --save-detailed``, JSON with an array for each quantity.
 
 Source: vLLM, `vllm/benchmarks/serve.py`. A request with an error failed, and is omitted. Arrivals are
-`start_times`, which newer versions write. With `request_rate` "inf", requests arrive at once, or with
+`start_times`, which newer versions write, less `queue_times`: with a limit of concurrency, a request waits in
+the load generator before it starts. With `request_rate` "inf", requests arrive at once, or with
 `max_concurrency` in a closed loop.
 """
 
@@ -19,6 +20,7 @@ from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFo
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _ERRORS = "start_times", "input_lens", "output_lens", "errors"
+_QUEUE = "queue_times"
 _LIMIT, _RATE, _TOTAL = "max_concurrency", "request_rate", "total_output_tokens"
 
 
@@ -58,6 +60,8 @@ def _closed_loop(record: dict[str, Any], path: Path) -> int | None:
     if type(limit) is not int or limit < 1:
         problem = f"{shown(limit)} is not a whole number from 1"
         raise InputError(problem, "type", file=path, key=_LIMIT)
+    if record.get(_RATE) != "inf" and record.get(_QUEUE) is not None:
+        return None  # arrivals are known
     if record.get(_RATE) != "inf":
         problem = f"delays arrivals of {_RATE} {shown(record.get(_RATE))}; use one of them"
         raise InputError(problem, "unsupported", file=path, key=_LIMIT)
@@ -77,7 +81,11 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     if times is None:
         problem = "is missing, so arrivals are not known; newer versions of vLLM write it"
         raise InputError(problem, "missing", file=path, key=_TIME)
-    for key, array in ((_OUTPUT, outputs), (_ERRORS, errors), (_TIME, times)):
+    queue = (
+        None if closed_loop else _array(record, _QUEUE, lambda value: _is_time(value) and value >= 0, path)
+    )
+    waits = [0] * len(prompts) if queue is None else queue
+    for key, array in ((_OUTPUT, outputs), (_ERRORS, errors), (_TIME, times), (_QUEUE, waits)):
         if len(array) != len(prompts):
             problem = f"has {len(array)} requests, and {_PROMPT} has {len(prompts)}"
             raise InputError(problem, "conflict", file=path, key=key)
@@ -86,11 +94,12 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
         problem = f"{shown(total)} is not the sum of {_OUTPUT}, {sum(outputs)}"
         raise InputError(problem, "conflict", file=path, key=_TOTAL)
     rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
-    for index in sorted(range(len(prompts)), key=times.__getitem__):
+    arrivals = [Decimal(repr(time)) - Decimal(repr(wait)) for time, wait in zip(times, waits, strict=True)]
+    for index in sorted(range(len(prompts)), key=arrivals.__getitem__):
         if errors[index]:
             rows.failed += 1
         elif not rows.full:
-            rows.add(Decimal(repr(times[index])).scaleb(9), prompts[index], outputs[index], name=str(index))
+            rows.add(arrivals[index].scaleb(9), prompts[index], outputs[index], name=str(index))
     return rows.requests(closed_loop=closed_loop)
 
 

@@ -1,7 +1,8 @@
 """Block formats: the size of a block of weights in a file.
 
 Sizes of K-, I- and legacy quants are those of the structures in ``ggml/src/ggml-common.h`` of
-ggml-org/llama.cpp at 01243c5, where comments state the bits of a weight of most formats. Those of the IQ_K,
+ggml-org/llama.cpp at 01243c5, where comments state the bits of a weight of most formats. NVFP4, Q1_0 and the
+ternary TQ quants are as in `GGML_QUANT_SIZES` of the package gguf 0.19.0. Those of the IQ_K,
 IQ_KS and IQ_KT quants are of the same file of ikawrakow/ik_llama.cpp at 8337e4c; their additional bytes of a
 row are ``row_meta_size`` of its ``ggml/src/ggml.c``. INT4 and INT8 are GPTQ's groups of 128 with a scale of
 16 bits; FP8 is without its scales, one of 32 bits for 128 x 128 weights (0.02% of its bits).
@@ -28,6 +29,7 @@ class Block:
         bytes: the bytes of a block.
         group: weights that share a scale; 0: there are no scales.
         minimum: a group has a minimum beside its scale.
+        zero_point_bits: bits of the minimum, or of a zero point; None: as many as the scale has.
         row_bytes: additional bytes of a row.
         fallback: the format of rows that are not divisible into whole blocks; "": F16.
     """
@@ -37,6 +39,7 @@ class Block:
     bytes: int
     group: int = 0
     minimum: bool = False
+    zero_point_bits: int | None = None
     row_bytes: int = 0
     fallback: str = ""
 
@@ -48,6 +51,31 @@ class Block:
     def row_size(self, columns: int) -> int:
         """Bytes of a row, of `columns` weights in whole blocks."""
         return columns // self.weights * self.bytes + self.row_bytes
+
+    def size(self, rows: int, columns: int) -> int:
+        """Bytes of `rows` rows of `columns` weights; the last block may be a part of one."""
+        return -(-rows * columns * self.bytes // self.weights) + rows * self.row_bytes
+
+
+def grouped(
+    name: str, bits: int, group: int = 0, scale_bits: int = 0, zero_point_bits: int = 0, rows: int = 1
+) -> Block:
+    """A format with a scale and a zero point for `group` weights of a row, in `rows` rows.
+
+    A `group` of 0 is a whole row: its scale is among the bytes of the row. Without bits of a scale there is
+    none.
+    """
+    of_group = scale_bits + zero_point_bits
+    if not group or not of_group:
+        return Block(name, 8, bits, row_bytes=-(-of_group // 8))
+    return Block(
+        name,
+        8 * group * rows,
+        group * rows * bits + of_group,
+        group,
+        zero_point_bits > 0,
+        zero_point_bits if zero_point_bits else None,
+    )
 
 
 _K = 256
@@ -66,6 +94,10 @@ _ALL = (
     Block("q6_0", 32, 2 + 8 + 16, 32),
     Block("q8_0", 32, 2 + 32, 32),
     Block("mxfp4", 32, 1 + 16, 32),
+    Block("nvfp4", 64, 4 + 32, 16),
+    Block("q1_0", 128, 2 + 16, 128),
+    Block("tq1_0", _K, 2 + 48 + 4, _K, fallback="q4_0"),
+    Block("tq2_0", _K, 2 + 64, _K, fallback="q4_0"),
     Block("q2_k", _K, 2 + 2 + 16 + 64, 16, minimum=True, fallback="q4_0"),
     Block("q3_k", _K, 2 + 64 + 32 + 12, 16, fallback="q4_0"),
     Block("q4_k", _K, 2 + 2 + 12 + 128, 32, minimum=True, fallback="q5_0"),

@@ -1,0 +1,139 @@
+"""Writes model-types.md: what is read of each type of model with experts, by the defaults of Transformers.
+
+python docs/model_types.py            writes the page from the recorded configurations
+python docs/model_types.py --record   records them first, with transformers==5.24.0 installed
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ndpsim.base.errors import InputError
+from ndpsim.workload.models import MoeShape, load_model
+
+VERSION = "5.24.0"
+HERE = Path(__file__).parent
+RECORD = HERE.parent / "tests" / "given" / f"transformers-{VERSION}.json.gz"
+PAGE = HERE / "model-types.md"
+
+# Parts of a configuration that say nothing of the text model.
+_LEFT_OUT = (
+    "id2label", "label2id", "architectures", "_name_or_path", "transformers_version", "vision_config",
+    "audio_config", "vq_config", "code2wav_config", "talker_config", "backbone_config",
+)  # fmt: skip
+
+TEXT = """\
+<!-- Made by `python docs/model_types.py`. -->
+
+# Types of models
+
+A `config.json` names its type in `model_type`. The table has every type of Transformers {version} whose
+configuration names experts, with the defaults of its class. *Experts* is what `ndpsim gemv` needs: the
+shape, the number and the layers. *Attention* is what `moe`, `predict` and `serve` need in addition. Where a
+file is refused, the message names the key. A file of a type that is not listed is read by the keys that
+most types share.
+
+- A key that is not read, and whose name says size, number, layer, head, expert or kind, is refused with its
+  name. If it can change only attention, the experts are read. The list of keys without effect is in
+  `ndpsim/workload/models/known_keys.py`.
+- If a file has a key and its alias with two values (`num_experts` and `num_local_experts`), it is refused.
+  Which of them counts depends on the type.
+- `per_layer_config` may change heads, their sizes, ranks and windows of single layers.
+- A default may lack a value that every published file has, such as the number of experts. Then the row says
+  so.
+
+{read} of {all} types are read, {attention} of them with attention.
+
+| type | experts | attention | why not |
+|---|---|---|---|
+{rows}
+"""
+
+
+def recorded() -> dict[str, dict[str, Any]]:
+    """The configurations of all types, as recorded."""
+    with gzip.open(RECORD, "rt", encoding="utf-8") as file:
+        found: dict[str, dict[str, Any]] = json.load(file)
+    return found
+
+
+def made() -> dict[str, dict[str, Any]]:
+    """The configurations of all types, made with the installed package."""
+    import transformers  # noqa: PLC0415
+    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: PLC0415
+
+    found = {}
+    for name in sorted(CONFIG_MAPPING_NAMES):
+        try:
+            values = transformers.AutoConfig.for_model(name).to_dict()
+        except Exception:  # needs another configuration, or another package
+            continue
+        text = json.dumps(values, default=str)
+        if "expert" in text:
+            found[name] = _cleaned({"model_type": name, **json.loads(text)})
+    return found
+
+
+def _cleaned(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        key: _cleaned(value) if isinstance(value, dict) else value
+        for key, value in values.items()
+        if value is not None and key not in _LEFT_OUT and not key.endswith("token_id")
+    }
+
+
+def read(name: str, values: Mapping[str, Any], folder: Path) -> MoeShape | str:
+    """The shape of a configuration, or the message with which it is refused."""
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    try:
+        return load_model(path)
+    except InputError as error:
+        return _words(str(error))
+
+
+def _words(message: str) -> str:
+    """A message without its file and line, and without the list of names."""
+    return re.sub(r"^\S*\.json(:\d+)?: ", "", message).split(" (known")[0].split("; unknown model_type")[0]
+
+
+def rows() -> list[tuple[str, bool, bool, str]]:
+    """For each type: whether experts and attention are read, and why not."""
+    found = []
+    with tempfile.TemporaryDirectory() as folder:
+        for name, values in recorded().items():
+            shape = read(name, values, Path(folder))
+            if isinstance(shape, str):
+                found.append((name, False, False, shape))
+            else:
+                found.append((name, True, shape.attention is not None, _words(shape.attention_problem)))
+    return found
+
+
+def text() -> str:
+    """The page."""
+    table, word = rows(), {True: "read", False: "no"}
+    return TEXT.format(
+        version=VERSION,
+        all=len(table),
+        read=sum(experts for _, experts, _, _ in table),
+        attention=sum(attention for _, _, attention, _ in table),
+        rows="\n".join(
+            f"| `{name}` | {word[experts]} | {word[attention]} | {why.replace('|', '/')} |"
+            for name, experts, attention, why in table
+        ),
+    )
+
+
+if __name__ == "__main__":
+    if "--record" in sys.argv:
+        plain = json.dumps(made(), sort_keys=True, separators=(",", ":")).encode()
+        RECORD.write_bytes(gzip.compress(plain, 9, mtime=0))
+    PAGE.write_text(text(), encoding="utf-8")

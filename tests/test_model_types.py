@@ -1,0 +1,262 @@
+"""Types of models of Transformers: shapes by class defaults, keys that are not understood, aliases, layers that differ."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mistakes import refused
+from ndpsim.workload.models import MoeShape, load_model
+from scripts import script
+
+PAGE = script("docs/model_types.py")
+RECORDED = PAGE.recorded()
+
+
+def shape_of(folder: Path, name: str, **changed: Any) -> MoeShape:
+    """The shape of a type with its defaults; a key set to None is left out."""
+    values = RECORDED[name]
+    inner = values.get("text_config", values)
+    changed = {key: value for key, value in (inner | changed).items() if value is not None}
+    path = folder / f"{name}.json"
+    path.write_text(json.dumps(changed))
+    return load_model(path)
+
+
+def test_the_committed_page_is_current() -> None:
+    assert PAGE.PAGE.read_text(encoding="utf-8") == PAGE.text(), "python docs/model_types.py writes it"
+
+
+@pytest.mark.long
+def test_the_record_is_what_the_package_makes() -> None:
+    if importlib.util.find_spec("transformers") is None:
+        pytest.skip("needs transformers")
+    import transformers
+
+    if transformers.__version__ != PAGE.VERSION:
+        pytest.skip(f"needs transformers {PAGE.VERSION}")
+    assert PAGE.made() == RECORDED
+
+
+# By the classes: hidden and intermediate size of an expert, experts, for a token, layers with experts, shared size.
+SHAPES = {
+    "afmoe": (2048, 1408, 64, 6, 31, 2816),
+    "aria_text": (4096, 4096, 8, 2, 32, 8192),
+    "bailing_hybrid": (2560, 768, 512, 8, 40, 768),
+    "beam": (5120, 2560, 256, 8, 49, 0),
+    "cohere2_moe": (8192, 22528, 8, 2, 40, 0),
+    "dbrx": (2048, 3584, 4, 1, 24, 0),
+    "deepseek_v32": (7168, 2048, 256, 8, 58, 2048),
+    "deepseek_v4": (4096, 2048, 256, 6, 43, 2048),
+    "dots3_note_text": (5120, 1536, 256, 8, 45, 1536),
+    "ernie4_5_moe": (2560, 1536, 64, 6, 27, 3072),
+    "exaone_moe": (4096, 1024, 64, 8, 31, 1024),
+    "granitemoehybrid": (4096, 11008, 8, 2, 32, 1024),
+    "hunyuan_v1_moe": (4096, 11008, 1, 1, 32, 11008),
+    "hy_v3": (4096, 1536, 192, 8, 79, 1536),
+    "jamba": (4096, 14336, 16, 2, 16, 0),
+    "jetmoe": (2048, 5632, 8, 2, 12, 0),
+    "kimi_linear": (2304, 1024, 256, 8, 26, 1024),
+    "laguna": (2048, 512, 256, 8, 39, 512),
+    "lfm2_moe": (2048, 1792, 32, 4, 30, 0),
+    "longcat_flash": (6144, 2048, 512, 12, 28, 0),
+    "mimo_v2_flash": (4096, 2048, 256, 8, 47, 0),
+    "minimax_m3_vl_text": (6144, 3072, 128, 4, 60, 3072),
+    "muse_spark_text": (4096, 4096, 256, 8, 62, 0),
+    "step3p5": (4096, 1280, 288, 8, 42, 1280),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_experts_have_the_sizes_of_the_class(name: str, tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, name)
+    found = shape.expert.hidden, shape.expert.intermediate, shape.routed_experts, shape.experts_per_token
+    assert (*found, shape.moe_layers, shape.shared_intermediate) == SHAPES[name]
+
+
+# Bytes of a token in the cache of a layer, and the number of such layers.
+CACHES = {
+    "afmoe": {("gated mha window of 1024", 8192, 24), ("gated mha", 8192, 8)},
+    "beam": {("gated gqa window of 512", 4096, 43), ("gated gqa", 4096, 9)},
+    "laguna": {("gated gqa", 4096, 40)},
+    "mimo_v2_flash": {("gqa", 2560, 9), ("gqa window of 129", 5120, 39)},
+    "step3p5": {("gated gqa", 4096, 45)},
+    "ernie4_5_moe": {("gqa", 2048, 28)},
+}
+
+
+@pytest.mark.parametrize("name", CACHES)
+def test_attention_is_that_of_the_class(name: str, tmp_path: Path) -> None:
+    layers = shape_of(tmp_path, name).to_dict()["attention_layers"]
+    assert {(kind["kind"], kind["kv_bytes_per_token"], kind["layers"]) for kind in layers} == CACHES[name]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "jetmoe",
+        "lfm2_moe",
+        "muse_spark_text",
+        "kimi_linear",
+        "granitemoehybrid",
+        "deepseek_v4",
+        "longcat_flash",
+    ],
+)
+def test_attention_that_is_not_modelled_is_said(name: str, tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, name)
+    assert shape.attention is None
+    assert "not modelled" in shape.attention_problem
+
+
+def test_types_that_cannot_be_read_say_why(tmp_path: Path) -> None:
+    for name in ("doge", "nemotron_h", "switch_transformers"):
+        with refused(f"unsupported {name}.json:1 model_type"):
+            shape_of(tmp_path, name)
+
+
+# ---- Sizes that differ by layer ---------------------------------------------------------------------------------
+
+
+def test_layers_with_a_window_may_have_other_heads(tmp_path: Path) -> None:
+    """Step 3.5 as published: 96 heads in layers with a window; also as 5.24 saves it."""
+    kinds = (["full_attention"] + ["sliding_attention"] * 3) * 11 + ["full_attention"]
+    named = shape_of(
+        tmp_path, "step3p5", layer_types=kinds, sliding_window=512, num_sliding_attention_heads=96
+    )
+    layers = {
+        str(number): {"num_attention_heads": 96} for number, kind in enumerate(kinds) if "sliding" in kind
+    }
+    saved = shape_of(
+        tmp_path, "step3p5", layer_types=kinds, sliding_window=512, num_sliding_attention_heads=None, per_layer_config=layers
+    )  # fmt: skip
+    assert named.attention_kinds == saved.attention_kinds
+    assert [(kind.heads, kind.most_tokens) for kind in saved.attention_kinds] == [(64, None), (96, 512)]
+    assert named.layers_of_kind == saved.layers_of_kind == (12, 33)
+
+
+def test_each_layer_may_have_its_own_heads(tmp_path: Path) -> None:
+    heads = [48, 64] * 20
+    shape = shape_of(tmp_path, "laguna", num_attention_heads_per_layer=heads)
+    assert [kind.heads for kind in shape.attention_kinds] == [48, 64]
+    assert shape.layers_of_kind == (20, 20)
+    with refused("conflict laguna.json:1 num_attention_heads_per_layer"):
+        shape_of(tmp_path, "laguna", num_attention_heads_per_layer=heads[:-1])
+
+
+def test_mimo_as_published_has_a_pattern_and_sizes_of_its_own(tmp_path: Path) -> None:
+    pattern = [0 if layer in (0, 5) else 1 for layer in range(48)]
+    shape = shape_of(
+        tmp_path, "mimo_v2_flash", layer_types=None, hybrid_layer_pattern=pattern, swa_num_attention_heads=64,
+        swa_num_key_value_heads=8, swa_head_dim=192, swa_v_head_dim=128,
+    )  # fmt: skip
+    assert [2 * kind.cached_values for kind in shape.attention_kinds] == [2560, 5120]
+    assert shape.layers_of_kind == (2, 46)
+
+
+def test_gemma_has_a_dense_network_beside_the_experts(tmp_path: Path) -> None:
+    """Gemma 4 26B-A4B: full layers of head size 512, and 2112 beside 128 experts of 704."""
+    changed = {
+        "hidden_size": 2816, "intermediate_size": 2112, "moe_intermediate_size": 704, "num_experts": 128,
+        "top_k_experts": 8, "num_attention_heads": 16, "num_key_value_heads": 8, "enable_moe_block": True,
+        "hidden_size_per_layer_input": 0,
+    }  # fmt: skip
+    shape = shape_of(tmp_path, "gemma4_text", **changed)
+    assert (shape.routed_experts, shape.experts_per_token, shape.shared_intermediate) == (128, 8, 2112)
+    assert [kind.head_size for kind in shape.attention_kinds] == [256, 512]
+    assert shape_of(tmp_path, "gemma4_text", **changed, attention_k_eq_v=True).attention is None
+
+
+def test_what_a_layer_cannot_change_is_refused(tmp_path: Path) -> None:
+    for layers, words in (
+        ({"3": {"num_experts": 4}}, "unknown-key"),
+        ({"99": {"head_dim": 64}}, "form"),
+        ({"x": {"head_dim": 64}}, "form"),
+        ({"3": 64}, "form"),
+    ):
+        with refused(f"{words} beam.json:1 per_layer_config"):
+            shape_of(tmp_path, "beam", per_layer_config=layers)
+
+
+# ---- Layers with experts ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "dense"),
+    [
+        ("lfm2_moe", {"num_hidden_layers": 24}, (0, 1)),
+        (
+            "ernie4_5_moe",
+            {"num_hidden_layers": 6, "moe_layer_interval": 2, "moe_layer_end_index": 3},
+            (0, 2, 4, 5),
+        ),
+        ("ernie4_5_moe", {"num_hidden_layers": 4, "moe_layer_end_index": -1}, (0,)),
+        ("jamba", {"num_hidden_layers": 4}, (0, 2)),
+        ("jamba", {"num_hidden_layers": 4, "expert_layer_offset": 0}, (1, 3)),
+    ],
+)
+def test_rules_of_layers(name: str, changed: dict[str, Any], dense: tuple[int, ...], tmp_path: Path) -> None:
+    assert shape_of(tmp_path, name, **changed).dense_layers == dense
+
+
+# ---- Keys that are not understood -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("expert_width_factor_num", 2),
+        ("moe_chunk_size", 4),
+        ("num_memory_experts", 8),
+        ("ffn_kind", [1, 2]),
+        ("layers_with_memory", [1]),
+        ("enable_expert_pairs", True),
+    ],
+)
+def test_a_key_that_may_change_the_shape_is_refused(key: str, value: Any, tmp_path: Path) -> None:
+    for name in ("mixtral", "solar_open"):
+        with refused(f"unknown-name {name}.json:1 {key}"):
+            shape_of(tmp_path, name, **{key: value})
+
+
+@pytest.mark.parametrize(("key", "value"), [("num_summary_heads", 2), ("kv_groups", 4), ("mamba_width", 2)])
+def test_a_key_that_may_change_attention_leaves_the_experts(key: str, value: Any, tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, "mixtral", **{key: value})
+    assert key in shape.attention_problem
+    assert shape.attention is None
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("num_memory_experts", 0), ("expert_dropout", 0.1), ("moe_kind", "none"), ("seed", 3), ("num_beams", 4)],
+)
+def test_values_without_a_size_are_not_asked_for(key: str, value: Any, tmp_path: Path) -> None:
+    assert shape_of(tmp_path, "mixtral", **{key: value}) == shape_of(tmp_path, "mixtral")
+
+
+@pytest.mark.parametrize(
+    ("name", "changed", "key"),
+    [
+        ("deepseek_v3", {"num_local_experts": 64}, "num_local_experts"),
+        ("qwen3_moe", {"num_experts": 64}, "num_experts"),
+        ("kimi_linear", {"num_experts_per_tok": 4}, "num_experts_per_tok"),
+        ("deepseek_v4", {"intermediate_size": 4096}, "moe_intermediate_size"),
+        ("dbrx", {"num_attention_heads": 8}, "num_attention_heads"),
+    ],
+)
+def test_a_key_and_its_alias_must_agree(name: str, changed: dict[str, Any], key: str, tmp_path: Path) -> None:
+    with refused(f"conflict {name}.json:1 {key}"):
+        shape_of(tmp_path, name, **changed)
+    (name_of_alias,) = changed
+    same = {
+        "num_local_experts": 256,
+        "num_experts": 128,
+        "num_experts_per_tok": 8,
+        "intermediate_size": 2048,
+        "num_attention_heads": 16,
+    }
+    assert shape_of(tmp_path, name, **{name_of_alias: same[name_of_alias]}).routed_experts
