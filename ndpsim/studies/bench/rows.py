@@ -13,7 +13,7 @@ from ndpsim.config import Hardware
 from ndpsim.dram.banks.programs import Line
 from ndpsim.studies.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
 from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers
+from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers, WholeRun
 from ndpsim.studies.bench.processes import FreshProcess
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
 from ndpsim.studies.bench.traces import WholeTrace
@@ -80,6 +80,10 @@ def _layer(name: str, about: str, policy: str) -> PolicyLayers:
     return PolicyLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy)
 
 
+def _whole(name: str, about: str, policy: str, is_cold: bool) -> WholeRun:
+    return WholeRun(name, about, _PINNED[name], "trimoe", "deepseek-v2", policy, is_cold)
+
+
 def _served(name: str, about: str, policy: str, gpu_experts: int) -> ServedLayers:
     return ServedLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy, gpu_experts)
 
@@ -124,6 +128,9 @@ _ALL: Sequence[Benchmark] = (
     ),
     _layer("layer_trimoe", f"a layer of {_QWEN3_30B} on trimoe under trimoe, batch 128", "trimoe"),
     _layer("layer_balance", "the same under balance", "balance"),
+    _whole("moe_warm", "moe of deepseek-v2 on trimoe under trimoe, simulated before", "trimoe", False),
+    _whole("moe_cold", "the same with nothing simulated before", "trimoe", True),
+    _whole("moe_cold_balance", "the same under balance", "balance", True),
     _served("serve_trimoe", f"a layer of {_QWEN3_30B} served on trimoe under trimoe", "trimoe", 16),
     _served("serve_balance", "the same under balance", "balance", 16),
     _served("serve_gpu", "the same with all experts in the GPU's memory", "balance", 128),
