@@ -27,9 +27,9 @@ from ndpsim.base.reported import Reported
 from ndpsim.cli.command import CommandGroup, TableCommand
 from ndpsim.cli.main import cli
 from ndpsim.cli.sweep import OPTIONS as SWEEP_OPTIONS
-from ndpsim.config.defaults import default_reason
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
+from ndpsim.config.origins import default_reason
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards
@@ -39,12 +39,11 @@ from ndpsim.inference.prediction.run import predict
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.report.timings import NO_SOURCE
 from ndpsim.simulate.contention import simulate_contention
-from ndpsim.simulate.dimm import simulate_dimm
 from ndpsim.simulate.expert import simulate_expert
 from ndpsim.simulate.host import simulate_host_read
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.relayout import simulate_relayout
-from ndpsim.simulate.session import Session
+from ndpsim.simulate.session import Session, simulate_dimm
 from ndpsim.simulate.trace import run_trace
 from ndpsim.studies.search.run import optimize
 from ndpsim.studies.sweeps.run import sweep

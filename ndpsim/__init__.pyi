@@ -80,8 +80,8 @@ from ndpsim.simulate.session import Session as _Session
 from ndpsim.simulate.timing import Earliest as Earliest
 from ndpsim.simulate.timing import Probe as Probe
 from ndpsim.studies.search.result import SearchResult as SearchResult
-from ndpsim.studies.sweeps.definition import Definition
 from ndpsim.studies.sweeps.table import SweepResult as SweepResult
+from ndpsim.studies.sweeps.values import Definition
 from ndpsim.workload.models import Attention as Attention
 from ndpsim.workload.models import Expert as Expert
 from ndpsim.workload.models import LinearAttention as LinearAttention
@@ -257,7 +257,7 @@ def simulate_contention(  # ndpsim.simulate.contention
     *,
     progress: Progress | None = ...,
 ) -> ContentionResult: ...
-def simulate_dimm(  # ndpsim.simulate.dimm
+def simulate_dimm(  # ndpsim.simulate.session
     hw: str | PathLike[str] | Hardware = ...,
     experts: Sequence[Mapping[str, Any]] = ...,
     host: Sequence[Mapping[str, Any]] = ...,
@@ -376,6 +376,32 @@ class Session(_Session):
         sets: Sequence[str] = ...,
         record_commands: bool = ...,
     ) -> None: ...
+    def expert(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = ...,
+        tokens: int = ...,
+        dimm: int = ...,
+        release_ns: float = ...,
+        bits: int | ExpertFormat = ...,
+    ) -> int: ...
+    def host(
+        self,
+        pattern: str | PathLike[str] = ...,
+        gbps: float | str = ...,
+        read_share: float = ...,
+        dimm: int = ...,
+        start_ns: float = ...,
+    ) -> int: ...
+    def host_read(
+        self,
+        model: str | PathLike[str] | MoeShape | Expert = ...,
+        layout: str = ...,
+        gbps: float | str = ...,
+        start_ns: float = ...,
+        bits: int | ExpertFormat = ...,
+        dimm: int = ...,
+        behind: bool = ...,
+    ) -> int: ...
     def relayout(
         self,
         model: str | PathLike[str] | MoeShape | Expert = ...,
@@ -385,6 +411,5 @@ class Session(_Session):
         source_dimms: Sequence[int] | None = ...,
         target_dimms: Sequence[int] | None = ...,
         bits: int | ExpertFormat = ...,
-        *,
         start_ns: float = ...,
     ) -> int: ...

@@ -38,10 +38,16 @@ def compile_arbiters() -> None:
 def compile_controllers() -> None:
     """Channels of every controller: rows open or not, short queues and long ones."""
     ddr5 = "DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 2
+    hbm3 = "HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"
     for row_policy, slots in itertools.product(("open", "closed-cap"), (32, 65)):
         _run_channel(ddr5, row_policy, slots)
-    _run_channel(("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2))
-    _run_channel(("HBM3", "HBM3_8Gb_8hi", "HBM3_6400Mbps"))
+    for device in (
+        ("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400", 2),
+        hbm3,
+        ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"),
+    ):
+        _run_channel(device)
+    _run_channel(hbm3, "closed-cap", makes=(FastController,))
 
 
 #: By worker.
@@ -58,7 +64,12 @@ def _run_session(kind: Any, sets: Sequence[str] = ()) -> None:
     session.run()
 
 
-def _run_channel(named: tuple[Any, ...], row_policy: str = "open", slots: int = 32) -> None:
+def _run_channel(
+    named: tuple[Any, ...],
+    row_policy: str = "open",
+    slots: int = 32,
+    makes: Sequence[Any] = (FastController, ScanController),
+) -> None:
     device = resolve(*named)
     options = ControllerOptions(row_policy=row_policy, read_buffer=slots)
     tables, policy = (
@@ -67,6 +78,6 @@ def _run_channel(named: tuple[Any, ...], row_policy: str = "open", slots: int = 
     )
     number = np.arange(100)
     same, writes = np.zeros_like(number), number % 2
-    for make in (FastController, ScanController):
+    for make in makes:
         source = state.make_source((same, same, same, number // 4, same, writes, number))
         run_channel(make(tables, policy), source, sink.null_sink(), command_room(), len(number))

@@ -33,9 +33,9 @@ _PHASES = [phase for phase in Phase if phase is not Phase.explain]
 pytest.register_assert_rewrite("calls", "mistakes")
 
 # Kernels compile within the first example, so that no time for one is right. Where CI is set, the examples of a
-# test follow from the test alone: what fails there fails everywhere.
+# test follow from the test alone: what fails there fails everywhere. As they are the same in each run, fewer do.
 settings.register_profile("local", settings.get_profile("default"), deadline=None, phases=_PHASES)
-settings.register_profile("ci", settings.get_profile("local"), derandomize=True)
+settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=40)
 settings.load_profile("ci" if IN_CI else "local")
 
 # Nor do they follow from the numbers in whatever modules are imported; to look for those takes seconds, too.
@@ -103,6 +103,17 @@ def plan_of_users() -> Iterator[None]:
     from ndpsim.inference.layers.shared_dimm import Plan, measured_by
 
     with measured_by(Plan()):
+        yield
+
+
+@pytest.fixture(scope="module")
+def claims_run_here() -> Iterator[None]:
+    """Runs of claims are run in this process; `ndpsim validate` on the pages has processes."""
+    from builders.swept_fake import run_here
+    from ndpsim.studies.claims import runs
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "run_locally", run_here)
         yield
 
 

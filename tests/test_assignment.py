@@ -21,7 +21,7 @@ from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_N
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
 from ndpsim.policies.assignment.parts import LayerWeights, Sums, count_parts
 from ndpsim.policies.interface import Part, Parts
-from ndpsim.policies.published.cxl.prefix_split import bit_budget, prefix_split
+from ndpsim.policies.published.cxl.policy import bit_budget, prefix_split
 from ndpsim.policies.published.cxl.quantisation import read_losses
 from oracles.assignment_kernels import fill_uses, least_maximum, list_ways, schedule
 from oracles.bottleneck import Layer as ScheduledLayer

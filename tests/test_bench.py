@@ -18,15 +18,19 @@ from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
-from ndpsim.studies.bench import ROWS, experts, layers, run_rows, traffic
-from ndpsim.studies.bench.channels import ChannelCall
-from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers, WholeRun
-from ndpsim.studies.bench.processes import FreshProcess
+from ndpsim.studies.bench import ROWS, experts, run_rows, traffic
+from ndpsim.studies.bench.experts import (
+    ExpertCall,
+    FreshProcess,
+    PolicyLayers,
+    ServedLayers,
+    UnlikeCalls,
+    WholeRun,
+)
 from ndpsim.studies.bench.row import Results, best_seconds
 from ndpsim.studies.bench.table import COLUMNS, cells, markdown
 from ndpsim.studies.bench.traces import WholeTrace
-from ndpsim.studies.bench.traffic import Traffic, contiguous, random_bursts
+from ndpsim.studies.bench.traffic import ChannelCall, Traffic, contiguous, random_bursts
 from ndpsim.workload.models import Expert
 
 KEYS = ["name", "requests", "seconds", "rate_mps", "ratio_plain", "ratio_ramulator"]
@@ -248,8 +252,8 @@ def test_a_layer_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
             progress(layer / 8)
         return SimpleNamespace(runs=[SimpleNamespace(pairs=8 * 256, layer_ns={"mean": 700.4})])
 
-    monkeypatch.setattr(layers, "run_moe", run)
-    monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
+    monkeypatch.setattr(experts, "run_moe", run)
+    monkeypatch.setattr(experts.time, "process_time", lambda: next(ends))
     row = PolicyLayers("layer_trimoe", "a layer", Results(256, 700, {}), "trimoe", "qwen3-30b-a3b", "balance")
     measured = row.run(2)
     assert asked == [("trimoe", "qwen3-30b-a3b", ["balance"], 128)] * 3
@@ -269,8 +273,8 @@ def test_a_whole_run_takes_its_processor_time_and_is_cold_with_an_empty_cache(mo
         caches.append(cache)
         return SimpleNamespace(runs=[SimpleNamespace(pairs=512, time_ns=3e9, layer_ns={"mean": 700.4})])
 
-    monkeypatch.setattr(layers, "run_moe", run)
-    monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
+    monkeypatch.setattr(experts, "run_moe", run)
+    monkeypatch.setattr(experts.time, "process_time", lambda: next(ends))
     row = WholeRun("moe", "a run", Results(512, 700, {}), "trimoe", "deepseek-v2", "balance", is_cold)
     measured = row.run(2)
     assert (measured.seconds, measured.work, measured.simulated_s) == (2.5, row.pinned, 3.0)
@@ -287,8 +291,8 @@ def test_a_layer_that_is_served_takes_the_mean_of_all_steps_but_the_first(monkey
             progress(step / 3)
         return SimpleNamespace(output_tokens=640, time_ns=2101.0, steps=3)
 
-    monkeypatch.setattr(layers, "run_serving", run)
-    monkeypatch.setattr(layers.time, "process_time", lambda: next(ends))
+    monkeypatch.setattr(experts, "run_serving", run)
+    monkeypatch.setattr(experts.time, "process_time", lambda: next(ends))
     row = ServedLayers("serve", "a layer", Results(640, 700, {}), "trimoe", "qwen3-30b-a3b", "balance", 16)
     measured = row.run(1)
     assert (measured.seconds, measured.work) == (0.5, row.pinned)

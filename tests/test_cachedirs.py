@@ -18,7 +18,7 @@ import pytest
 from calls import said
 from ndpsim.base import cachedirs
 from ndpsim.base.cachedirs import Entries, clear, find_folders, problem_of, roots
-from ndpsim.base.temporaries import temporary_file
+from ndpsim.base.run_files import temporary_file
 
 CONTENT = bytes(range(256))
 SOMEONE = 54321

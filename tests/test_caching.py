@@ -15,7 +15,7 @@ from ndpsim.base import caching
 from ndpsim.base.caching import FileCache
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import ensure_writable
-from ndpsim.base.inputs import inputs_protected
+from ndpsim.base.run_files import inputs_protected
 from ndpsim.config import data_path
 
 MODEL = {

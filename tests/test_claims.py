@@ -10,13 +10,13 @@ import pytest
 
 from mistakes import refused
 from ndpsim.inference.processors import read_table
-from ndpsim.studies.claims.claim import Claim, Paper
+from ndpsim.studies.claims.claim import Claim, Expression, Paper, read_paper, read_papers, read_tolerances
 from ndpsim.studies.claims.evaluate import Pair, evaluate, sensitivity
-from ndpsim.studies.claims.expression import Expression
-from ndpsim.studies.claims.files import read_paper, read_papers, read_tolerances
 from ndpsim.studies.claims.pairs import pairs
 from ndpsim.studies.claims.report import write_report
 from ndpsim.studies.claims.words import changed_verdicts, plain_data
+
+pytestmark = pytest.mark.usefixtures("claims_run_here")
 
 SOURCES = read_papers()
 PAPERS = {name: paper for name, paper in SOURCES.items() if paper.source == "paper"}

@@ -7,12 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from ndpsim.studies.claims.claim import Assumption, Claim, ClaimRun
-from ndpsim.studies.claims.evaluate import Change, changed, loads_of, runs_of
-from ndpsim.studies.claims.files import read_papers, read_tolerances
+from ndpsim.studies.claims.claim import Assumption, Claim, ClaimRun, read_papers, read_tolerances
+from ndpsim.studies.claims.evaluate import Change, changed, judged, loads_of, runs_of
 from ndpsim.studies.claims.report import write_report
 from ndpsim.studies.claims.runs import ResolvedRun, filled
-from ndpsim.studies.claims.verdict import judged
 from ndpsim.studies.claims.words import value_in_words
 
 PAPERS = [paper for paper in read_papers().values() if paper.source == "paper"]

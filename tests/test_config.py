@@ -19,10 +19,9 @@ from calls import GIVEN
 from mistakes import mistake_of, refused
 from ndpsim.base.errors import InputError
 from ndpsim.config import Origin, data_path, files, load_hardware
-from ndpsim.config.defaults import default_reason
 from ndpsim.config.keys import section_of
 from ndpsim.config.nodes import parse
-from ndpsim.config.origins import ANNOTATION
+from ndpsim.config.origins import ANNOTATION, default_reason
 from ndpsim.config.system import System
 from ndpsim.dram.mapping import parse_mapping
 
@@ -447,7 +446,7 @@ def test_any_set_is_taken_or_refused_in_one_line(option: str) -> None:
 
 def test_every_key_says_what_it_may_be_when_it_is_something_else():
     from ndpsim.config.keys import allowed, field_at, leaves
-    from ndpsim.config.settings import all_keys
+    from ndpsim.config.load import all_keys
 
     assert [key for key in all_keys() if not allowed(field_at(key))] == []
     path = ("host", "cpu_threads")

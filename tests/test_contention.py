@@ -16,7 +16,7 @@ from ndpsim.config import load_hardware
 from ndpsim.dimm.building import bus_bubbles
 from ndpsim.dram.spec import lower
 from ndpsim.dram.traces import Requests
-from ndpsim.report.traces import all_lanes
+from ndpsim.report.text import all_lanes
 from ndpsim.simulate import (
     ContentionResult,
     Memory,
@@ -28,9 +28,9 @@ from ndpsim.simulate import (
 )
 from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
-from ndpsim.simulate.machine import lower_machine, place_on_dimms
-from ndpsim.simulate.weights import named_weights
+from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
 from ndpsim.workload.models import Expert
+from pairs import all_pairs
 
 SMALL = Expert(512, 256)
 MIDDLE = Expert(1024, 512)
@@ -120,10 +120,16 @@ def test_a_host_that_asks_for_next_to_nothing_costs_next_to_no_energy(arbitratio
 # ---- bounds and conservation -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pattern", ["sequential", "random"])
-@pytest.mark.parametrize("read_share", [0.0, 0.67, 1.0])
-@pytest.mark.parametrize("arbitration", ["host-first", "slice"])
-@pytest.mark.parametrize("sets", [(), DDR4], ids=["ddr5", "ddr4"])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "pattern": ["sequential", "random"],
+            "read_share": [0.0, 0.67, 1.0],
+            "arbitration": ["host-first", "slice"],
+            "sets": [(), DDR4],
+        }
+    )
+)
 def test_both_bandwidths_together_stay_within_bus_and_lanes(pattern, read_share, arbitration, sets):
     result = simulate_contention(
         model=SMALL, pattern=pattern, read_share=read_share, arbitration=arbitration, sets=sets
@@ -252,9 +258,15 @@ def test_gathered_reads_cost_the_unit_less_where_single_ones_make_rows_ping_pong
     assert rates["batch"] > 1.2 * rates["host-first"]
 
 
-@pytest.mark.parametrize("slice_clocks", [200, 1000, 5000])
-@pytest.mark.parametrize("pattern", ["sequential", "random"])
-@pytest.mark.parametrize("read_share", [0.67, 1.0])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "slice_clocks": [200, 1000, 5000],
+            "pattern": ["sequential", "random"],
+            "read_share": [0.67, 1.0],
+        }
+    )
+)
 def test_nobody_starves_under_slices(slice_clocks, pattern, read_share):
     # One rank: either side alone could take the whole lane, so each has about half of what it has alone.
     result = simulate_contention(
@@ -311,9 +323,15 @@ def test_a_lonely_read_takes_what_its_commands_take():
     assert result.host_alone_latency_ns["max"] <= (closed + 34) * result.clock_ns + 1e-9  # and nRP
 
 
-@pytest.mark.parametrize("pattern", ["sequential", "random"])
-@pytest.mark.parametrize("mapper", ["RoBaCoRaCoBgCh", "RoBaRaCoCh", "MOP4CLXOR"])
-@pytest.mark.parametrize("host_gbps", ["saturate", 7.5])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "pattern": ["sequential", "random"],
+            "mapper": ["RoBaCoRaCoBgCh", "RoBaRaCoCh", "MOP4CLXOR"],
+            "host_gbps": ["saturate", 7.5],
+        }
+    )
+)
 def test_the_host_alone_is_a_channel_with_the_ranks_of_all_its_dimms(pattern, mapper, host_gbps):
     # Edge: a sub-channel, two ranks a DIMM, and as many DIMMs a channel as the file says.
     hardware = load_hardware("edge", [f"host.mapper={mapper}"])

@@ -27,6 +27,7 @@ from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, program, run_requests, run_trace
 from ndpsim.simulate.lane import command_room, run_channel
 from ndpsim.simulate.program import IdleTime
+from pairs import all_pairs
 
 DEVICES = [
     ("DDR4", "DDR4_4Gb_x8", "DDR4_2400R"),
@@ -150,9 +151,15 @@ def hot_bank(device: Device, count: int, seed: int) -> list[np.ndarray]:
     return [*place, rng.integers(0, 64, count), number % 16, np.zeros(count, dtype=np.int64), number]
 
 
-@pytest.mark.parametrize("depth", [None, 2, 40])
-@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
-@pytest.mark.parametrize("slots", [64, 65, 129, 256])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "depth": [None, 2, 40],
+            "row_policy": ["open", "closed-cap"],
+            "slots": [64, 65, 129, 256],
+        }
+    )
+)
 def test_long_queues_keep_the_order_of_age(slots, row_policy, depth):
     # Refreshes often close rows that reads wait for, which then return to a queue that is full.
     device = resolve(*DEVICES[2], 2 if row_policy == "open" else 1, {"nREFI": 1500, "nRFC": 200})

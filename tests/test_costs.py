@@ -18,6 +18,7 @@ from ndpsim.inference.layers.shared_dimm import measured_by
 from ndpsim.inference.layers.transfers import _BesideOfTokens
 from ndpsim.simulate import simulate_expert, simulate_host_read, simulate_relayout
 from ndpsim.simulate.results import ResultCache
+from ndpsim.simulate.results.cache import digest_of
 from ndpsim.workload.models import Expert
 from plans import SHORT
 
@@ -30,6 +31,36 @@ QUIET = load_hardware("trimoe", (UNREFRESHED,))
 
 def costs(*sets, model=MODEL, **options):
     return Costs(load_hardware("trimoe", sets), model, cache=False, **options)
+
+
+# ---- what tables of slowdowns are kept by ---------------------------------------------------------------
+
+
+def test_a_table_of_slowdowns_is_kept_by_all_that_it_depends_on(monkeypatch):
+    """The key of each call differs from that of the first, but for a name; nothing is simulated."""
+    keys = []
+
+    class Kept:
+        def __init__(self, kind, cache, recording, given, labels):
+            keys.append(digest_of(given))
+
+        def find(self, *watching):
+            return contention.shared_bandwidth(1.0)
+
+    monkeypatch.setattr(contention, "Lookup", Kept)
+    first = dict(hardware=QUIET, model=MODEL, bits=16, arbitration="host-first", cache=False, shards=1)
+    others = [
+        dict(hardware=load_hardware("trimoe")), dict(hardware=load_hardware("trimoe", (UNREFRESHED, "dram.nRC=142"))),
+        dict(model=Expert(96, 41)), dict(model=Expert(98, 40)), dict(bits=8),
+        dict(arbitration="slice"), dict(arbitration="ndp-first"), dict(shards=2),
+    ]  # fmt: skip
+    for changed in ({}, *others):
+        contention.slowdown_table(**{**first, **changed})
+    with measured_by(replace(SHORT, tokens=(1, 9))):
+        contention.slowdown_table(**first)
+    assert len(set(keys)) == len(others) + 2
+    contention.slowdown_table(**{**first, "cache": True})
+    assert keys[-1] == keys[0]
 
 
 # ---- each cost is a simulation's -----------------------------------------------------------------------
@@ -358,6 +389,7 @@ def test_contention_comes_from_the_cache_and_depends_on_the_memory_and_the_plan(
     assert asked(tokens=(2,)).tokens.tolist() == [2]
 
 
+@pytest.mark.long  # commands of the pages that show output have the plan of users, too
 def test_users_have_more_entries_that_say_the_same(tables, plan_of_users):
     whole, short = costs(model=Expert(1024, 512)).contention(), tables["host-first"]
     assert whole.tokens.tolist() == [1, 3, 8, 20]

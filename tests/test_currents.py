@@ -29,9 +29,8 @@ from ndpsim.dram.energy import (
     split,
     transfer_nj,
 )
-from ndpsim.dram.energy.channel import counts_of
+from ndpsim.dram.energy.channel import add_up, counts_of
 from ndpsim.dram.energy.traces import last_clock
-from ndpsim.dram.energy.units import add_up
 from ndpsim.dram.spec import resolve, standards
 from ndpsim.dram.traces import CommandTrace
 

@@ -185,7 +185,7 @@ def outputs(words: list[str]) -> set[str]:
 
 @pytest.fixture
 def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    from ndpsim.studies.sweeps import execute as sweeps
+    from ndpsim.studies.sweeps import run as sweeps
 
     monkeypatch.setattr(sweeps, "run_locally", run_here)  # test_sweep_processes.py has the processes
     return here

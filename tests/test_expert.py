@@ -18,6 +18,7 @@ from ndpsim.simulate import MAX_TOKENS, ExpertResult, simulate_expert
 from ndpsim.simulate.lane import Bus
 from ndpsim.simulate.program import Queue
 from ndpsim.workload.models import Expert
+from pairs import all_pairs
 
 COMMANDS = standards()["DDR5"].by_number
 
@@ -213,10 +214,14 @@ def test_equal_lanes_are_simulated_once_and_unequal_ones_apart(qwen):
     assert len(set(reads)) > 1
 
 
-@pytest.mark.parametrize("shape", [(512, 256), (513, 257), (96, 40), (3, 5)])
-@pytest.mark.parametrize("tokens", [1, 2, 5])
 @pytest.mark.parametrize(
-    "sets", [(), DDR4, ("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7")], ids=["ddr5", "ddr4", "tight"]
+    *all_pairs(
+        {
+            "shape": [(512, 256), (513, 257), (96, 40), (3, 5)],
+            "tokens": [1, 2, 5],
+            "sets": [(), DDR4, ("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7")],
+        }
+    )
 )
 def test_the_plain_run_of_every_lane_agrees(shape, tokens, sets):
     """Every lane on its own, every queue scanned, every read stepped through; unequal shares among them."""
@@ -250,9 +255,15 @@ def test_a_lane_alone_and_among_equals_issues_the_same_commands():
 # ---- legality ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ranks", [1, 3, 8])
-@pytest.mark.parametrize("fifo", [2, 7, 32])
-@pytest.mark.parametrize("standard", ["DDR4", "DDR5"])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "ranks": [1, 3, 8],
+            "fifo": [2, 7, 32],
+            "standard": ["DDR4", "DDR5"],
+        }
+    )
+)
 def test_every_lane_is_legal(standard, ranks, fifo):
     sets = [*(DDR4 if standard == "DDR4" else ()), f"dimm.ranks={ranks}", f"ndp.gemv.fifo_bursts={fifo}"]
     hardware = load_hardware("trimoe", sets)

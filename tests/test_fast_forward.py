@@ -21,6 +21,7 @@ from ndpsim.dram.fast.state import chunks_needed, make_shape, step_on
 from ndpsim.dram.spec import Device, lower, resolve
 from ndpsim.simulate.lane import no_commands, run_channel
 from ndpsim.simulate.memory import policy_of
+from pairs import all_pairs
 
 DEVICES = [
     ("DDR4", "DDR4_8Gb_x8", "DDR4_3200AA"),
@@ -208,9 +209,15 @@ def reads_fast_forwarded(device, options, places) -> int:
     return fast_forwarded
 
 
-@pytest.mark.parametrize("refresh", ["staggered", "same-bank"])
-@pytest.mark.parametrize("ranks", [2, 4, 8])
-@pytest.mark.parametrize("nREFI", [3840, 4096, 8192])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "refresh": ["staggered", "same-bank"],
+            "ranks": [2, 4, 8],
+            "nREFI": [3840, 4096, 8192],
+        }
+    )
+)
 def test_refreshes_in_turn_are_told_apart(refresh, ranks, nREFI):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", ranks, {"nREFI": nREFI})
     options = ControllerOptions(refresh=refresh)

@@ -14,7 +14,7 @@ import pytest
 from mistakes import refused
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import ensure_writable, open_plain_or_gzip, reading, replacing
-from ndpsim.base.temporaries import temporary_folder
+from ndpsim.base.run_files import temporary_folder
 
 
 def read_plain_or_gzip(path: Path) -> bytes:

@@ -268,6 +268,7 @@ def test_fits_find_values_that_calls_were_made_with() -> None:
     assert fits.fused_values(calls.fit(2.0, 16)) == pytest.approx(values, rel=1e-3)
 
 
+@pytest.mark.long
 def test_the_committed_fits_are_current() -> None:
     page = script("validation/gpu.py")
     words = "python validation/gpu.py writes it"

@@ -16,6 +16,7 @@ from ndpsim.simulate import HostReadResult, simulate_host_read
 from ndpsim.simulate.host import host_buses
 from ndpsim.simulate.machine import geometry_of
 from ndpsim.workload.models import Expert
+from pairs import all_pairs
 
 SMALL = Expert(1024, 256)
 RFC = 986 / 9375  # tRFC / tREFI of trimoe: what one rank is not there for
@@ -86,9 +87,15 @@ def test_every_burst_is_read_once(hw, layout):
         assert bus.rank.max() < bus.ranks
 
 
-@pytest.mark.parametrize("hw", ["trimoe", "edge"])
-@pytest.mark.parametrize("layout", ["localized", "striped", "sharded:5"])
-@pytest.mark.parametrize("refresh", ["all-bank", "staggered", "none"])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "hw": ["trimoe", "edge"],
+            "layout": ["localized", "striped", "sharded:5"],
+            "refresh": ["all-bank", "staggered", "none"],
+        }
+    )
+)
 def test_every_bus_is_legal(hw, layout, refresh):
     hardware = load_hardware(hw, [f"dram.refresh={refresh}"])
     result = simulate_host_read(hardware, SMALL, layout, record_commands=True)

@@ -12,7 +12,6 @@ from builders.small_config import write_config
 from builders.sweep_by_hand import Result, fail, gemv, moe, row
 from calls import call
 from ndpsim.base.errors import InputError
-from ndpsim.report.html.models import write_moe_report
 from ndpsim.report.html.page import (
     MOST_ROWS,
     Cell,
@@ -25,11 +24,12 @@ from ndpsim.report.html.page import (
     picture,
     write_page,
 )
+from ndpsim.report.html.runs import write_moe_report
 from ndpsim.report.html.sweeps import write_sweep_report
-from ndpsim.report.moe_history import MoeHistory
+from ndpsim.report.moe import MoeHistory
 from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.simulate.results.cache import version
-from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.values import Definition
 
 SETS = ["--set", "dimm.count=4", "--set", "host.channels=2"]
 SHAPE = ["--shape", "256,96"]

@@ -61,7 +61,7 @@ def test_the_contracts_are_kept():
             "ndpsim.base.errors is not allowed to import ndpsim.base.units",
         ),
         (
-            "dimm/layout/regions.py",
+            "dimm/layout/interleaving.py",
             "import ndpsim.policies",
             "Imports go downward",
             "ndpsim.dimm is not allowed to import ndpsim.policies",

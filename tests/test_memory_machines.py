@@ -13,7 +13,7 @@ from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram.traces import Requests
 from ndpsim.inference.layers.costs import Costs
-from ndpsim.report.traces import all_lanes
+from ndpsim.report.text import all_lanes
 from ndpsim.simulate import Memory, run_requests
 
 # Data pins of a channel, and bits that each carries in a ns (JESD209-5, JESD238, JESD250).

@@ -199,12 +199,12 @@ def _groups() -> Iterator[tuple[str, dict[str, Any]]]:
         yield from yaml.load(file.read_text(encoding="utf-8"), yaml.CSafeLoader).items()
 
 
-def _cases() -> Iterator[Any]:
-    for name, group in _groups():
-        cases = group["cases"]
-        for case in cases.items() if isinstance(cases, dict) else cases:
-            *given, mistake = case
-            yield pytest.param(group, given, mistake, id=f"{name}: {' '.join(map(str, given))[:40]}")
+def _cases(group: dict[str, Any]) -> Iterator[tuple[list[Any], str]]:
+    """What is given in each case of a group, and the mistake."""
+    cases = group["cases"]
+    for case in cases.items() if isinstance(cases, dict) else cases:
+        *words, expected = case
+        yield words, expected
 
 
 @pytest.fixture
@@ -226,25 +226,35 @@ def _words(call: str, given: list[str]) -> list[str]:
     return [word.replace("{}", given[0]) for word in words] if "{}" in call else words + shlex.split(given[0])
 
 
-@pytest.mark.parametrize(("group", "given", "mistake"), [*_cases()])
-def test_a_mistake_is_one_line_with_its_place(folder, group, given, mistake):
+@pytest.mark.parametrize("group", [pytest.param(group, id=name) for name, group in _groups()])
+def test_a_mistake_is_one_line_with_its_place(group, folder, monkeypatch):
+    for number, (words, expected) in enumerate(_cases(group)):
+        case = folder / str(number)
+        case.mkdir()
+        monkeypatch.chdir(case)
+        _check_refusal(group, words, expected)
+
+
+def _check_refusal(group: dict[str, Any], words: list[Any], expected: str) -> None:
+    """One case in the current folder, which is empty before and unchanged by the call."""
+    folder = Path.cwd()
     for name in group.get("given", ()):
         shutil.copy(_HERE / "given" / name, name)
     if "content" in group:
-        Path(group["content"]).write_text(given.pop())
+        Path(group["content"]).write_text(words.pop())
     if "change" in group:
-        changed = Path(group["change"])
-        for old, new in zip(given[::2], given[1::2], strict=True):
-            assert changed.read_text().count(old) == 1, old
-            changed.write_text(changed.read_text().replace(old, new))
-        given.clear()
+        file = Path(group["change"])
+        for old, new in zip(words[::2], words[1::2], strict=True):
+            assert file.read_text().count(old) == 1, old
+            file.write_text(file.read_text().replace(old, new))
+        words.clear()
     before = {path: path.read_bytes() for path in folder.iterdir()}
     if "python" in group:
         module, name = group["python"].split(":")
-        with refused(mistake):
+        with refused(expected):
             getattr(importlib.import_module(module), name)(
-                **group.get("always", {}) | (given[0] if given else {})
+                **group.get("always", {}) | (words[0] if words else {})
             )
     else:
-        assert refused_call(*_words(group["call"], given)) == mistake
+        assert refused_call(*_words(group["call"], words)) == expected, words
     assert {path: path.read_bytes() for path in folder.iterdir()} == before

@@ -32,7 +32,7 @@ from ndpsim.inference.layers import layer_run
 from ndpsim.inference.layers.log import writing_log
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies import Assignment, Migration, Placement, Policy, policies
-from ndpsim.policies.predictor import StatedPredictor
+from ndpsim.policies.offline import StatedPredictor
 from ndpsim.workload.routing import Routing
 
 ONE: dict[str, Any] = dict(batch=1, steps=1, layers=[1])

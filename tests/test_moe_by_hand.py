@@ -122,6 +122,40 @@ def test_the_cache_is_read_towards_the_gpu_and_written_away_from_it(kept):
     assert run.utilization["pcie-up"] * run.time_ns == pytest.approx(up, rel=1e-6)
 
 
+def test_the_overhead_of_a_copy_makes_it_longer_and_occupies_no_wire(kept):
+    plain, before, given, sets = kept
+    run, layers, _ = recorded(Keeps, **given, kv="host", sets=[*sets, "pcie.copy_overhead_us=20"])
+    for way in ("pcie-down", "pcie-up"):
+        assert run.utilization[way] * run.time_ns == pytest.approx(
+            plain.utilization[way] * plain.time_ns, rel=1e-6
+        )
+    longer = [
+        (one.end_ns - one.start_ns) - (two.end_ns - two.start_ns)
+        for one, two in zip(layers, before, strict=True)
+    ]
+    assert longer == pytest.approx([20_000, 20_000, 0, 20_000, 0, 20_000], abs=1)
+
+
+class Guesses(Keeps):
+    """Keeps, with an estimate of 7 ns of each layer, or of layer 2 only."""
+
+    name, title = "guesses", "estimates"
+    layers: ClassVar[tuple[int, ...]] = (1, 2)
+
+    def assign(self, view: Any) -> Assignment:
+        return Assignment(gpu=[0, 1], estimated_ns=7.0 if view.layer in self.layers else None)
+
+
+def test_estimates_are_summed_over_layers_if_all_have_one(kept):
+    _, _, given, sets = kept
+    some = type("Some", (Guesses,), {"layers": (2,)})
+    none, first = type("None_", (Guesses,), {"layers": ()}), type("First", (Guesses,), {"layers": (1,)})
+    found = [
+        moe(kind, **given, kv="host", sets=sets).runs[0].estimated_ns for kind in (Guesses, some, first, none)
+    ]
+    assert found == [pytest.approx(7.0 * 2 * (1 + STEPS)), None, None, None]
+
+
 def test_a_copy_that_stays_counts_once(kept):
     run, _, _, _ = kept
     assert (run.experts["gpu_hit"], run.experts["gpu_miss"]) == (2 + 2 * 3, 4)

@@ -27,7 +27,7 @@ from ndpsim.report.timelines import (
 )
 from ndpsim.simulate import contention as simulated_contention
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_relayout
-from ndpsim.simulate.samples import Samples, equal_clocks, sample_clocks
+from ndpsim.simulate.statistics import Samples, equal_clocks, sample_clocks
 from ndpsim.workload.models import Expert
 
 

@@ -17,13 +17,12 @@ from builders.swept_fake import Fake, run_here, runs
 from calls import call, refused_call
 from mistakes import mistake_of, refused
 from ndpsim.report.metrics import is_number
-from ndpsim.studies.search.formula import parse_formula
-from ndpsim.studies.search.problem import Range
+from ndpsim.studies.search.problem import Range, limit_of, parse_formula
 from ndpsim.studies.search.run import optimize, problem_of
-from ndpsim.studies.search.sampling import on_log_scale
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.search.sampling import Sampler, on_log_scale
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors.attempt import attempt
+from ndpsim.studies.sweeps.executors import attempt
 from ndpsim.studies.sweeps.executors.local import run_locally
 from ndpsim.studies.sweeps.run import sweep
 from scripts import script
@@ -118,6 +117,49 @@ def test_without_a_base_a_row_is_compared_with_the_one_above_it():
     assert result.differences() == [{}, {"n": (4, 3)}, {"n": (3, 2)}, {"n": (2, 1)}]
 
 
+@pytest.mark.parametrize("direction", ["minimize", "maximize"])
+def test_of_equal_points_the_earliest_is_the_best_and_none_after_it_is_an_improvement(direction):
+    derived = {"coarse": "floor(n / 4)", "finer": "0 - floor(n / 2)"}
+    result = optimize("fake", {"n": "1..16"}, {"coarse": direction}, derived=derived, budget=16)
+    found = [row["coarse"] for row in result.points]
+    best = (min if direction == "minimize" else max)(found)
+    assert result.front[0]["run"] == found.index(best) + 1
+    improved = [row["run"] for row in result.approach]
+    assert improved == [run for run, coarse in enumerate(found, 1) if coarse not in found[: run - 1]
+                        and coarse == sorted(found[:run], reverse=direction == "maximize")[0]]  # fmt: skip
+    both = {"coarse": direction, "finer": "minimize" if direction == "minimize" else "maximize"}
+    result = optimize("fake", {"n": "1..16"}, both, derived=derived, budget=16)
+    pairs = values(result.points, "coarse", "finer")
+    for row in result.front:
+        assert row["run"] == pairs.index((row["coarse"], row["finer"])) + 1
+    assert len(set(values(result.front, "coarse", "finer"))) == len(result.front) > 1
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "nsga2", "random"])
+def test_a_sampler_follows_its_seed(sampler):
+    asked = {"vary": {"n": "1..1000", "parts": [*range(1, 51)]}, "objectives": TRADE, "budget": 6}
+    first, again, other = (
+        values(optimize("fake", **asked, sampler=sampler, seed=seed).points, "n", "parts")
+        for seed in (1, 1, 2)
+    )
+    assert first == again
+    assert not set(first) & set(other)
+
+
+@pytest.mark.parametrize(("text", "middle"), [("log:1.0..1000000.0", 1000), ("1.0..1000000.0", 500_000)])
+def test_a_point_that_replaces_an_equal_one_is_drawn_as_its_range_is(text, middle):
+    """Of 200 points drawn near one that was run before, about half lie below the middle of the range."""
+    problem = problem_of("gemv", {"link.link_gbps": text}, {"shape": "64,64"}, objectives=TRADE)
+    sampler, points = Sampler(problem), []
+    for _ in range(200):
+        place = {"link.link_gbps": problem.ranges["link.link_gbps"].low}
+        sampler._seen.add(sampler._identity(place))
+        assert sampler._walk(place)
+        points.append(place["link.link_gbps"])
+    assert all(1 <= point <= 1_000_000 for point in points)
+    assert 70 < sum(point < middle for point in points) < 130
+
+
 def test_keys_that_are_zipped_have_values_that_go_together():
     result = optimize("fake", {"n": [1, 5, 2], "parts": [7, 8, 9]}, TRADE, zip=True, budget=9)
     assert sorted(values(result.points, "n", "parts")) == [(1, 7), (2, 9), (5, 8)]
@@ -155,6 +197,36 @@ def test_constraints_hold_on_the_front_and_the_best_is_at_their_edge():
     limit = {"energy_nj.total": ">= 400", "time_ns": ">= 3"}
     result = optimize("fake", {"n": "1..40"}, TRADE, constraints=limit, budget=40)
     assert values(result.front, "n") == [(n,) for n in range(33, 19, -1)]
+
+
+def test_a_point_beyond_either_of_two_limits_is_infeasible():
+    limits = {"energy_nj.total": "<= 100", "time_ns": "<= 25"}  # n <= 10, n >= 4
+    result = optimize("fake", {"n": "1..12"}, TRADE, constraints=limits, budget=12)
+    assert sorted(row["n"] for row in result.points if row["feasible"]) == [*range(4, 11)]
+    assert (result.infeasible, values(result.front, "n")) == (5, [(n,) for n in range(10, 3, -1)])
+
+
+@pytest.mark.parametrize(
+    ("limit", "metric", "excess"),
+    [
+        ("<= 50", 60, 0.2), ("<= 50", 40, -0.2), (">= 50", 40, 0.2), (">= 50", 50, 0),
+        ("<= -10", -8, 0.2), (">= -10", -12, 0.2), ("<= -10", -12, -0.2), ("<= 0", 3, 3), (">= 0", -3, 3),
+    ],
+)  # fmt: skip
+def test_what_is_beyond_a_limit_is_a_share_of_its_size(limit, metric, excess):
+    assert limit_of("x", limit).excess(metric) == pytest.approx(excess)
+
+
+def test_the_sampler_is_told_the_sum_of_what_is_beyond_all_limits():
+    limits = {"energy_nj.total": "<= 100", "time_ns": ">= 10", "n": "<= 60"}
+    problem = problem_of("fake", {"n": "1..99"}, objectives=TRADE, constraints=limits)
+    sampler = Sampler(problem)
+    (trial,) = sampler.ask(1)
+    row = {"status": "ok", "energy_nj.total": 400, "time_ns": 5, "n": 20}
+    assert problem.excess(row) == pytest.approx([3, 0.5, -2 / 3])
+    sampler.tell(trial, [5, 400], problem.excess(row))
+    (told,) = sampler._study.trials
+    assert list(told.constraints.values()) == [pytest.approx(3.5)]
 
 
 # Going on
@@ -217,7 +289,7 @@ def test_points_follow_from_seed_and_batch_and_not_from_the_number_of_processes(
     given = {"vary": {"n": "1..1000", "how": ["ok", "refused"]}, "objectives": TRADE, "budget": 20}
     here = optimize("fake", **given)
     monkeypatch.setattr(execute_module, "run_locally", run_locally)
-    assert optimize("fake", **given, jobs=3) == here
+    assert optimize("fake", **given, jobs=2) == here
 
 
 def test_the_base_is_run_first_and_points_are_compared_with_it():

@@ -29,11 +29,10 @@ from ndpsim.policies import (
 from ndpsim.policies.answers import checked_assignment
 from ndpsim.policies.choose import choose_policies
 from ndpsim.policies.own.oracle import policy as oracle
-from ndpsim.policies.own.oracle.hindsight import layouts
 from ndpsim.policies.own.oracle.improvement import Future, Sweeps
 from ndpsim.policies.own.oracle.moves import LayerMoves, plan_of
-from ndpsim.policies.rehearsal import Rehearsal, Rehearsed
-from ndpsim.policies.script import Answer, Script, Scripted, Visit, legal_assignment
+from ndpsim.policies.own.oracle.policy import layouts
+from ndpsim.policies.script import Answer, Rehearsal, Rehearsed, Script, Scripted, Visit, legal_assignment
 from ndpsim.policies.views import LayerPlacement
 from ndpsim.workload.models import MoeShape
 

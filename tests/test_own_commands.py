@@ -28,6 +28,7 @@ from ndpsim.dram.spec.standard import Command, Rule
 from ndpsim.dram.traces import CommandTrace, Requests, read_commands, write_commands
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_expert
 from ndpsim.simulate.lane import check_refresh
+from pairs import all_pairs
 
 # Eight transfers a clock; a row bus and a column bus; commands of one and two cycles; one bank refreshed by itself.
 PAGE = """
@@ -230,9 +231,15 @@ WIDER = (
 )
 
 
-@pytest.mark.parametrize("refresh", ["all-bank", "none", "per-bank", "staggered"])
-@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "refresh": ["all-bank", "none", "per-bank", "staggered"],
+            "row_policy": ["open", "closed-cap"],
+            "ranks": [1, 2],
+        }
+    )
+)
 def test_a_standard_with_commands_of_its_own_runs_legally(ranks, row_policy, refresh):
     device = resolve(*TOY, ranks)
     options = dict(refresh=refresh, row_policy=row_policy, row_cap=2)

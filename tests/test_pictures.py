@@ -32,16 +32,16 @@ from ndpsim import (
 from ndpsim.base.errors import InputError
 from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
-from ndpsim.report.moe_history import MoeHistory
+from ndpsim.report.moe import MoeHistory
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
-from ndpsim.report.pictures import bars, canvas, expert, latencies, layout, moe, speed
+from ndpsim.report.pictures import bars, canvas, claims, expert, latencies, layout, moe
 from ndpsim.report.pictures import relayout as relayouts
-from ndpsim.report.pictures.colours import COLOURS, INK, tint
-from ndpsim.report.pictures.curves import reads_over_time
+from ndpsim.report.pictures.canvas import COLOURS, INK, tint
+from ndpsim.report.pictures.expert import reads_over_time
 from ndpsim.report.text import facts_of, title_of
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
-from ndpsim.simulate.latencies import latency_distribution
+from ndpsim.simulate.statistics import latency_distribution
 from ndpsim.workload.models import Expert
 
 GDDR6 = [f"dram.{key}" for key in ("standard=GDDR6", "org=GDDR6_8Gb_x8", "timing=GDDR6_14000_1350mV_double")]
@@ -134,7 +134,7 @@ def test_every_panel_can_be_chosen_by_itself(pictures, without_layout):
 
 _DRAW = """
 from ndpsim.report.pictures import canvas
-from ndpsim.report.pictures.colours import COLOURS
+from ndpsim.report.pictures.canvas import COLOURS
 
 def draw(axes):
     for number, (meaning, colour) in enumerate(list(COLOURS.items())[:5]):
@@ -246,7 +246,7 @@ def pictures(tmp_path_factory, moe_by_hand):
     memory = Memory.named("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
     points = run_sweep(read_requests(trace), memory, (0.1, 0.5, 1.0))
     times = {"stream": 3.1, "random": 53.0, "a process": 4e9}
-    drawn["bench"] = lambda size, panels: speed.bench_figure(times, size, panels), times
+    drawn["bench"] = lambda size, panels: claims.bench_figure(times, size, panels), times
     drawn["sweep"] = lambda size, panels: latencies.sweep_figure(points, memory, size, panels), points
     return drawn
 

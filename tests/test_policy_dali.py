@@ -18,8 +18,7 @@ from mistakes import refused
 from ndpsim.policies import choose_policy, views
 from ndpsim.policies.offloading import cache_slots
 from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
-from ndpsim.policies.published.dali.policy import Dali, DaliParameters
-from ndpsim.policies.published.dali.residual import load_residual
+from ndpsim.policies.published.dali.policy import Dali, DaliParameters, load_residual
 from ndpsim.workload.routing import Routing
 
 TOKENS = np.arange(65)

@@ -19,7 +19,7 @@ from ndpsim.policies import views
 from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU
 from ndpsim.policies.assignment.relocation import HOT
 from ndpsim.policies.interface import Assignment, Migration
-from ndpsim.policies.predictor import LoadPredictor
+from ndpsim.policies.offline import LoadPredictor
 from ndpsim.policies.published.trimoe.makespan import CostModel
 from ndpsim.policies.published.trimoe.policy import TriMoE, TriMoEParameters
 from ndpsim.workload.routing import Routing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from docs_commands import without
 from mistakes import refused
 from ndpsim import load_model
 from ndpsim.base.reported import quantities
+from ndpsim.config.parts import load_part
 from ndpsim.inference.prediction import band, phases, predict
 from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
 from ndpsim.inference.prediction.programs import PROGRAMS
@@ -21,6 +23,7 @@ from ndpsim.inference.prediction.upgrades import UPGRADES
 from ndpsim.report.panels import PANELS
 from ndpsim.report.pictures.moe import prediction_figure
 from ndpsim.simulate.results.prediction import PhasePrediction, Prediction, Upgrade
+from ndpsim.workload.models.weights import weight_file
 
 CONFIG = json.loads((GIVEN / "config.json").read_text())
 #: In q8_0, 32 weights take 34 B.
@@ -121,6 +124,67 @@ def test_a_cpu_alone_computes_everything_from_the_hosts_memory():
     assert "GPU memory" not in out
 
 
+# ---- A CPU alone, by hand ----
+
+#: 64 cores x 4 GHz x 256 operations; two channels of DDR5-4800, of which the CPU reads half.
+BY_HAND = (
+    "host.cpu_read_share=0.5", "host.cpu_expert_overhead_us=3", "host.cpu_compute_efficiency=0.25",
+    "host.cpu_layer_overhead_us=7",
+)  # fmt: skip
+READ_GBPS = 0.5 * 2 * 8 * 4.8
+HIDDEN, KV = 1024, 2 * 2 * 128  # keys and values of two heads of 128
+#: Bytes of a layer's attention (q and o, k and v), of its gate in 32 bits, and of the head.
+ATTENTION, GATE, HEAD = (2 * HIDDEN + KV) * HIDDEN * 34 // 32, 16 * HIDDEN * 4, 1000 * HIDDEN * 34 // 32
+
+
+def test_a_cpu_alone_is_a_gpu_with_its_rates_and_overheads():
+    machine = OwnMachine("cpu.yaml", 1, "ddr5-4800", 2, "none", "no link", sets=BY_HAND)
+    gpu = machine.hardware(1).system.gpu
+    assert (gpu.tflops, gpu.memory_tbps) == pytest.approx((65.536, READ_GBPS / 1000))
+    assert (gpu.memory_efficiency, gpu.compute_efficiency, gpu.attention_efficiency) == (1, 0.25, 0.25)
+    assert (gpu.kernel_overhead_us, gpu.expert_overhead_us, gpu.expert_calls) == (3, 3, "single")
+    assert gpu.memory_gb * 1e9 == machine.hardware(1).capacity_bytes
+
+
+def test_a_step_on_a_cpu_alone_reads_all_weights_and_the_cache_once():
+    """Three layers of attention, gate and two experts; vectors of 2 KB and less are left out."""
+    context = 2048
+    given = dict(gpu="none", n_cpu_moe=None, prompt=context - 32, generated=64)
+    free = predicted(**given, sets=(BY_HAND[0], "host.cpu_expert_overhead_us=0", BY_HAND[2])).decode
+    experts_ns = CHOSEN * EXPERT_BYTES / READ_GBPS
+    assert free.parts_ns["experts on the CPU"] == pytest.approx(experts_ns, rel=1e-6)
+    dense = 3 * (ATTENTION + GATE + context * KV * 2) + HEAD
+    assert free.parts_ns["attention and dense parts"] == pytest.approx(dense / READ_GBPS, rel=0.02)
+    assert free.time_ns == pytest.approx((CHOSEN * EXPERT_BYTES + dense) / READ_GBPS, rel=0.01)
+    # 3 us for each kernel: two norms, q k v, the cache's entries, attention, o and two of the gate in each layer,
+    # two experts; a norm and the head.
+    slow = predicted(**given, sets=BY_HAND).decode
+    assert slow.time_ns - free.time_ns == pytest.approx(3000 * (3 * (8 + 2) + 2), rel=1e-6)
+
+
+def test_a_cpu_alone_holds_all_weights_and_a_tenth_more():
+    """The embedding has as many weights as the head; norms and the cache of 64 tokens are small."""
+    alone = predicted(gpu="none", n_cpu_moe=None)
+    weights = 3 * (16 * EXPERT_BYTES + ATTENTION + GATE) + 2 * HEAD
+    assert alone.host_bytes == pytest.approx(weights + 3 * 128 * KV * 2, rel=0.01)
+    file = weight_file("q8_0", load_model("config.json")).bytes
+    assert file == pytest.approx(weights, rel=0.002)
+    predicted(gpu="none", n_cpu_moe=None, memory_gb=1.1001 * file / 1e9)
+    with refused("too-large memory_gb"):
+        predicted(gpu="none", n_cpu_moe=None, memory_gb=1.0999 * file / 1e9)
+
+
+def test_experts_on_the_cpu_read_or_compute_whichever_takes_longer():
+    reading = predicted(sets=HALF).decode.parts_ns
+    assert EXPERTS_ON_CPU[0] in reading
+    assert EXPERTS_ON_CPU[1] not in reading
+    slow = ("host.cpu_tflops=0.1", "host.cpu_compute_efficiency=0.5", "host.cpu_expert_overhead_us=0")
+    computing = predicted(sets=slow).decode.parts_ns
+    assert EXPERTS_ON_CPU[0] not in computing
+    operations = CHOSEN * 2 * 3 * 1024 * 768
+    assert computing[EXPERTS_ON_CPU[1]] == pytest.approx(operations / (0.5 * 100), rel=0.01)
+
+
 # ---- Chunks of a prompt ----
 
 
@@ -206,6 +270,22 @@ def test_programs_ask_for_their_policies():
     assert PROGRAMS["ktransformers"].asked_policy(model, 2).endswith("gpu_share=0.333333")
 
 
+def test_a_chunk_is_offloaded_from_whole_tokens_an_expert_on():
+    # 32 tokens an expert, of 160 experts of which a token has six: 853.33 tokens.
+    asked = PROGRAMS["ik_llama.cpp"].asked_policy(load_model("deepseek-v2"), None)
+    assert asked == "llama-cpp:offload_tokens=854"
+
+
+def test_layers_on_the_cpu_are_counted_from_the_first_with_dense_ones_in_every_program():
+    """Of 60 layers the first is dense: 13 of the first on the CPU are 12 of 59 with experts, 47 on the GPU."""
+    model = load_model("deepseek-v2")
+    assert PROGRAMS["llama.cpp"].asked_policy(model, 13) == "llama-cpp:n_cpu_moe=13"
+    share = float(PROGRAMS["ktransformers"].asked_policy(model, 13).rpartition("=")[2])
+    assert round(share * 59 * 160) == 47 * 160
+    for layers, there in ((0, 1), (1, 1), (60, 0), (99, 0)):
+        assert PROGRAMS["ktransformers"].asked_policy(model, layers).endswith(f"gpu_share={there}")
+
+
 def test_memory_is_a_part_and_a_number_of_dimms():
     assert parse_memory("ddr5-4800x16") == ("ddr5-4800", 16)
     assert parse_memory("my-x1.yamlx2") == ("my-x1.yaml", 2)
@@ -234,6 +314,16 @@ def test_twice_the_memory_of_a_full_machine_is_on_twice_the_channels():
     full = OwnMachine("cpu.yaml", 1, "ddr5-4800", 4, "rtx-4090", "pcie-4-x16")
     _, better, _ = UPGRADES["memory"](full)
     assert better.hardware(1).host_gbps == 2 * full.hardware(1).host_gbps == 2 * 4 * 4.8 * 8
+
+
+def test_another_card_has_no_less_memory():
+    """1.5 times an RTX 6000 Ada's 960 GB/s: the smallest card, an RTX 5090, has 32 GB of its 48."""
+    own = OwnMachine("cpu.yaml", 1, "ddr5-4800", 4, "rtx-6000-ada", "pcie-4-x16")
+    name, better, _ = UPGRADES["gpu"](own)
+    before, after = (load_part(card).values for card in ("rtx-6000-ada", name))
+    assert (better.gpu, after["memory_gb"] >= before["memory_gb"]) == (name, True)
+    assert after["memory_tbps"] >= 1.5 * before["memory_tbps"]
+    assert UPGRADES["gpu"](replace(own, gpu="rtx-4090"))[0] == "rtx-5090"
 
 
 def test_an_upgrade_that_there_is_not_says_why():

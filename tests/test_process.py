@@ -16,17 +16,16 @@ import pytest
 
 from calls import refused_call, said
 from mistakes import refused
-from ndpsim.base import temporaries
+from ndpsim.base import run_files
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import ensure_writable, open_plain_or_gzip, replacing
-from ndpsim.base.inputs import inputs_protected, note_input
-from ndpsim.base.temporaries import remove_leftovers, temporary_file
+from ndpsim.base.run_files import inputs_protected, note_input, remove_leftovers, temporary_file
 from ndpsim.base.text_files import first_bytes
 from ndpsim.config import data_path, load_hardware
 from ndpsim.config.nodes import read_text
 from ndpsim.dram.traces import read_commands, write_commands
 from ndpsim.policies.choose import choose_policy
-from ndpsim.studies.sweeps.parameters import file_digests
+from ndpsim.studies.sweeps.command import file_digests
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing.arrays import read_npy, read_npz
 from ndpsim.workload.routing.tensors import read_saved
@@ -35,10 +34,10 @@ ROOT = Path(__file__).parents[1]
 SIGNALS = [("SIGINT", 130, "interrupted"), ("SIGTERM", 143, "terminated"), ("SIGHUP", 129, "hung up")]
 WRITES = """
 import sys, time
-from ndpsim.cli import signals
-signals.answer_signals()
+from ndpsim.cli import process
+process.answer_signals()
 from ndpsim.base.files import replacing
-from ndpsim.base.temporaries import temporary_folder
+from ndpsim.base.run_files import temporary_folder
 with temporary_folder() as folder, replacing(sys.argv[1]) as file:
     file.write(b"half")
     file.flush()
@@ -91,8 +90,8 @@ def test_a_signal_ends_a_run_in_one_line_and_leaves_nothing_beside_the_target(
 BEFORE_THE_END = """
 import os, time
 from pathlib import Path
-from ndpsim.cli import signals
-signals.answer_signals()
+from ndpsim.cli import process
+process.answer_signals()
 def halt(number):
     print("half", flush=True)
     time.sleep(60)
@@ -148,7 +147,7 @@ def test_what_a_killed_run_leaves_goes_with_the_next_that_writes_there(tmp_path)
 def test_what_another_machine_left_goes_when_it_is_old(tmp_path):
     with temporary_file(tmp_path):
         (here,) = names(tmp_path)
-        foreign = [here.replace(temporaries._machine(), digit * 8) for digit in "01"]
+        foreign = [here.replace(run_files._machine(), digit * 8) for digit in "01"]
         for name in foreign:
             (tmp_path / name).write_bytes(b"half")
         os.utime(tmp_path / foreign[0], (time.time() - 2 * 86400,) * 2)
@@ -158,7 +157,7 @@ def test_what_another_machine_left_goes_when_it_is_old(tmp_path):
 
 
 def test_what_other_users_left_or_still_write_stays(tmp_path, monkeypatch):
-    left = tmp_path / f".ndpsim-{temporaries._machine()}-999999999-{'0' * 16}.tmp"
+    left = tmp_path / f".ndpsim-{run_files._machine()}-999999999-{'0' * 16}.tmp"
     left.write_bytes(b"half")
 
     def refuse(process: int, number: int) -> None:
@@ -175,7 +174,7 @@ def test_what_other_users_left_or_still_write_stays(tmp_path, monkeypatch):
 
 def test_a_forked_process_leaves_the_files_of_its_parent(tmp_path):
     script = (
-        "import os, sys\nfrom pathlib import Path\nfrom ndpsim.base.temporaries import *\n"
+        "import os, sys\nfrom pathlib import Path\nfrom ndpsim.base.run_files import *\n"
         "with temporary_file(Path(sys.argv[1])) as file:\n"
         "    if os.fork() == 0:\n        remove_temporaries()\n        os._exit(0)\n"
         "    os.wait()\n    print(os.path.exists(file.name))"
@@ -243,7 +242,7 @@ def test_a_closed_stream_stops_nothing(tmp_path, closed):
 
 def test_what_is_printed_never_goes_into_another_file(tmp_path):
     """A file that is opened takes the lowest number that is free, which must not be that of a stream."""
-    opens = "import os; from ndpsim.cli import streams; streams.open_closed(); print(os.dup(0) > 2 or 1 / 0)"
+    opens = "import os; from ndpsim.cli import streams; process.open_closed(); print(os.dup(0) > 2 or 1 / 0)"
     done = shell(f'{sys.executable} -c "{opens}" <&- >&- 2>err', tmp_path)
     assert (done.returncode, (tmp_path / "err").read_text()) == (0, "")
 

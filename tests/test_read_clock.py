@@ -17,6 +17,7 @@ from ndpsim.dram.state import make_policy
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.simulate import Memory, run_requests
 from oracles.gddr7 import Request, run
+from pairs import all_pairs
 from test_memories import REFERENCE, memory_of
 
 NAMES = "GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"
@@ -57,9 +58,15 @@ def test_the_readable_controller_issues_the_commands_of_the_reference():
     assert lines == run(memory.device, wanted, None, lines[-1][0])
 
 
-@pytest.mark.parametrize("rules", ["standard", "reference"])
-@pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "rules": ["standard", "reference"],
+            "mode": MODES,
+            "seed": range(4),
+        }
+    )
+)
 def test_commands_are_those_of_the_readable_controller(mode, rules, seed):
     rng = np.random.default_rng([seed, MODES.index(mode)])
     overrides = {

@@ -20,12 +20,12 @@ from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dimm.engines import FastDimms, ReadableDimms
 from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, Geometry, make_layout
 from ndpsim.dimm.link import Bridge, link_ticks, make_network
-from ndpsim.dimm.link.requests import LanesOfDimms
+from ndpsim.dimm.link.packing import LanesOfDimms
 from ndpsim.dram import state
 from ndpsim.dram.spec import resolve
 from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.spec.standard import WRITE as WR
-from ndpsim.report.traces import all_lanes
+from ndpsim.report.text import all_lanes
 from ndpsim.simulate import relayout_plan, relayout_run
 from ndpsim.simulate.machine import geometry_of
 from ndpsim.simulate.relayout_plan import access_by_host

@@ -17,9 +17,8 @@ from mistakes import refused
 from ndpsim.workload.models import load_model, model_names
 from ndpsim.workload.routing import default_routing, generate_routing
 from ndpsim.workload.routing.counts import BUNDLED
-from ndpsim.workload.routing.drawing import Lines, draw
-from ndpsim.workload.routing.replayed import mixed
-from ndpsim.workload.routing.shares import UNIT, cosine, exchanged, filled, in_units, like
+from ndpsim.workload.routing.drawing import UNIT, Lines, cosine, draw, exchanged, filled, in_units, like
+from ndpsim.workload.routing.sequences import mixed
 from ndpsim.workload.routing.spec import COMMON, parse_spec
 
 SEEDS = (1, 2, 3)

@@ -217,12 +217,15 @@ def test_the_highest_rate_is_found_within_the_64th_root_of_two(monkeypatch, high
     class Machine:
         def serve(self, rate: float) -> Any:
             good = 8.0 if rate <= highest else 0.0
-            return SimpleNamespace(requests_per_s=8.0, goodput_per_s=good, ttft_ns=None, tpot_ns=None)
+            return SimpleNamespace(
+                requests_per_s=8.0, goodput_per_s=good, ttft_ns=None, tpot_ns=None, offered_per_s=rate
+            )
 
     monkeypatch.setattr("ndpsim.inference.serving.server.set_up", lambda settings: None)
     monkeypatch.setattr("ndpsim.inference.serving.server.Server", lambda settings, setup: Machine())
     found = find_rate(ServiceLevel(ttft_ns=1.0))
     assert found.rate_per_s <= highest < found.beyond_per_s
+    assert found.run.offered_per_s == found.rate_per_s
     assert found.beyond_per_s / found.rate_per_s == pytest.approx(2 ** (1 / 64))
 
 

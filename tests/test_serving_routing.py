@@ -14,8 +14,7 @@ from builders.small_moe import MODEL
 from mistakes import refused
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing import Routing, generate_routing
-from ndpsim.workload.routing.replayed import ReplayedRouting
-from ndpsim.workload.routing.sequences import routing_of_sequences
+from ndpsim.workload.routing.sequences import ReplayedRouting, routing_of_sequences
 
 MACHINE = "dali-7532-3090"
 SEQUENCES, PROMPT, STEPS = 24, 10, 12

@@ -14,6 +14,8 @@ from ndpsim.studies.claims.claim import Claim
 from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, runs_of
 from scripts import ROOT, script
 
+pytestmark = pytest.mark.usefixtures("claims_run_here")
+
 # Sums of the published records: input tokens, output tokens, output tokens/s, mean TTFT and TPOT in ms.
 RECORDED = {
     "llama-3.1-8b": (257239, 195753, 2969.2, 7097.16, 32.46),
@@ -48,6 +50,7 @@ def test_the_committed_page_is_current():
     assert (ROOT / "validation" / "serving.md").read_text(encoding="utf-8") == page.text(), words
 
 
+@pytest.mark.long  # claims have the figures of the page, below
 def test_a_run_gives_what_the_page_says():
     page = script("validation/serving.py")
     run = page.RUNS[0]

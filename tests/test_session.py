@@ -10,7 +10,7 @@ from ndpsim.audit import check_lanes
 from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.dram.spec import standards
-from ndpsim.report.traces import all_lanes
+from ndpsim.report.text import all_lanes
 from ndpsim.simulate import Session, simulate_contention, simulate_dimm, simulate_expert, simulate_host_read
 from ndpsim.workload.models import Expert
 

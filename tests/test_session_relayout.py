@@ -11,7 +11,7 @@ from ndpsim.audit import CommandBuses, check_lanes
 from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.dimm.engines import ReadableDimms
-from ndpsim.report.traces import all_lanes
+from ndpsim.report.text import all_lanes
 from ndpsim.simulate import Session, channel, simulate_dimm, simulate_relayout
 from ndpsim.workload.models import Expert
 

@@ -11,6 +11,7 @@ from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.simulate import simulate_expert
 from ndpsim.workload.models import Expert
+from pairs import all_pairs
 
 SMALL = Expert(512, 256)
 NO_WALL = ("wall_s", "compile_s", "config")
@@ -117,9 +118,15 @@ def test_tiles_are_as_many_as_the_largest_slice_needs():
 # ---- exactness and legality ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("hw", ["trimoe", "edge"])
-@pytest.mark.parametrize("dimms", [2, 3, 5])
-@pytest.mark.parametrize("shape", [(512, 257), (96, 41), (3, 5)])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "hw": ["trimoe", "edge"],
+            "dimms": [2, 3, 5],
+            "shape": [(512, 257), (96, 41), (3, 5)],
+        }
+    )
+)
 def test_the_plain_run_of_every_lane_agrees(hw, dimms, shape):
     simulate_expert(hw, Expert(*shape), 2, f"sharded:{dimms}", exact_check=True)
 

@@ -117,11 +117,12 @@ def test_an_override_changes_no_preset():
     assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN").timings["nCL"] == 34
 
 
-@pytest.mark.parametrize("name", sorted(set(standards()["DDR5"].speeds["DDR5_4800AN"]) - {"rate", "tCK_ps"}))
-def test_every_timing_can_be_overridden_by_its_name(name):
-    value = 77 + 34 * (name == "nRC")
-    overrides = {"nRC": 154, name: value}
-    assert resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=overrides).timings[name] == value
+def test_every_timing_can_be_overridden_by_its_name():
+    for name in sorted(set(standards()["DDR5"].speeds["DDR5_4800AN"]) - {"rate", "tCK_ps"}):
+        value = 77 + 34 * (name == "nRC")
+        overrides = {"nRC": 154, name: value}
+        timings = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", overrides=overrides).timings
+        assert timings[name] == value, name
 
 
 @pytest.mark.parametrize(
@@ -296,7 +297,7 @@ def test_every_timing_of_every_preset_has_a_source(standard):
 
 
 def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
-    from ndpsim.dram.spec import device, registry
+    from ndpsim.dram.spec import device, pages
 
     page = standards()["DDR4"]
     speeds = dict(page.speeds)
@@ -308,7 +309,7 @@ def test_a_preset_of_one_set_of_rules_is_refused_under_the_other(monkeypatch):
             "speeds": {name: speeds[name] for name in speeds if name != "DDR4_3200AC"},
         },
     )
-    monkeypatch.setattr(device, "standards", lambda: {**registry.standards(), "DDR4": other})
+    monkeypatch.setattr(device, "standards", lambda: {**pages.standards(), "DDR4": other})
     for timing, rules, there in (
         ("DDR4_3200W", "standard", "reference"),
         ("DDR4_3200AC", "reference", "standard"),

@@ -16,7 +16,7 @@ from ndpsim.dram.refresh_policies import NAMES, Refreshed, make_schedule
 from ndpsim.dram.spec import resolve, standards
 from ndpsim.dram.spec.standard import ONE_BANK, SAME_BANKS, WHOLE_RANK
 from ndpsim.dram.traces import CommandTrace, write_commands
-from ndpsim.report.pictures.curves import reads_over_time
+from ndpsim.report.pictures.expert import reads_over_time
 from ndpsim.simulate import Session, simulate_dimm, simulate_expert
 from ndpsim.simulate.results import ResultCache
 from ndpsim.workload.models import Expert

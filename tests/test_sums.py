@@ -18,7 +18,7 @@ FOLDER = Path(ndpsim.__file__).parent
 #: Products of integers, of sparse matrices, and of matrices whose product is an argument of a ranking only.
 NO_SUM = {
     "dram/fast/state.py": "integers",
-    "policies/published/dali/residual.py": "ranks experts",
+    "policies/published/dali/policy.py": "ranks experts",
     "policies/run_bound.py": "sparse",
 }
 

@@ -19,10 +19,10 @@ import calls
 from builders.swept_fake import Fake, run_here
 from calls import Done
 from ndpsim.base.options.swept import SWEPT
-from ndpsim.cli import sweep_progress
+from ndpsim.cli import sweep
 from ndpsim.cli.main import cli
 from ndpsim.cli.notices import announce_kernels
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 
 
@@ -111,7 +111,7 @@ def slowly(command: Any, tasks: Iterator[Any], jobs: int) -> Iterator[Any]:
 
 
 def test_progress_is_a_line_now_and_then_where_there_is_no_terminal(monkeypatch):
-    monkeypatch.setattr(sweep_progress, "_LINES_S", 0.03)
+    monkeypatch.setattr(sweep, "_LINES_S", 0.03)
     monkeypatch.setattr(execute_module, "run_locally", slowly)
     lines = call("fake", "--vary", "n=1..8", "--vary", "how=refused,ok").err.splitlines()[:-4]
     assert 2 <= len(lines) <= 16

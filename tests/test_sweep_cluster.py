@@ -18,7 +18,7 @@ import pytest
 from builders.swept_fake import register, run_here, runs
 from mistakes import refused
 from ndpsim.studies.search.run import optimize
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import cluster as cluster_module
 from ndpsim.studies.sweeps.run import sweep
@@ -73,23 +73,27 @@ def scheduler_file(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         process.wait()
 
 
-def test_a_cluster_that_loses_a_worker_makes_the_same_tables(scheduler_file, tmp_path, monkeypatch):
+@pytest.mark.parametrize("lost", [False, pytest.param(True, marks=pytest.mark.long)], ids=["whole", "lost"])
+def test_a_cluster_makes_the_same_tables_if_it_loses_a_worker_too(
+    scheduler_file, tmp_path, monkeypatch, lost
+):
     folder = tmp_path / "meeting"
     folder.mkdir()
     file = tmp_path / "input.txt"
     file.write_text("abc")
     monkeypatch.chdir(tmp_path)
-    vary = {"how": ["ok", "refused", "killed-once"], "n": "1..8"}
+    vary = {"how": ["ok", "refused", *["killed-once"] * lost], "n": "1..8"}
+    points = 8 * len(vary["how"])
     fixed = {"folder": str(folder), "file": "input.txt"}  # workers have other folders
     on_cluster = sweep("fake", vary, fixed=fixed, out=tmp_path / "cluster", cluster=scheduler_file)
-    assert (folder / "killed").exists()
-    assert runs(folder) >= 25  # what a lost worker had finished may be run again
+    assert (folder / "killed").exists() == lost
+    assert runs(folder) >= points + lost  # what a lost worker had finished may be run again
     monkeypatch.setattr(execute_module, "run_locally", run_here)
     here = sweep("fake", vary, fixed=fixed, out=tmp_path / "here")
     assert here == on_cluster
     for table in ("table.csv", "table.parquet"):
         assert (tmp_path / "cluster" / table).read_bytes() == (tmp_path / "here" / table).read_bytes()
-    assert sweep("fake", vary, fixed=fixed, out=tmp_path / "cluster", cluster=scheduler_file).found == 24
+    assert sweep("fake", vary, fixed=fixed, out=tmp_path / "cluster", cluster=scheduler_file).found == points
 
 
 def test_a_search_on_a_cluster_is_the_one_of_this_process(scheduler_file, monkeypatch):

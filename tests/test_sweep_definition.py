@@ -22,12 +22,11 @@ from ndpsim.inference.processors import table as tables
 from ndpsim.studies.sweeps import records as records_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.definition import Definition
-from ndpsim.studies.sweeps.executors.attempt import attempt
+from ndpsim.studies.sweeps.executors import attempt
 from ndpsim.studies.sweeps.file import read_definition
 from ndpsim.studies.sweeps.records import RecordFile, line_of
 from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
-from ndpsim.studies.sweeps.values import checked, values_of
+from ndpsim.studies.sweeps.values import Definition, checked, values_of
 from ndpsim.workload.routing import generate_routing
 
 GEMV, MOE, RELAYOUT, DRAM, SERVE = map(swept_commands().get, ("gemv", "moe", "relayout", "dram", "serve"))

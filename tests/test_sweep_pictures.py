@@ -18,7 +18,7 @@ from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import KINDS, PublishedValue, SweepPlot, chosen_plot, sweep_title
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
-from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.values import Definition
 
 
 def chosen(result, **choices):

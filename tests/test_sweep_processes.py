@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from builders.swept_fake import ENDLESS_S, records_in, register, run_here, runs
-from ndpsim.studies.sweeps import execute as execute_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import local
 from ndpsim.studies.sweeps.run import sweep
@@ -153,8 +153,8 @@ INTERRUPTED = ("SIGINT", 130, "ndpsim: interrupted\n")
 
 @pytest.mark.parametrize(
     "ends",
-    [(TERMINATED, KILLED), pytest.param((INTERRUPTED,), marks=pytest.mark.long)],
-    ids=["killed", "interrupted"],
+    [(KILLED,), pytest.param((TERMINATED, INTERRUPTED), marks=pytest.mark.long)],
+    ids=["killed", "terminated and interrupted"],
 )
 def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, command_line, ends):
     arguments = ["--folder", str(folder), "--vary", "how=ok,waits", "--vary", "n=1..4", "--jobs", "2"]

@@ -21,12 +21,11 @@ import pytest
 from builders.swept_fake import Fake, records_in, run_here, runs
 from mistakes import refused
 from ndpsim.base.options.swept import StudyOptions
-from ndpsim.studies.sweeps import execute as execute_module
-from ndpsim.studies.sweeps import finished as finished_module
 from ndpsim.studies.sweeps import points as points_module
+from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors.attempt import attempt, failure
+from ndpsim.studies.sweeps.executors import attempt, failure
 from ndpsim.studies.sweeps.points import Progress
 from ndpsim.studies.sweeps.run import defined, run_sweep, sweep
 from ndpsim.studies.sweeps.table import SweepResult, parquet_of
@@ -214,7 +213,6 @@ def test_another_version_of_ndpsim_finds_nothing_and_loses_nothing(tmp_path, fol
     with monkeypatch.context() as patch:
         patch.setattr(store_module, "version", lambda: "0" * 20)
         patch.setattr(points_module, "version", lambda: "0" * 20)
-        patch.setattr(finished_module, "version", lambda: "0" * 20)
         other = sweep("fake", {"n": [1, 2]}, fixed=fixed, out=tmp_path / "out")
     again = sweep("fake", {"n": [1, 2]}, fixed=fixed, out=tmp_path / "out")
     assert (other.computed, again.computed, again == before) == (2, 0, True)
@@ -335,7 +333,7 @@ def test_a_note_of_something_else_does_not_count(tmp_path, folder, monkeypatch, 
     if change == "definition":
         vary["n"] = [2, 1]
     elif change == "version":
-        monkeypatch.setattr(finished_module, "version", lambda: "another")
+        monkeypatch.setattr(store_module, "version", lambda: "another")
     elif change == "file":
         file.write_text("b")
     else:

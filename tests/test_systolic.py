@@ -14,10 +14,11 @@ from mistakes import mistake_of, refused
 from ndpsim.audit import check
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import ExpertFormat
-from ndpsim.dimm.units.array import Array, tile_timing
+from ndpsim.dimm.units.systolic import Array, tile_timing
 from ndpsim.simulate import ExpertResult, simulate_expert
 from ndpsim.workload.models import Expert
 from oracles.systolic_array import run_plain
+from pairs import all_pairs
 
 OUTPUT_1, OUTPUT_2 = Array(4, 4, False, 1), Array(4, 4, False, 2)
 WEIGHT_1, WEIGHT_2 = Array(4, 4, True, 1), Array(4, 4, True, 2)
@@ -319,19 +320,21 @@ def test_time_never_falls_as_tokens_rise():
 # ---- the plain run, legality -------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("shape", [(512, 256), (513, 257), (96, 40), (3, 5), (1, 1)])
 @pytest.mark.parametrize(
-    "sets",
-    [
-        (),
-        (WEIGHT_STATIONARY,),
-        (FIXED, ONE_REGISTER),
-        (WEIGHT_STATIONARY, ONE_REGISTER, "ndp.systolic.rows=3", "ndp.systolic.columns=5"),
-        ("dram.nREFI=3000", "ndp.systolic.fifo_bursts=7", "ndp.systolic.clock_mhz=933.333"),
-    ],
-    ids=["output", "weight", "fixed", "odd", "tight"],
+    *all_pairs(
+        {
+            "shape": [(512, 256), (513, 257), (96, 40), (3, 5), (1, 1)],
+            "sets": [
+                (),
+                (WEIGHT_STATIONARY,),
+                (FIXED, ONE_REGISTER),
+                (WEIGHT_STATIONARY, ONE_REGISTER, "ndp.systolic.rows=3", "ndp.systolic.columns=5"),
+                ("dram.nREFI=3000", "ndp.systolic.fifo_bursts=7", "ndp.systolic.clock_mhz=933.333"),
+            ],
+            "tokens, bits": [(1, 16), (5, 3)],
+        }
+    )
 )
-@pytest.mark.parametrize(("tokens", "bits"), [(1, 16), (5, 3)])
 def test_the_plain_run_of_every_lane_agrees(shape, sets, tokens, bits):
     four = ("dimm.subchannels=4", "ndp.systolic.arrays=8")
     result = simulate_expert("cxl", Expert(*shape), tokens, bits=bits, sets=[*four, *sets], exact_check=True)

@@ -17,6 +17,7 @@ from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram.spec import resolve
 from ndpsim.dram.traces import Requests, read_commands
 from ndpsim.simulate import Memory, run_trace, sweep_load
+from pairs import all_pairs
 
 CAPACITY = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN").capacity_bytes
 
@@ -75,9 +76,15 @@ def test_a_stream_over_two_channels_carries_twice_as_much():
 # ---- refresh ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("refresh", ["all-bank", "staggered", "same-bank", "none"])
-@pytest.mark.parametrize("row_policy", ["open", "closed-cap"])
-@pytest.mark.parametrize("ranks", [1, 4])
+@pytest.mark.parametrize(
+    *all_pairs(
+        {
+            "refresh": ["all-bank", "staggered", "same-bank", "none"],
+            "row_policy": ["open", "closed-cap"],
+            "ranks": [1, 4],
+        }
+    )
+)
 def test_every_refresh_is_legal_and_owes_nothing(refresh, row_policy, ranks):
     result = run_trace(
         random_requests(8000, 0.25), ranks=ranks, refresh=refresh, row_policy=row_policy, record_commands=True

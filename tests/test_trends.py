@@ -7,10 +7,9 @@ import fnmatch
 
 import pytest
 
-from ndpsim.studies.claims.expression import Expression
-from ndpsim.studies.claims.files import read_papers, read_tolerances
+from ndpsim.studies.claims.claim import Expression, read_papers, read_tolerances
+from ndpsim.studies.claims.evaluate import judged
 from ndpsim.studies.claims.report import write_report
-from ndpsim.studies.claims.verdict import judged
 
 TRENDS = [claim for paper in read_papers().values() for claim in paper.claims if claim.falsified_by]
 

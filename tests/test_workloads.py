@@ -21,7 +21,7 @@ from ndpsim.workload.requests import (
     load_requests,
     save_requests,
 )
-from ndpsim.workload.requests.drawing import exponential, gamma, lognormal, normal
+from ndpsim.workload.requests.spec import exponential, gamma, lognormal, normal
 
 
 def _requests(**changed):

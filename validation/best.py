@@ -298,8 +298,7 @@ def draw(machine: str, cells: Sequence[Cell], folder: Path) -> str:
     """Times over that of the best published policy, cell by cell; the file's name."""
     from matplotlib.axes import Axes  # noqa: PLC0415 (it takes its time)
 
-    from ndpsim.report.pictures.canvas import Panel, compose, save  # noqa: PLC0415
-    from ndpsim.report.pictures.colours import INK, SERIES, tint  # noqa: PLC0415
+    from ndpsim.report.pictures.canvas import INK, SERIES, Panel, compose, save, tint  # noqa: PLC0415  # noqa: PLC0415
     from ndpsim.report.pictures.points import logarithmic  # noqa: PLC0415
 
     drawn = [cell for cell in cells if cell.published]

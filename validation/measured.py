@@ -18,10 +18,7 @@ from ndpsim.simulate.results.cache import ResultCache, Stored, to_text
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import SlowdownTable
 
-MODELS = {
-    "trimoe": ("deepseek-v2", "deepseek-v3", "qwen3-235b-a22b"),
-    "edge": ("mixtral-8x7b", "qwen3-30b-a3b"),
-}
+MODELS = {"trimoe": ("deepseek-v2",), "edge": ("qwen3-30b-a3b",)}
 
 
 class Collected(ResultCache):
@@ -48,7 +45,8 @@ def measured(machine: str, model: str, shards: Iterable[int] | None = None) -> d
     cache = Collected()
     costs = Costs(machine, model, cache=cache)
     count, channels = costs.hardware.system.dimm.count, costs.hardware.system.host.channels
-    for dimms in shards or (n for n in range(1, count + 1) if count % n == 0 and (n == 1 or n >= channels)):
+    every = [n for n in range(1, count + 1) if count % n == 0 and (n == 1 or n >= channels)]
+    for dimms in every if shards is None else shards:
         costs.contention(dimms)
     if costs.hardware.system.link is not None:
         first, next_one, farthest = "localized 0", "localized 1", f"localized {count // 2}"

@@ -16,7 +16,7 @@ from ndpsim.audit.report import Report, Violation
 from ndpsim.base.arguments import instance
 from ndpsim.base.errors import InputError
 from ndpsim.base.jit import inlined, kernel
-from ndpsim.base.options.check import CHECK
+from ndpsim.base.options.dram import CHECK
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
 from ndpsim.dram.traces.unit_commands import COLUMNS, UnitCommands
 

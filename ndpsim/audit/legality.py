@@ -19,12 +19,11 @@ from ndpsim.audit.case import (
     too_early,
     violation,
 )
-from ndpsim.audit.checks import CHECKS
-from ndpsim.audit.management import unmanaged
+from ndpsim.audit.checks import CHECKS, unmanaged
 from ndpsim.audit.report import Report, Violation
 from ndpsim.base.arguments import choice, instance, whole_number
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.check import CHECK, MOST_DESCRIBED
+from ndpsim.base.options.dram import CHECK, MOST_DESCRIBED
 from ndpsim.base.plugins import option_names
 from ndpsim.dram.spec import Device
 from ndpsim.dram.spec.management import Managed, managed

@@ -15,7 +15,7 @@ from ndpsim.audit.schedule_rules import Fault
 from ndpsim.base.arguments import path_of
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import open_plain_or_gzip, reading
-from ndpsim.base.options.check import CHECK
+from ndpsim.base.options.dram import CHECK
 
 _LONGEST = 1 << 28  # bytes of a line
 

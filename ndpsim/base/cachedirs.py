@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 import platformdirs
 
-from ndpsim.base.temporaries import remove_leftovers, temporary_file
+from ndpsim.base.run_files import remove_leftovers, temporary_file
 
 _log = logging.getLogger("ndpsim")
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, Generic, TypeVar, TypeVarTuple, Unpack
 
-from ndpsim.base.inputs import note_input
+from ndpsim.base.run_files import note_input
 
 A = TypeVarTuple("A")
 R = TypeVar("R")

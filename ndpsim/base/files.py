@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.inputs import note_input, note_output
-from ndpsim.base.temporaries import is_temporary, remove_leftovers, temporary_file
+from ndpsim.base.run_files import is_temporary, note_input, note_output, remove_leftovers, temporary_file
 
 _GZIP_MAGIC = b"\x1f\x8b"
 _DESCRIPTOR = re.compile(

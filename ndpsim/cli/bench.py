@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from ndpsim.base.files import replacing
 from ndpsim.base.options import Kind, Output, Parameter, Whole, table
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import JSON, answer, progress_of
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, answer, picture, plot_of, progress_of
 
 _BENCH = table(
     {
@@ -59,7 +58,7 @@ def command(options: Options) -> None:
     with progress_of("measuring") as progress:
         measured = run_rows(rows, repeat, progress)
     if plot is not None:
-        from ndpsim.report.pictures.speed import bench_figure
+        from ndpsim.report.pictures.claims import bench_figure
 
         plot.draw(bench_figure, {row.name: row.seconds / row.work.requests * 1e9 for row in measured})
     if "markdown" in options:

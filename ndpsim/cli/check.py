@@ -9,7 +9,7 @@ import click
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import refuse, table
-from ndpsim.base.options.check import CHECK
+from ndpsim.base.options.dram import CHECK
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, hardware_of, naming, timing_overrides
 

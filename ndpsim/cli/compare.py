@@ -12,8 +12,7 @@ from ndpsim.base.options.dram import MEMORY
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.pim import CASES
 from ndpsim.cli.command import Options, group, taking
-from ndpsim.cli.memory_options import check_addressed, memory_of
-from ndpsim.cli.options import COMMANDS, JSON, answer
+from ndpsim.cli.options import COMMANDS, JSON, answer, check_addressed, memory_of
 
 if TYPE_CHECKING:
     from ndpsim.studies.banks import BankComparison

@@ -9,9 +9,21 @@ from ndpsim.base.options import Flag, Kind, Parameter, Whole, refuse, table
 from ndpsim.base.options.dram import DRAM, JOBS
 from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.memory_options import check_addressed, memory_of, own_hardware
-from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, naming, progress_of
-from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.options import (
+    COMMANDS,
+    EXACT_CHECK,
+    JSON,
+    REPORT,
+    Plot,
+    answer,
+    check_addressed,
+    memory_of,
+    naming,
+    own_hardware,
+    picture,
+    plot_of,
+    progress_of,
+)
 
 if TYPE_CHECKING:
     from ndpsim.dram.traces import RequestStream

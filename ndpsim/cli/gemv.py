@@ -9,8 +9,19 @@ from ndpsim.base.options import Parameter, Whole, refuse, table
 from ndpsim.base.options.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import COMMANDS, EXACT_CHECK, JSON, REPORT, answer, hardware_of, progress_of, timeline
-from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.options import (
+    COMMANDS,
+    EXACT_CHECK,
+    JSON,
+    REPORT,
+    Plot,
+    answer,
+    hardware_of,
+    picture,
+    plot_of,
+    progress_of,
+    timeline,
+)
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -79,7 +90,7 @@ def command(options: Options) -> None:
     name = "host-read" if host_reads else "contention" if beside else "expert"
     plot = plot_of(options, name)
 
-    from ndpsim.studies.sweeps.parameters import expert_of, weight_format
+    from ndpsim.studies.sweeps.command import expert_of, weight_format
 
     hardware = hardware_of(options, GEMV, None if host_reads else "gemv")
     call = {"hw": hardware, "model": expert_of(options), "bits": weight_format(options)}
@@ -98,7 +109,7 @@ def _in_banks(options: Options) -> None:
     from ndpsim.cli.pim import finish
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.bank_operands import simulate_bank_expert
-    from ndpsim.studies.sweeps.parameters import expert_of
+    from ndpsim.studies.sweeps.command import expert_of
 
     own = "hw", "set", "model", "shape", "tokens", "json", "commands"
     refuse(options, "is not of units in banks", *(name for name in options if name not in own))
@@ -123,9 +134,9 @@ def _check_lane_of(options: Options, dimms: int, hardware: Hardware) -> None:
 def _write_lanes(options: Options, result: ExpertResult | ContentionResult) -> None:
     """Write the commands and the timeline of an expert on lanes."""
     if "commands" in options:
-        from ndpsim.report import traces
+        from ndpsim.report.text import write_lanes
 
-        traces.write_lanes(options["commands"], result, options.get("lane"))
+        write_lanes(options["commands"], result, options.get("lane"))
     if "timeline" in options:
         from ndpsim.report.timelines import write_timeline
 

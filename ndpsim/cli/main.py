@@ -19,10 +19,10 @@ from typing import Any
 import click
 
 from ndpsim.base.errors import InputError, MismatchError
-from ndpsim.base.inputs import inputs_protected
+from ndpsim.base.run_files import inputs_protected
 from ndpsim.cli.command import CommandGroup, group
 from ndpsim.cli.notices import notices
-from ndpsim.cli.streams import StandardOutputError, forget_output
+from ndpsim.cli.process import StandardOutputError, forget_output
 
 _SUMMARY = re.compile(r'"""``ndpsim ([a-z]+)``: (.+?)\.?(?:"""|$)')
 

@@ -13,12 +13,11 @@ from ndpsim.base.options import Output, Parameter, Table, joined, table
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.moe import CHECKS, MOE
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import JSON, REPORT, answer, progress_of, timeline
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, REPORT, answer, picture, plot_of, progress_of, timeline
 
 if TYPE_CHECKING:
     from ndpsim.inference.layers.record import LayerRecord, Observer, RunRecord
-    from ndpsim.report.moe_history import MoeHistory
+    from ndpsim.report.moe import MoeHistory
 
 _POLICIES = replace(
     MOE["policy"],
@@ -67,7 +66,7 @@ def _observed(options: Options, history: MoeHistory | None) -> Iterator[Observer
 def _history(options: Options) -> MoeHistory | None:
     if "plot" not in options and "report" not in options:
         return None
-    from ndpsim.report.moe_history import MoeHistory
+    from ndpsim.report.moe import MoeHistory
 
     return MoeHistory(options.get("check-layer"))
 
@@ -103,7 +102,7 @@ def command(options: Options) -> None:
 
         plot.draw(moe_figure, result, history)
     if "report" in options and history is not None:
-        from ndpsim.report.html.models import write_moe_report
+        from ndpsim.report.html.runs import write_moe_report
 
         write_moe_report(options["report"], result, history, history.runs[0].run.hardware)
     answer(options, result.to_dict, lambda: print_moe(result))

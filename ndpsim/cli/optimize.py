@@ -11,8 +11,7 @@ import click
 
 from ndpsim.base.options.swept import OPTIMIZE
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import answer
-from ndpsim.cli.picture_options import check_format
+from ndpsim.cli.options import answer, check_format
 from ndpsim.cli.sweep import OUTPUTS, folder_of, keys_as_typed, pairs, run_with_progress
 
 if TYPE_CHECKING:

@@ -9,19 +9,26 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 import click
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import ensure_writable, is_in_place, replacing
-from ndpsim.base.inputs import identity_of
-from ndpsim.base.options import Flag, Output, Parameter, Table
-from ndpsim.cli.streams import is_closed
+from ndpsim.base.options import Choice, Flag, Output, Parameter, Several, Table, refuse
+from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM, ControllerOptions
+from ndpsim.base.run_files import identity_of
+from ndpsim.cli.process import is_closed
+from ndpsim.report.panels import DEFAULT_SIZE, PANELS, SIZES, chosen_panels
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ndpsim.config import Hardware
+    from ndpsim.simulate import Memory
+
 
 JSON = Parameter("json", "Write the result as JSON; - for standard output.", Output())
 REPORT = Parameter(
@@ -177,3 +184,105 @@ def progress_of(what: str) -> Iterator[Callable[[float], None]]:
         yield show
     finally:
         bar.stop()
+
+
+# ---- The memory that the options describe, for all commands that run a request trace
+
+
+def check_addressed(by_place: bool, options: Mapping[str, Any]) -> None:
+    """Refuse options about addresses for requests with coordinates (`by_place`).
+
+    Raises:
+        InputError: one of them was given.
+    """
+    if by_place:
+        refuse(options, "needs addresses; the requests of this trace have coordinates", "wrap", "mapper")
+
+
+def own_hardware(options: Mapping[str, Any]) -> Hardware | None:
+    """The hardware of ``--hw``; None if the other options describe the memory."""
+    return hardware_of(options, DRAM) if "hw" in options else None
+
+
+def memory_of(options: Mapping[str, Any]) -> Memory:
+    """The memory that the options describe.
+
+    Raises:
+        InputError: the options contradict each other, or name what does not exist.
+    """
+    from ndpsim.simulate import Memory
+
+    if "hw" in options:
+        refuse(options, "cannot be used with --hw, which describes the memory", *CHANNEL, *CONTROLLER)
+        return Memory.of_hardware(hardware_of(options, DRAM))
+    overrides = timing_overrides(options.get("set", ()))
+    controller = ControllerOptions(**CONTROLLER.arguments(options))
+    with naming(**{name: f"--set {name}" for name in overrides}):
+        return Memory.named(**CHANNEL.arguments(options), overrides=overrides, options=controller)
+
+
+# ---- Options of every command that draws a picture
+
+
+Drawn = TypeVarTuple("Drawn")
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A requested picture: its file, and choices for `report.panels`."""
+
+    file: str
+    size: str
+    panels: tuple[str, ...]
+
+    def draw(self, figure: Callable[[*Drawn, str, tuple[str, ...]], Figure], *what: *Drawn) -> None:
+        """Write a figure of `report.pictures` of a result and further arguments."""
+        from ndpsim.report.pictures.canvas import save
+
+        save(figure(*what, self.size, self.panels), self.file, self.size)
+
+
+SIZE = Parameter(
+    "size",
+    f"With --plot: size of the picture: {', '.join(SIZES)}.",
+    Choice(tuple(SIZES), "size"),
+    DEFAULT_SIZE,
+    needs="plot",
+)
+
+
+def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
+    """``--plot``, ``--size`` and ``--panels`` of a command; `pictures`: names of `report.panels.PANELS`."""
+    names = ", ".join(dict.fromkeys(name for kind in pictures for name in PANELS[kind]))
+    panels = Parameter(
+        "panels",
+        f"With --plot: panels to draw: {names}.",
+        Several(always=True, form="NAME,..."),
+        needs="plot",
+    )
+    return Parameter("plot", drawn, Output()), SIZE, panels
+
+
+def plot_of(options: Mapping[str, Any], drawn: str) -> Plot | None:
+    """The requested picture, one of `report.panels.PANELS`; None without ``--plot``.
+
+    Raises:
+        InputError: there is no such format or panel, or no panel is left.
+    """
+    if "plot" not in options:
+        return None
+    chosen = chosen_panels(options.get("panels"), drawn)
+    check_format(options)
+    return Plot(options["plot"], options.get("size", DEFAULT_SIZE), chosen)
+
+
+def check_format(options: Mapping[str, Any]) -> None:
+    """Make sure that the format of ``--plot``, if given, can be drawn.
+
+    Raises:
+        InputError: it does not.
+    """
+    if "plot" in options:
+        from ndpsim.report.pictures import canvas  # imports matplotlib, which is slow
+
+        canvas.check_format(options["plot"])

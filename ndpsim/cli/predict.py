@@ -7,8 +7,7 @@ from dataclasses import replace
 from ndpsim.base.options import table
 from ndpsim.base.options.predict import PREDICT
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import JSON, answer, progress_of
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, answer, picture, plot_of, progress_of
 from ndpsim.inference.prediction.programs import PROGRAMS
 
 _PROGRAM = replace(

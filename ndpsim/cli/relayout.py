@@ -10,8 +10,7 @@ from ndpsim.base.options import refuse, table
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.relayout import MOVED, RELAYOUT
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import COMMANDS, JSON, REPORT, answer, progress_of, timeline
-from ndpsim.cli.picture_options import Plot, picture, plot_of
+from ndpsim.cli.options import COMMANDS, JSON, REPORT, Plot, answer, picture, plot_of, progress_of, timeline
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -64,7 +63,7 @@ def command(options: Options) -> None:
     from ndpsim.config import load_hardware
     from ndpsim.dimm.link import TOPOLOGIES
     from ndpsim.simulate import simulate_relayout
-    from ndpsim.studies.sweeps.parameters import expert_of, weight_format
+    from ndpsim.studies.sweeps.command import expert_of, weight_format
 
     plot = plot_of(options, "topologies" if topology == _ALL else "relayout")
     names = (*TOPOLOGIES, "groups")
@@ -172,11 +171,11 @@ def _write_files(options: Options, result: RelayoutResult) -> None:
     """Commands and timeline."""
     if "commands" in options:
         from ndpsim.dram.traces import write_commands
-        from ndpsim.report import traces
+        from ndpsim.report.text import all_lanes
 
         if not result.command_traces:
             raise InputError("nothing moved, so there are no commands", "conflict", key="commands")
-        write_commands(options["commands"], traces.all_lanes(result.command_traces[0]))
+        write_commands(options["commands"], all_lanes(result.command_traces[0]))
     if "timeline" in options:
         from ndpsim.report.timelines import write_relayout_timeline
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 import click
 
 from ndpsim.base.options import refuse, table
-from ndpsim.base.options.gemv import DEFAULT_MODEL
+from ndpsim.base.options.hardware import DEFAULT_MODEL
 from ndpsim.base.options.routing import DESCRIBE, GENERATE, GENERATED, IMPORT
 from ndpsim.cli.command import Options, group, taking
-from ndpsim.cli.options import JSON, answer, naming
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, answer, naming, picture, plot_of
 
 if TYPE_CHECKING:
     from ndpsim.workload.routing import Routing

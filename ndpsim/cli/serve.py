@@ -11,8 +11,7 @@ from ndpsim.base.options import Kind, Output, Parameter, Table, joined, refuse, 
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.serve import FIND, SERVE, ServeSettings
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, progress_of, timeline
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, REPORT, answer, hardware_of, picture, plot_of, progress_of, timeline
 
 if TYPE_CHECKING:
     from ndpsim.inference.serving.log import ServingObserver
@@ -86,7 +85,7 @@ def _find(options: Options, arguments: dict[str, Any]) -> None:
     with progress_of("finding the rate") as progress:
         found = find_rate(progress=progress, **arguments, **FIND.arguments(options, "attainment"))
     if "report" in options:
-        from ndpsim.report.html.models import write_found_rate_report
+        from ndpsim.report.html.runs import write_found_rate_report
 
         write_found_rate_report(options["report"], found, hardware_of(options, SERVE))
     answer(options, found.to_dict, lambda: print_found_rate(found))
@@ -110,7 +109,7 @@ def _run_rates(options: Options, arguments: dict[str, Any], rates: Sequence[floa
 
         plot.draw(rates_figure, results)
     if "report" in options:
-        from ndpsim.report.html.models import write_rates_report
+        from ndpsim.report.html.runs import write_rates_report
 
         write_rates_report(options["report"], results, hardware_of(options, SERVE))
     answer(options, lambda: [result.to_dict() for result in results], lambda: print_rates(results))
@@ -140,7 +139,7 @@ def _run(options: Options, arguments: dict[str, Any]) -> None:
 
         plot.draw(serving_figure, result)
     if "report" in options:
-        from ndpsim.report.html.models import write_serving_report
+        from ndpsim.report.html.runs import write_serving_report
 
         write_serving_report(options["report"], result, hardware_of(options, SERVE))
     answer(options, result.to_dict, lambda: print_serving(result))

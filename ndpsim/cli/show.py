@@ -10,11 +10,10 @@ import click
 from ndpsim.base.arguments import choice
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import refuse, table
+from ndpsim.base.options.hardware import WEIGHTS
 from ndpsim.base.options.show import PROCESSORS, SHOW
-from ndpsim.base.options.weights import WEIGHTS
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import JSON, answer, hardware_of, naming, write_json
-from ndpsim.cli.picture_options import picture, plot_of
+from ndpsim.cli.options import JSON, answer, hardware_of, naming, picture, plot_of, write_json
 
 if TYPE_CHECKING:
     from ndpsim.dram.spec import Standard
@@ -171,9 +170,9 @@ def _show_schema(options: Options) -> None:
 
 
 def _show_layout(options: Options) -> None:
-    from ndpsim.report.layouts import print_layout
+    from ndpsim.report.bundled import print_layout
     from ndpsim.simulate import place_expert
-    from ndpsim.studies.sweeps.parameters import weight_format
+    from ndpsim.studies.sweeps.command import weight_format
 
     plot = plot_of(options, "layout")
     hardware = hardware_of(options, SHOW)
@@ -188,8 +187,8 @@ def _show_layout(options: Options) -> None:
 
 def _show_processor(options: Options) -> None:
     from ndpsim.inference.processors import load_processors
-    from ndpsim.report.experts import print_expert_times
-    from ndpsim.studies.sweeps.parameters import weight_format
+    from ndpsim.report.bundled import print_expert_times
+    from ndpsim.studies.sweeps.command import weight_format
     from ndpsim.workload.models import load_model
 
     name, form = choice(options["name"], "show processor", PROCESSORS, "processor"), weight_format(options)
@@ -220,7 +219,7 @@ def _show_policy(options: Options) -> None:
 
 
 def _show_weights(options: Options) -> None:
-    from ndpsim.report.experts import print_weight_file, weight_file_dict
+    from ndpsim.report.bundled import print_weight_file, weight_file_dict
     from ndpsim.workload.models import load_model
     from ndpsim.workload.models.weights import weight_file
 

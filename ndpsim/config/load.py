@@ -5,29 +5,114 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from ndpsim.base.arguments import choice, path_of, several
 from ndpsim.base.arguments import shown as quoted
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.caching import FileCache
 from ndpsim.base.errors import SETS, Code, InputError, nearest, one_of
-from ndpsim.config.consistency import check_cpu, check_memories, check_system
-from ndpsim.config.defaults import default_reason
+from ndpsim.config.consistency import (
+    SECTIONS,
+    Missing,
+    check_cpu,
+    check_memories,
+    check_system,
+    missing_values,
+    refuse_missing,
+)
 from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.keys import allowed, field_at, leaves, section_of
-from ndpsim.config.needs import SECTIONS, Missing, missing_values, refuse_missing
 from ndpsim.config.nodes import parse, read_text
-from ndpsim.config.origins import Draft, KeyPath, Origin, dotted, draft_of, shown
+from ndpsim.config.origins import Draft, KeyPath, Origin, default_reason, dotted, draft_of, shown
 from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
-from ndpsim.config.settings import MOST_GUESSES, OVERRIDES, all_keys, setting, timing_names
 from ndpsim.config.system import UNITS, System
+from ndpsim.dram.spec import standards
+from ndpsim.dram.spec.overrides import timing_name
+
+# ---- ``key=value`` options, and the names of keys that they may have
+
+
+#: The section with the clocks that replace those of the preset.
+OVERRIDES = ("dram", "overrides")
+MOST_GUESSES = 4
+
+
+def timing_names() -> set[str]:
+    known = standards().values()
+    names = {name for standard in known for speed in standard.speeds.values() for name in speed}
+    return (names | {name for standard in known for name in standard.derived}) - {"rate", "tCK_ps"}
+
+
+def all_keys(model: type[BaseModel] = System, path: KeyPath = ()) -> Iterator[KeyPath]:
+    for key, field in model.model_fields.items():
+        yield (*path, key)
+        section = section_of(field)
+        if section is not None:
+            yield from all_keys(section, (*path, key))
+
+
+def setting(text: str) -> tuple[KeyPath, str]:
+    """The full key and the value of a ``key=value`` option.
+
+    Raises:
+        InputError: it is of another form, or there is no such key.
+    """
+    written, equals, value = text.partition("=")
+    written = written.strip()
+    if not equals or not written:
+        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", "form", file=SETS)
+    if not value.strip():
+        raise InputError("has no value after '='", "missing", file=SETS, key=written)
+    key = tuple(written.split("."))
+    if len(key) == 2 and key[0] == "dram" and _is_timing(key[1]):
+        key = (*OVERRIDES, key[1])
+    if field_at(key) is None or (key[:2] == OVERRIDES and len(key) == 3 and not _is_timing(key[2])):
+        raise InputError(_unknown_set(written), "unknown-key", file=SETS, key=written)
+    return key, value.strip()
+
+
+def _is_timing(name: str) -> bool:
+    """Whether some standard has a timing of this name, or of the name that JEDEC has for it in ns."""
+    return timing_name(name, timing_names()) is not None
+
+
+def _unknown_set(written: str) -> str:
+    """Message for an unknown key, with the nearest known one."""
+    known = [dotted(key) for key in all_keys()]
+    known += [f"{prefix}.{name}" for name in sorted(timing_names()) for prefix in ("dram", "dram.overrides")]
+    guesses = [key for key in known if "." in written and key.endswith(f".{written}")]
+    guesses = guesses or _in_section(written, known) or _in_any_section(written.rpartition(".")[2], known)
+    guesses = guesses or [guess for guess in [nearest(written, known)] if guess]
+    if guesses:
+        return f"unknown key; did you mean {' or '.join(map(repr, guesses))}?"
+    return f"unknown key (known: {', '.join(System.model_fields)} and the keys in them)"
+
+
+def _in_section(written: str, known: Sequence[str]) -> list[str]:
+    """The key most like `written` in the section that it names, if there is such a section."""
+    section, dot, word = written.rpartition(".")
+    words = [key.removeprefix(section + dot) for key in known if dot and key.startswith(section + dot)]
+    guess = nearest(word, words)
+    return [] if guess is None else [section + dot + guess]
+
+
+def _in_any_section(word: str, known: Sequence[str]) -> list[str]:
+    """At most a few keys whose last word is most like `word`; short forms first."""
+    guess = nearest(word, [key.rpartition(".")[2] for key in known])
+    found = [key for key in known if guess is not None and key.rpartition(".")[2] == guess]
+    short = [key for key in found if not key.startswith(f"{dotted(OVERRIDES)}.")]
+    return (short or found)[:MOST_GUESSES]
+
+
+# ---- From a hardware file, the files it names and `--set` options to a `Hardware`, or an error of one line
+
 
 _log = logging.getLogger("ndpsim")
 
@@ -85,7 +170,7 @@ def _asked(hw: object) -> str:
 
 
 def missing_of(hw: str, sets: Sequence[str], command: str) -> list[Missing]:
-    """All values that a hardware file lacks for a command of `ndpsim.config.needs`.
+    """All values that a hardware file lacks for a command of `ndpsim.config.consistency`.
 
     Raises:
         InputError: as `load_hardware`, except for missing values.

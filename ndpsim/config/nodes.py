@@ -16,7 +16,7 @@ from typing import Any
 import yaml
 
 from ndpsim.base.errors import Code, InputError
-from ndpsim.base.inputs import note_input
+from ndpsim.base.run_files import note_input
 
 MAX_BYTES = 1 << 20
 MAX_NODES = 10_000  # after aliases are expanded

@@ -13,7 +13,7 @@ from ndpsim.base.options.dram import MAPPERS
 from ndpsim.base.plugins import plugins
 from ndpsim.config import multipliers
 from ndpsim.config.dram import Dram, DramNames
-from ndpsim.config.multiplier import Multiplier
+from ndpsim.config.multipliers import Multiplier
 from ndpsim.config.quantities import (
     Area,
     AreaMm2,

@@ -27,7 +27,7 @@ from ndpsim.dimm.building import (
 )
 from ndpsim.dimm.common import LATE, NOTHING, RECORD_FULL, REQUESTS_DONE, STUCK
 from ndpsim.dimm.link.engine_state import Engine
-from ndpsim.dimm.link.requests import BurstRequests
+from ndpsim.dimm.link.packing import BurstRequests
 from ndpsim.dimm.readable_channels import ReadableControllers
 from ndpsim.dimm.relayout import idle, make_relayout
 from ndpsim.dimm.state import HOST, NDP, Agents, DimmSetup

@@ -28,7 +28,7 @@ from ndpsim.dimm.link.offers import (
     record_issued,
     record_taken,
 )
-from ndpsim.dimm.link.requests import BurstRequests, side_by_side
+from ndpsim.dimm.link.packing import BurstRequests, side_by_side
 from ndpsim.dimm.staging import lane_credit, lane_source
 from ndpsim.dimm.state import READ, WRITE
 from ndpsim.dram.state import FAR, SERVED, TAKEN, Source

@@ -15,8 +15,8 @@ from ndpsim.policies.choose import (
 )
 from ndpsim.policies.conformance import PolicyCheck, check_policy
 from ndpsim.policies.interface import Assignment, Migration, Part, Policy, PolicyParameters
+from ndpsim.policies.offline import StatedPredictor
 from ndpsim.policies.offloading import Offloading
-from ndpsim.policies.predictor import StatedPredictor
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,

@@ -125,8 +125,8 @@ _Uses = TypeVar("_Uses", Steps, ExpertUses, MachineUses)
 
 def scaled(uses: _Uses, unit_ns: float) -> _Uses:
     """The same with times in another unit."""
-    times = {one.name: getattr(uses, one.name) for one in fields(uses) if one.name.endswith("_ns")}
-    scaled: dict[str, Any] = {name: None if of is None else of / unit_ns for name, of in times.items()}
+    times = {each.name: getattr(uses, each.name) for each in fields(uses) if each.name.endswith("_ns")}
+    scaled: dict[str, Any] = {name: None if ns is None else ns / unit_ns for name, ns in times.items()}
     return replace(uses, **scaled)
 
 
@@ -230,17 +230,18 @@ class Writer:
         self.items = items = _items_of_step(steps.loads[0]) if self.summed else _items_of_steps(steps.loads)
         self.free, self.shared = steps.free_ns.ravel(), np.repeat(steps.shared_ns, steps.loads.shape[1])
         self.visits, none = len(self.free), np.zeros(len(items.visit))
-        at = np.searchsorted(experts.tokens, items.load)
+        known = np.searchsorted(experts.tokens, items.load)
         self.gpu, self.cpu, self.ndp = (
-            none if times is None else times[at] for times in (experts.gpu_ns, experts.cpu_ns, experts.ndp_ns)
+            none if times is None else times[known]
+            for times in (experts.gpu_ns, experts.cpu_ns, experts.ndp_ns)
         )
         self.has_cpu, self.has_ndp = experts.cpu_ns is not None, experts.ndp_ns is not None
         self.lost, of_tokens = np.unique(experts.lost_ns, return_inverse=True)
-        self.lost_class = of_tokens.ravel()[at]
-        self.active = self.sums(np.ones(len(at)))[items.visit]
+        self.lost_class = of_tokens.ravel()[known]
+        self.active = self.sums(np.ones(len(known)))[items.visit]
         # One direction of PCIe, for each expert outside the GPU.
         self.vector = items.load / machine.choices * machine.token_ns + machine.vectors_ns / self.active
-        self.columns = _Columns(self.visits, len(self.lost), len(at), self.summed)
+        self.columns = _Columns(self.visits, len(self.lost), len(known), self.summed)
         self.costs = np.zeros(self.columns.count)
         self.costs[self.columns.time] = 1.0
         self.at_most = Rows()
@@ -280,68 +281,72 @@ class Writer:
         return self.spend(right, uses, *of_visit, (self.columns.time, -float(engines)))
 
     def write_gpu(self) -> None:
-        machine, at = self.machine, self.columns
+        machine, columns = self.machine, self.columns
         held, copied = self.gpu + machine.call_ns / self.active, self.gpu + machine.call_ns
         right = machine.rounding * self.sums(self.gpu) - self.shared
-        self.spend_time(right, [(at.held, held), (at.copied, copied)])
+        self.spend_time(right, [(columns.held, held), (columns.copied, copied)])
         self.spend_time(-self.shared, [])
 
     def write_sums(self) -> None:
-        at = self.columns
+        columns = self.columns
         for sums, uses in (
-            (at.copies, [(at.copied, 1.0)]),
-            (at.on_cpu, [(at.cpu, 1.0)]),
-            (at.vectors, [(at.cpu, self.vector), (at.ndp, self.vector)]),
+            (columns.copies, [(columns.copied, 1.0)]),
+            (columns.on_cpu, [(columns.cpu, 1.0)]),
+            (columns.vectors, [(columns.cpu, self.vector), (columns.ndp, self.vector)]),
         ):
             self.spend(0.0, uses, (sums, -1.0))
 
     def write_pcie(self) -> None:
-        machine, at = self.machine, self.columns
-        sums = (at.copies, machine.wire_ns), (at.vectors, 1.0)
+        machine, columns = self.machine, self.columns
+        sums = (columns.copies, machine.wire_ns), (columns.vectors, 1.0)
         self.spend_time(0.0, [], *sums)
-        self.spend_time(0.0, [], (at.copies, machine.copy_ns))
+        self.spend_time(0.0, [], (columns.copies, machine.copy_ns))
         self.so_far = rows = self.spend_time(self.free, [], *sums)
-        self.at_most.add(rows, at.unused, 1.0)
-        self.at_most.add(rows[1:], at.unused[:-1], -1.0)
+        self.at_most.add(rows, columns.unused, 1.0)
+        self.at_most.add(rows[1:], columns.unused[:-1], -1.0)
 
     def write_host(self) -> None:
-        machine, at = self.machine, self.columns
-        self.spend_time(0.0, [], (at.copies, machine.read_ns), (at.on_cpu, machine.read_ns))
+        machine, columns = self.machine, self.columns
+        self.spend_time(0.0, [], (columns.copies, machine.read_ns), (columns.on_cpu, machine.read_ns))
         cpu = self.cpu + machine.hand_over_ns / self.active
         right = machine.rounding * self.sums(self.cpu)
-        self.spend_time(right, [(at.cpu, cpu)], (at.vectors, 2.0))
+        self.spend_time(right, [(columns.cpu, cpu)], (columns.vectors, 2.0))
 
     def write_ndp(self) -> None:
-        machine, at, at_most = self.machine, self.columns, self.at_most
+        machine, columns, at_most = self.machine, self.columns, self.at_most
         right = machine.rounding * self.sums(self.ndp)
-        rows = self.spend_time(right, [(at.ndp, self.ndp)], (at.idle, 1.0), engines=machine.units)
-        self.spend(0.0, [], (at.vectors, 2.0 * machine.units), (at.idle, -1.0))
+        rows = self.spend_time(right, [(columns.ndp, self.ndp)], (columns.idle, 1.0), engines=machine.units)
+        self.spend(0.0, [], (columns.vectors, 2.0 * machine.units), (columns.idle, -1.0))
         if not self.lost.any():
             return
-        reads = self.spend(0.0, [], (at.copies, 1.0), (at.on_cpu, 1.0), (at.idle, -1 / machine.read_alone_ns))
+        reads = self.spend(
+            0.0, [], (columns.copies, 1.0), (columns.on_cpu, 1.0), (columns.idle, -1 / machine.read_alone_ns)
+        )
         for number, lost in enumerate(self.lost.tolist()):
-            beside, of_class = at.beside[number], self.lost_class == number
+            beside, of_class = columns.beside[number], self.lost_class == number
             at_most.add(rows, beside, lost)
             at_most.add(reads, beside, -1.0)
-            rows_beside = self.spend(0.0, [(at.ndp, -self.ndp * of_class)])
+            rows_beside = self.spend(0.0, [(columns.ndp, -self.ndp * of_class)])
             at_most.add(rows_beside, beside, max(machine.read_alone_ns - lost, 0.0))
 
     def upper(self) -> Floats:
         """Limits of the variables; without a rule, a value that the best solution cannot exceed."""
-        at, machine, items = self.columns, self.machine, self.items
-        upper = np.zeros(at.count)
-        upper[at.room] = machine.room
-        upper[at.retained] = upper[at.migrated] = self.most_retained
-        upper[at.held] = items.count
-        upper[at.copied] = items.count * machine.copies
-        upper[at.cpu], upper[at.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
-        upper[at.beside] = upper[at.copies] = upper[at.on_cpu] = self.sums(np.ones(len(items.visit)))
-        upper[at.vectors] = self.sums(self.vector)
+        columns, machine, items = self.columns, self.machine, self.items
+        upper = np.zeros(columns.count)
+        upper[columns.room] = machine.room
+        upper[columns.retained] = upper[columns.migrated] = self.most_retained
+        upper[columns.held] = items.count
+        upper[columns.copied] = items.count * machine.copies
+        upper[columns.cpu], upper[columns.ndp] = items.count * self.has_cpu, items.count * self.has_ndp
+        upper[columns.beside] = upper[columns.copies] = upper[columns.on_cpu] = self.sums(
+            np.ones(len(items.visit))
+        )
+        upper[columns.vectors] = self.sums(self.vector)
         # The sum of the times of all ways of every expert is longer than any solution.
         of_any = machine.call_ns + 2 * machine.wire_ns + machine.copy_ns + machine.read_ns
         of_any += machine.read_alone_ns + machine.hand_over_ns
         all_ways = self.shared + self.sums(self.gpu + self.cpu + self.ndp + 4 * self.vector + of_any)
-        upper[at.time] = total = float(all_ways.sum())
-        upper[at.unused] = total + float(self.free.sum())
-        upper[at.idle] = total * max(machine.units, 1)
+        upper[columns.time] = total = float(all_ways.sum())
+        upper[columns.unused] = total + float(self.free.sum())
+        upper[columns.idle] = total * max(machine.units, 1)
         return upper

@@ -26,8 +26,8 @@ from pydantic.fields import FieldInfo
 from ndpsim.base.arguments import settings, several, shown
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.errors import InputError, one_of
-from ndpsim.base.inputs import note_input
 from ndpsim.base.plugins import plugins_by_name
+from ndpsim.base.run_files import note_input
 from ndpsim.policies import own, published
 from ndpsim.policies.interface import Policy, PolicyParameters
 from ndpsim.policies.views import Estimates, Machine

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
-from ndpsim.policies.predictor import StatedPredictor
+from ndpsim.policies.offline import StatedPredictor
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,
@@ -161,7 +161,7 @@ class PolicyParameters(BaseModel):
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    from ndpsim.policies.rehearsal import Rehearsal
+    from ndpsim.policies.script import Rehearsal
 
     Parameters_co = TypeVar("Parameters_co", bound=PolicyParameters, covariant=True, default=PolicyParameters)
 else:

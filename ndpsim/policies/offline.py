@@ -1,14 +1,16 @@
-"""Statistics that a policy learns from an offline trace before the first step."""
+"""What a policy learns: statistics of an offline trace before the first step, and of the router's scores."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ndpsim.policies.statistics import descending
-from ndpsim.policies.views import Flags, Floats, Ints, OfflineView, Shorts
+from ndpsim.policies.views import Flags, Floats, Ints, OfflineView, Scores, Shorts
 from ndpsim.workload.routing.trace import loads_of
 
 
@@ -90,3 +92,136 @@ def halves(view: OfflineView, most_layers: int) -> tuple[Floats, list[tuple[int,
     first, others = loads[: trace.steps // 2], loads[trace.steps // 2 :].reshape(-1, trace.experts)
     chosen = range(0, len(others), max(1, len(others) // most_layers))
     return first.mean(axis=0), [(index % len(rows), others[index]) for index in chosen]
+
+
+def descending(worth: NDArray[Any], among: Ints | None = None) -> Ints:
+    """The numbers of experts, those with the largest worth first; of equal ones the first.
+
+    among: only these experts; equal ones stay in order; None: all.
+    """
+    if among is None:
+        return (-worth).argsort(kind="stable")
+    return among[(-worth[among]).argsort(kind="stable")]
+
+
+def score_sums(ids: Shorts, scores: NDArray[np.floating[Any]], experts: int) -> Floats:
+    """The sum of each expert's scores over all tokens that chose it, [expert].
+
+    ids, scores: of each token's choices, [token, k].
+    """
+    return np.bincount(ids.ravel().astype(np.int64), scores.ravel(), minlength=experts).astype(np.float64)
+
+
+def ranked_above(ids: Shorts, scores: NDArray[np.floating[Any]] | None) -> tuple[Ints, Floats]:
+    """The expert of each choice of all tokens, and the share of the token's scores ranked above it.
+
+    ids, scores: of each token's choices, [token, k]; without scores each choice weighs the same.
+    """
+    tokens, choices = ids.shape
+    weights = np.full((tokens, choices), 1 / choices) if scores is None else scores.astype(np.float64)
+    order = np.argsort(-weights, axis=1, kind="stable")
+    ranked = np.take_along_axis(weights, order, axis=1)
+    sums = ranked.sum(axis=1, keepdims=True)
+    shares = np.divide(ranked, sums, out=np.full_like(ranked, 1 / choices), where=sums > 0)
+    above = np.cumsum(shares, axis=1) - shares
+    return np.take_along_axis(ids, order, axis=1).ravel().astype(np.int64), above.ravel()
+
+
+def least_above(chosen: Ints, above: Floats, experts: int) -> Floats:
+    """The least share by expert that `ranked_above` has for its choices; infinite without any."""
+    least = np.full(experts, np.inf)
+    np.minimum.at(least, chosen, above)
+    return least
+
+
+# ---- The moving average of TriMoE's equation 8, a predictor of stated accuracy, and counts of predictions
+
+
+class LoadPredictor:
+    """An exponential moving average of each expert's load: EMA(t) = alpha F(t) + (1 - alpha) EMA(t - 1).
+
+    `loads`: float32 [layer, expert], its whole state: 38.4 kB for 60 layers of 160 experts, the paper's 38
+    KB.
+    """
+
+    def __init__(self, layers: int, experts: int, alpha: float) -> None:
+        self.alpha = alpha
+        self.loads = np.zeros((layers, experts), np.float32)
+
+    def begin(self, loads: Floats) -> None:
+        """EMA(0) of all layers."""
+        self.loads[:] = loads
+
+    def update(self, row: int, loads: Ints) -> None:
+        """A step's loads of a layer."""
+        average = self.loads[row]
+        average += self.alpha * (loads - average)
+
+
+@dataclass
+class Predictions:
+    """The number of predictions, and of right ones."""
+
+    right: int = 0
+    made: int = 0
+
+    def add(self, right: int, made: int) -> None:
+        """Add predictions and right ones."""
+        self.right += right
+        self.made += made
+
+    @property
+    def share(self) -> float | None:
+        """The share of right predictions; None: there were none."""
+        return self.right / self.made if self.made else None
+
+
+@dataclass
+class StatedPredictor:
+    """Predicts the experts of the next layer with most tokens, with the accuracy that its paper measured.
+
+    It represents predictors that need the model's weights. It predicts each of the `count` experts with most
+    tokens with a probability of `accuracy`, and otherwise an expert that is none of them. The draw depends on
+    `seed`, step and layer only.
+
+    Attributes:
+        ranks: it predicts scores, too; see `BackgroundView.predicted_above`.
+        predictions: the number of predicted experts, and of right ones.
+    """
+
+    accuracy: float
+    count: int
+    seed: int = 0
+    ranks: bool = False
+    predictions: Predictions = field(default_factory=Predictions)
+
+    def predict(self, loads: Ints, step: int, layer: int) -> tuple[int, ...]:
+        """Experts, in the order of their predicted tokens.
+
+        loads: tokens by expert of the layer that is predicted, `layer` of `step`.
+        """
+        order, count = self._order(loads)
+        random = np.random.default_rng((self.seed, step, layer))
+        right = random.random(count) < self.accuracy
+        others = iter(random.permutation(order[count:]).tolist())
+        predicted = [
+            expert if found else next(others, expert)
+            for expert, found in zip(order[:count].tolist(), right.tolist(), strict=True)
+        ]
+        self.predictions.add(len(set(predicted) & set(order[:count].tolist())), count)
+        return tuple(predicted)
+
+    def above(self, loads: Ints, ids: Shorts, scores: Scores | None) -> tuple[float, ...]:
+        """The share of scores that rank above each expert of `predict`, or above the one that it replaces.
+
+        ids, scores: of the layer that is predicted, [token, k].
+        """
+        if not self.ranks:
+            return ()
+        order, count = self._order(loads)
+        ranked: list[float] = least_above(*ranked_above(ids, scores), len(loads))[order[:count]].tolist()
+        return tuple(ranked)
+
+    def _order(self, loads: Ints) -> tuple[Ints, int]:
+        """All experts, those with most tokens first, and the number of predicted ones."""
+        return descending(loads), min(self.count, int(np.count_nonzero(loads)))

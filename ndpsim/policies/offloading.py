@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from ndpsim.policies.interface import COPIES, Migration, Parameters_co, Policy
-from ndpsim.policies.statistics import descending
+from ndpsim.policies.offline import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, Machine, Placement
 
 #: A row of `Machine.layers`, and an expert.

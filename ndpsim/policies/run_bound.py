@@ -28,8 +28,8 @@ def run_bound_ns(steps: Steps, experts: ExpertUses, machine: MachineUses) -> flo
         return float(steps.loads.shape[1] * steps.shared_ns.sum())
     unit_ns = machine.wire_ns  # scales the solver's numbers to about 1
     of_scaled = scaled(steps, unit_ns), scaled(experts, unit_ns), scaled(machine, unit_ns)
-    one = len(steps.loads) == 1
-    bound = _step_bound(_StepWriter(*of_scaled)) if one else _steps_bound(_StepsWriter(*of_scaled))
+    is_single = len(steps.loads) == 1
+    bound = _step_bound(_StepWriter(*of_scaled)) if is_single else _steps_bound(_StepsWriter(*of_scaled))
     return max(0.0, bound) * unit_ns
 
 
@@ -39,41 +39,41 @@ class _StepWriter(Writer):
     summed = True
 
     def write_memory(self) -> Floats:
-        at, at_most = self.columns, self.at_most
-        at_most.add(self.so_far, at.migrated, self.machine.wire_ns)
+        columns, at_most = self.columns, self.at_most
+        at_most.add(self.so_far, columns.migrated, self.machine.wire_ns)
         if not self.machine.room:
             return np.zeros(self.visits)
         rows = self.spend(float(self.machine.room), [])
-        at_most.add(rows, at.migrated, 1.0)
-        at_most.add(rows, at.room, 1.0)
+        at_most.add(rows, columns.migrated, 1.0)
+        at_most.add(rows, columns.room, 1.0)
         rows = self.spend(0.0, [])
-        at_most.add(rows, at.retained, 1.0)
-        at_most.add(rows, at.room, -1.0)
-        at_most.add(rows[:-1], at.room[1:], 1.0)
-        rows = self.spend(0.0, [(at.held, 1.0)])
-        at_most.add(rows, at.retained, -1.0)
-        at_most.add(rows, at.migrated, -1.0)
-        return self.sums(np.ones(len(at.held)))
+        at_most.add(rows, columns.retained, 1.0)
+        at_most.add(rows, columns.room, -1.0)
+        at_most.add(rows[:-1], columns.room[1:], 1.0)
+        rows = self.spend(0.0, [(columns.held, 1.0)])
+        at_most.add(rows, columns.retained, -1.0)
+        at_most.add(rows, columns.migrated, -1.0)
+        return self.sums(np.ones(len(columns.held)))
 
 
 def _step_bound(writer: _StepWriter) -> float:
     """The bound of one step; its variables are in groups of ways."""
-    at, counts, upper = writer.columns, writer.items.count.astype(float), writer.upper()
-    of_items = [at.held, at.copied, at.cpu, at.ndp]
+    layout, counts, upper = writer.columns, writer.items.count.astype(float), writer.upper()
+    of_items = [layout.held, layout.copied, layout.cpu, layout.ndp]
     ways = [of for of in of_items[not writer.machine.room :] if upper[of].all()]
     if not ways:
         return 0.0
     rows, columns, uses = writer.at_most.entries()
     # Rows of a visit are neighbours, those of items first; each is scaled by its largest entry.
     kinds = len(writer.at_most.right()) // writer.visits
-    of_item = np.isin(np.arange(kinds), rows[columns >= at.held[0]] // writer.visits)
+    of_item = np.isin(np.arange(kinds), rows[columns >= layout.held[0]] // writer.visits)
     order = np.argsort(~of_item, kind="stable")
     rows = rows % writer.visits * kinds + np.argsort(order)[rows // writer.visits]
     right = writer.at_most.right().reshape(kinds, -1)[order].T.ravel()
-    others = (np.bincount(columns, minlength=at.count) > 0) & (upper > 0)
+    others = (np.bincount(columns, minlength=layout.count) > 0) & (upper > 0)
     others[np.concatenate(of_items)] = False
     listed = np.concatenate([np.stack(ways, axis=1).ravel(), np.flatnonzero(others)])
-    place = np.full(at.count, -1)
+    place = np.full(layout.count, -1)
     place[listed] = np.arange(len(listed))
     in_programme = place[columns] >= 0
     rows, columns, uses = rows[in_programme], place[columns[in_programme]], uses[in_programme]
@@ -110,29 +110,29 @@ class _StepsWriter(Writer):
     """The programme of several steps: residents stay from visit to visit, item by item."""
 
     def write_memory(self) -> Floats:
-        at, items, at_most = self.columns, self.items, self.at_most
-        at_most.add(self.so_far[items.visit], at.migrated, self.machine.wire_ns)
-        rows = self.spend(float(self.machine.room), [(at.migrated, 1.0)])
-        at_most.add(rows, at.room, 1.0)
+        columns, items, at_most = self.columns, self.items, self.at_most
+        at_most.add(self.so_far[items.visit], columns.migrated, self.machine.wire_ns)
+        rows = self.spend(float(self.machine.room), [(columns.migrated, 1.0)])
+        at_most.add(rows, columns.room, 1.0)
         first = np.diff(items.group, prepend=-1) != 0
         self.equal = Rows()
         follow = self.equal.new(np.zeros(self.visits))
-        self.equal.add(follow, at.room, 1.0)
-        self.equal.add(follow[1:], at.room[:-1], -1.0)
+        self.equal.add(follow, columns.room, 1.0)
+        self.equal.add(follow[1:], columns.room[:-1], -1.0)
         begin = np.where(first, 0, np.roll(items.visit, 1) + 1)
-        self.equal.add(follow[begin], at.retained, -1.0)
+        self.equal.add(follow[begin], columns.retained, -1.0)
         ends = items.visit + 1 < self.visits
-        self.equal.add(follow[items.visit[ends] + 1], at.retained[ends], 1.0)
+        self.equal.add(follow[items.visit[ends] + 1], columns.retained[ends], 1.0)
         each = self.equal.new(items.count.astype(float))
-        for variables in (at.held, at.copied, at.cpu, at.ndp):
+        for variables in (columns.held, columns.copied, columns.cpu, columns.ndp):
             self.equal.add(each, variables, 1.0)
         each = at_most.new(np.zeros(len(items.visit)))
-        for variables, sign in ((at.held, 1.0), (at.retained, -1.0), (at.migrated, -1.0)):
+        for variables, sign in ((columns.held, 1.0), (columns.retained, -1.0), (columns.migrated, -1.0)):
             at_most.add(each, variables, sign)
         later = np.flatnonzero(~first)
         each = at_most.new(np.zeros(len(later)))
-        at_most.add(each, at.retained[later], 1.0)
-        for variables in (at.retained, at.migrated, at.copied):
+        at_most.add(each, columns.retained[later], 1.0)
+        for variables in (columns.retained, columns.migrated, columns.copied):
             at_most.add(each, variables[later - 1], -1.0)
         return items.count.astype(float)
 

@@ -8,8 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from ndpsim.base.reported import label_of, quantities, quantity_of, said, table_of, with_unit
 from ndpsim.base.units import format_energy, format_power, format_time, percent, significant
+from ndpsim.dram.traces import CommandTrace, write_commands
 from ndpsim.report.printing import is_terminal, print_grid, print_table, print_text
 from ndpsim.report.words import clock_words, component_words, counted, unknown_components
 from ndpsim.simulate import (
@@ -244,3 +247,24 @@ def print_topologies(results: Mapping[str, RelayoutResult]) -> None:
     """Print a relayout over several topologies."""
     columns, rows = topologies_table(results)
     print_table(title_of(next(iter(results.values()))), columns, rows)
+
+
+# ---- Command traces of the lanes of a DIMM
+
+
+def all_lanes(traces: tuple[CommandTrace, ...], ranks: int = 1) -> CommandTrace:
+    """One trace of all lanes, by clock and then lane, with the lane instead of the rank.
+
+    A lane is a channel of one rank, so nothing is lost and the file has its usual columns. With several
+    `ranks` in a lane, the ranks of all lanes are counted consecutively.
+    """
+    columns = np.concatenate([trace.columns() for trace in traces], axis=1)
+    lane = np.repeat(np.arange(len(traces)), [len(trace) for trace in traces])
+    columns[2] += lane * ranks
+    return CommandTrace.of(columns[:, np.lexsort((lane, columns[0]))], traces[0].names)
+
+
+def write_lanes(path: str, result: ExpertResult | ContentionResult, lane: int | None) -> None:
+    """Write the commands of one lane, or with `lane` None of all."""
+    traces, ranks = result.command_traces, result.config["hardware"]["derived"]["lane_ranks"]
+    write_commands(path, all_lanes(traces, ranks) if lane is None else traces[lane])

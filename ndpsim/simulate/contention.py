@@ -27,16 +27,13 @@ from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.expert import simulate_expert
 from ndpsim.simulate.host_traffic import HostTraffic, RequestRound, host_round
 from ndpsim.simulate.lane import Bus, Ints, name_commands
-from ndpsim.simulate.latencies import read_latencies
-from ndpsim.simulate.machine import ensure_on_channel, lower_machine
+from ndpsim.simulate.machine import ensure_on_channel, lower_machine, named_weights
 from ndpsim.simulate.power import Energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.results.cache import Lookup
-from ndpsim.simulate.results.contention import ContentionResult
-from ndpsim.simulate.results.expert import ExpertResult
+from ndpsim.simulate.results.expert import ContentionResult, ExpertResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.samples import Samples, sample_clocks
-from ndpsim.simulate.weights import named_weights
+from ndpsim.simulate.statistics import Samples, read_latencies, sample_clocks
 
 _MOST_SLOWDOWN = 100  # A slower NDP unit is reported as starved.
 
@@ -112,9 +109,9 @@ def simulate_contention(
     weights, model_name = named_weights(settings.model, settings.bits)
     asked = (host.gbps, host.read_share, host.pattern if host.requests is None else host.requests)
     sharing = settings.arbitration, settings.slice_clocks
-    given = (hardware, weights, of_experts, releases_ns, layout, *asked, *sharing)
+    inputs = (hardware, weights, of_experts, releases_ns, layout, *asked, *sharing)
     labels = {"model": model_name, "pattern": host.pattern}
-    lookup = Lookup(ContentionResult, settings.cache, settings.record_commands, given, labels)
+    lookup = Lookup(ContentionResult, settings.cache, settings.record_commands, inputs, labels)
     if (found := lookup.find(stopwatch, show)) is not None:
         return found
     alone = simulate_expert(
@@ -178,7 +175,7 @@ def _result(
     ndp_gbps = alone.weight_bytes * alone.weight_reads / (ns(streamed) - waited_ns)
     # until the last beat of the host's read data, or its last command
     host_ends = (host_values[:, state.DATA_END].max(), bus_value[:, shared.LAST_COLUMN_CLOCK].max())
-    busy_ns, quiet_ns = ns(max(0, *map(int, host_ends))), ns(max((one.cycles for one in quiet), default=0))
+    busy_ns, quiet_ns = ns(max(0, *map(int, host_ends))), ns(max((bus.cycles for bus in quiet), default=0))
     host_gbps = int(meanwhile[shared.HOST].sum()) / time_ns
     lanes_peak, bus_peak = alone.peak_bandwidth_gbps, machine.host_buses * device.peak_gbps
     requests = int(host_values[:, state.TAKEN].sum())
@@ -205,8 +202,8 @@ def _result(
             dimms.host_latencies[:, 0], int(host_values[:, state.READ_LATENCY].sum()), alone.clock_ns
         ),
         host_alone_latency_ns=read_latencies(
-            [one.channel.latencies for one in quiet],
-            sum(int(one.channel.value[state.READ_LATENCY]) for one in quiet),
+            [bus.channel.latencies for bus in quiet],
+            sum(int(bus.channel.value[state.READ_LATENCY]) for bus in quiet),
             alone.clock_ns,
         ),
         lanes_peak_gbps=lanes_peak,

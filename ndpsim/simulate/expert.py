@@ -19,13 +19,12 @@ from ndpsim.dram import state
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.simulate.alone import LanesAlone
 from ndpsim.simulate.lane import Ints, ensure_recordable, name_commands
-from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, lower_machine, place_on_dimms
+from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, lower_machine, named_weights, place_on_dimms
 from ndpsim.simulate.power import unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Queue, TilesFrom
 from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import named_weights
 
 if TYPE_CHECKING:
     from ndpsim.simulate.channel import LanesInTurn
@@ -141,7 +140,7 @@ def _over_refresh(
         sum(times_ns) / count,
         min(times_ns),
         max(times_ns),
-        energies[0] and {name: _mean([(of or {})[name] for of in energies]) for name in energies[0]},
+        energies[0] and {name: _mean([(energy or {})[name] for energy in energies]) for name in energies[0]},
         tuple(clocks),
         times_ns,
     )
@@ -170,7 +169,7 @@ def _check_room(machine: NdpMachine, expert: PlacedOnDimms, count: int) -> None:
         raise InputError(problem, "too-large", key="tokens")
 
 
-def _check(run: Any, one: Queue, jobs: Sequence[TilesFrom]) -> None:
+def _check(run: Any, first: Queue, jobs: Sequence[TilesFrom]) -> None:
     """Run everything again on plain controllers, and compare.
 
     Raises:
@@ -178,8 +177,8 @@ def _check(run: Any, one: Queue, jobs: Sequence[TilesFrom]) -> None:
     """
     again = run.plain_twin()
     other = again.run_queue(jobs, lambda share: None)
-    if (one.end, one.of_phase) != (other.end, other.of_phase):
-        raise MismatchError(f"the plain run ends at tick {other.end}, not {one.end}, or in other phases")
+    if (first.end, first.of_phase) != (other.end, other.of_phase):
+        raise MismatchError(f"the plain run ends at tick {other.end}, not {first.end}, or in other phases")
     run.ensure_same(again)
 
 

@@ -38,14 +38,20 @@ from ndpsim.simulate.lane import (
     ensure_same,
     name_commands,
 )
-from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, ensure_on_channel, geometry_of
+from ndpsim.simulate.machine import (
+    NdpMachine,
+    PlacedOnDimms,
+    describe_weights,
+    ensure_on_channel,
+    geometry_of,
+    named_weights,
+)
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import DramPower, dram_power
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.results.cache import Lookup
-from ndpsim.simulate.results.host_read import HostReadResult
+from ndpsim.simulate.results.expert import HostReadResult
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import describe_weights, named_weights
 
 # ---- The path between the host and the DIMMs that share an expert: the buses of their channels, or a link
 #
@@ -84,7 +90,7 @@ class Buses:
         machine, channels = self.machine, self.expert.channels
         on_bus = machine.bus_ticks(tokens)
         # Results of a channel's DIMMs leave in the order of the times at which they are known.
-        together = [np.sort(np.concatenate([known[of] for of in channel])) for channel in channels]
+        together = [np.sort(np.concatenate([known[bus] for bus in channel])) for channel in channels]
         messages = len(known[0])
         self._bursts += tokens * messages * len(self.expert.of_dimm)
         self.busy_ticks += max(map(len, channels)) * messages * on_bus
@@ -186,9 +192,9 @@ class HostBus:
         """The reads of all bursts, from their layout."""
         device, reads = layout.geometry.device, np.zeros_like(self.place)
         of_lane, bankgroup, bank, row, column = layout.parts[0].interleaving.coordinates(self.place)
-        at = self.rank * device.ranks + of_lane, bankgroup, bank, row, column
+        coordinates = self.rank * device.ranks + of_lane, bankgroup, bank, row, column
         period = device.ranks * device.groups_per_stack
-        return state.make_source((*at, reads, self.burst), period=period)
+        return state.make_source((*coordinates, reads, self.burst), period=period)
 
 
 def host_buses(layout: Layout) -> list[HostBus]:
@@ -253,8 +259,8 @@ def simulate_host_read(settings: HostReadSettings, *, progress: Progress | None 
     hardware = load_hardware(settings.hw, settings.sets)
     ensure_on_channel(hardware)
     weights, model_name = named_weights(settings.model, settings.bits)
-    given, labels = (hardware, weights, layout), {"model": model_name}
-    lookup = Lookup(HostReadResult, settings.cache, recording or exact_check, given, labels)
+    inputs, labels = (hardware, weights, layout), {"model": model_name}
+    lookup = Lookup(HostReadResult, settings.cache, recording or exact_check, inputs, labels)
     if (found := lookup.find(stopwatch, show)) is not None:
         return found
     laid = make_layout(layout, geometry_of(hardware), weights)

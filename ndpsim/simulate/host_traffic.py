@@ -11,7 +11,7 @@ import numpy as np
 
 from ndpsim.base.arguments import number, path_of, shown
 from ndpsim.base.errors import InputError, one_of
-from ndpsim.base.options.host import PATTERNS, TRAFFIC
+from ndpsim.base.options.host import PATTERNS
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware
 from ndpsim.dimm.building import Stream
@@ -45,22 +45,21 @@ class HostTraffic:
     requests: Requests | None = None
 
     @classmethod
-    def of(cls, host_gbps: Any, read_share: Any, pattern: Any, bus_gbps: float) -> HostTraffic:
+    def of(cls, host_gbps: Any, read_share: float, pattern: Any, bus_gbps: float) -> HostTraffic:
         """Traffic from a caller's arguments.
 
         Raises:
-            InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; a share is not a
-                number from 0 to 1; or the pattern is neither a name nor a trace of addresses.
+            InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; or the pattern is neither
+                a name nor a trace of addresses.
         """
-        rate, share = _rate(host_gbps, bus_gbps), TRAFFIC["host-reads"].checked(read_share)
-        name = _pattern(pattern)
+        rate, name = _rate(host_gbps, bus_gbps), _pattern(pattern)
         if name in PATTERNS:
-            return cls(rate, share, name)
+            return cls(rate, read_share, name)
         requests = read_requests(name)
         if requests.address is None:
             problem = "locates requests by coordinates; host traffic needs addresses"
             raise InputError(problem, "unsupported", file=name)
-        return cls(rate, share, name, requests)
+        return cls(rate, read_share, name, requests)
 
     def pace(self, device: Device) -> tuple[int, int]:
         """Clocks between requests, as a fraction; 0 if they come as fast as possible, or never.
@@ -140,8 +139,8 @@ class RequestRound:
         return replace(self, at=self.at._replace(rank=self.at.rank + first))
 
     def _source(self, chosen: Ints, cycle: Ints | None = None) -> Source:
-        at = (values[chosen] for values in self.at[:5])
-        return make_source((*at, self.write[chosen], self.burst[chosen]), cycle)
+        coordinates = (values[chosen] for values in self.at[:5])
+        return make_source((*coordinates, self.write[chosen], self.burst[chosen]), cycle)
 
 
 def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> RequestRound:
@@ -160,11 +159,11 @@ def host_round(hardware: Hardware, traffic: HostTraffic, first_place: int) -> Re
         raise InputError(problem, "too-large", key="pattern")
     address, write = _requests(traffic, device, dimm.subchannels * dimm.ranks)
     mapping = named_mapping(hardware.system.dram) if mapper == "dram" else MAPPERS[mapper]
-    at = map_addresses(address, mapping, replace(device, ranks=dimm.ranks), dimm.subchannels)
-    at = Coordinates(*(values.astype(np.int64) for values in at))
-    row = first_row + at.row % (device.rows - first_row)
+    coordinates = map_addresses(address, mapping, replace(device, ranks=dimm.ranks), dimm.subchannels)
+    coordinates = Coordinates(*(values.astype(np.int64) for values in coordinates))
+    row = first_row + coordinates.row % (device.rows - first_row)
     burst, made = address // device.burst_bytes, traffic.gbps != 0
-    return RequestRound(at._replace(row=row), write, burst, traffic.pace(device), made)
+    return RequestRound(coordinates._replace(row=row), write, burst, traffic.pace(device), made)
 
 
 def _requests(traffic: HostTraffic, device: Device, lanes: int) -> tuple[Ints, Ints]:

@@ -50,7 +50,7 @@ def check_refresh(device: Device, refresh: str) -> None:
         raise InputError(problem, "unknown-name", key="refresh") from None
     if not schedule.turns:
         return
-    busy = next(one.busy for one in device.standard.by_number if one.busy)
+    busy = next(command.busy for command in device.standard.by_number if command.busy)
     needed = device.clocks(f"{busy} + nRC") + device.ranks * (device.clocks("nRAS + nRP") + 1)
     if device.clocks("nREFI") < needed:
         sums = f"{busy} + ranks x (nRAS + nRP + 1) + nRC is {needed}"
@@ -265,14 +265,14 @@ def command_traces(buses: Sequence[Bus], standard: Standard, shift: int = 0) -> 
     return tuple(decoded[bus] for bus in recorded)
 
 
-def ensure_same(name: str, one: Bus, plain: Bus) -> None:
+def ensure_same(name: str, fast: Bus, plain: Bus) -> None:
     """Check that all counts of a bus equal those of its plain run.
 
     Raises:
         MismatchError: a count differs.
     """
-    different = compare_channels(one.channel, plain.channel)
-    if not np.array_equal(one.sink.value[sink.COMPARED], plain.sink.value[sink.COMPARED]):
+    different = compare_channels(fast.channel, plain.channel)
+    if not np.array_equal(fast.sink.value[sink.COMPARED], plain.sink.value[sink.COMPARED]):
         different.append("what the multipliers did")
     if different:
         raise MismatchError(f"{name} differs from its plain run in {', '.join(different)}")

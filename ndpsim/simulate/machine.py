@@ -5,17 +5,30 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from os import PathLike
 from typing import Any
 
 import numpy as np
 
+from ndpsim.base.arguments import text
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError
-from ndpsim.base.units import common_ticks, exact, frequency_period_ps
-from ndpsim.config import Hardware
-from ndpsim.dimm.layout import ExpertWeights, Geometry, Interleaving, LaneShare, Layout
+from ndpsim.base.reported import Reported, quantity
+from ndpsim.base.units import common_ticks, exact, format_bytes, frequency_period_ps
+from ndpsim.config import Hardware, load_hardware
+from ndpsim.dimm.layout import (
+    MATRICES,
+    ExpertFormat,
+    ExpertWeights,
+    Geometry,
+    Interleaving,
+    LaneShare,
+    Layout,
+    expert_format,
+    make_layout,
+)
 from ndpsim.dimm.units import ActivationUnit, find_unit
 from ndpsim.dram import sink, state
 from ndpsim.dram.controllers.one_command import OneCommand
@@ -24,7 +37,7 @@ from ndpsim.simulate.lane import Ints, LaneStream, ensure_streams_fit
 from ndpsim.simulate.memory import bus_policy
 from ndpsim.simulate.power import dram_power, unit_energy
 from ndpsim.simulate.program import FIRST_CLOCK
-from ndpsim.simulate.weights import describe_weights
+from ndpsim.workload.models import Expert, MoeShape, load_model
 
 # ---- The memory of a hardware file, for layouts
 
@@ -129,7 +142,7 @@ class NdpMachine:
     def peak_gflops(self, weights: ExpertWeights) -> float:
         """Peak rate of a DIMM's multipliers, for matrices of equal sizes."""
         bits, burst_bytes = [matrix.bits for matrix in weights.format.matrices], self.device.burst_bytes
-        cycles = sum(self.unit.cycles_for_product(self.lanes, burst_bytes, one) for one in bits)
+        cycles = sum(self.unit.cycles_for_product(self.lanes, burst_bytes, width) for width in bits)
         return float(2 * len(bits) * 1000 / (cycles * frequency_period_ps(self.unit_mhz)))
 
     @functools.cached_property
@@ -180,11 +193,15 @@ def place_on_dimms(machine: NdpMachine, name: str, weights: ExpertWeights, base:
     machine.unit.check_format(weights.format)
     channel = [int(machine.geometry.channel_of(part.dimm[0])) for part in layout.parts]
     on_channel = Counter(channel)
-    sizes = [(len(part.slice), on_channel[at]) for part, at in zip(layout.parts, channel, strict=True)]
+    sizes = [
+        (len(part.slice), on_channel[its_channel])
+        for part, its_channel in zip(layout.parts, channel, strict=True)
+    ]
     different = list(dict.fromkeys(sizes))
     of_dimm = tuple(map(different.index, sizes))
     of_channel = (
-        sorted(of for of, at in zip(of_dimm, channel, strict=True) if at == number) for number in on_channel
+        sorted(dimm for dimm, its_channel in zip(of_dimm, channel, strict=True) if its_channel == number)
+        for number in on_channel
     )
     return PlacedOnDimms(
         weights=weights,
@@ -225,9 +242,9 @@ def _streams(machine: NdpMachine, interleaving: Interleaving, equal: list[range]
     streams = []
     for lanes, share in zip(equal, shares, strict=True):
         places = interleaving.lane_bursts(share)
-        at, reads = interleaving.coordinates(places), np.zeros_like(places)
+        coordinates, reads = interleaving.coordinates(places), np.zeros_like(places)
         period = machine.device.ranks * machine.device.groups_per_stack
-        source = state.make_source((*at, reads, places), period=period)
+        source = state.make_source((*coordinates, reads, places), period=period)
         first, last = machine.unit.groups(interleaving, lanes, share)
         ends = np.searchsorted(first, groups, "right") - 1
         of_burst = sink.Groups(*(each.astype(np.int32) for each in (first, last, ends)))
@@ -244,3 +261,174 @@ def every_lane(machine: NdpMachine, expert: PlacedOnDimms) -> PlacedOnDimms:
             replace(placed, streams=_streams(machine, placed.interleaving, lanes)) for placed in expert.placed
         ),
     )
+
+
+# ---- The location of an expert on a machine's DIMMs, and its weights
+
+
+def named_weights(
+    model: str | PathLike[str] | MoeShape | Expert, bits: int | ExpertFormat
+) -> tuple[ExpertWeights, str | None]:
+    """Weights, and the name of their model, or None for a shape.
+
+    Raises:
+        InputError: there is no such model, or the bits are invalid.
+    """
+    form = expert_format(bits)
+    if isinstance(model, Expert):
+        return ExpertWeights(model.hidden, model.intermediate, form), None
+    shape = load_model(model)
+    return ExpertWeights(shape.expert.hidden, shape.expert.intermediate, form), shape.name
+
+
+def describe_weights(weights: ExpertWeights, model: str | None) -> dict[str, Any]:
+    """Model, shape and bits as plain data for results."""
+    described: dict[str, Any] = {
+        "model": model,
+        "hidden": weights.hidden,
+        "intermediate": weights.intermediate,
+        "bits": weights.format.bits(),
+    }
+    if any(of_matrix.group_size for of_matrix in weights.format.matrices):
+        described["formats"] = dict(zip(MATRICES, map(asdict, weights.format.matrices), strict=True))
+    return described
+
+
+@dataclass(frozen=True)
+class LanePart:
+    """The weights of an expert on a lane of a DIMM.
+
+    Attributes:
+        lane, rank, subchannel: their numbers on the DIMM.
+        matrix_bytes: bytes of each matrix, scales and zero points included.
+    """
+
+    lane: int
+    rank: int
+    subchannel: int
+    matrix_bytes: dict[str, int | float] = field(metadata=quantity("weights of a lane"))
+
+
+@dataclass(frozen=True)
+class DimmPart:
+    """The weights of an expert on a DIMM; see `LanePart`."""
+
+    dimm: int = field(metadata=quantity("DIMM"))
+    channel: int = field(metadata=quantity("channel"))
+    matrix_bytes: dict[str, int | float] = field(metadata=quantity("weights"))
+    lanes: list[LanePart]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlacedExpert(Reported):
+    """An expert's weights on the DIMMs of a machine.
+
+    Attributes:
+        layout: maps weights to addresses and back.
+        hardware: the machine's name.
+        described: model, shape and bits, as in results.
+    """
+
+    layout: Layout
+    hardware: str
+    described: dict[str, Any]
+
+    @property
+    def dimms(self) -> list[DimmPart]:
+        """The part of each DIMM that holds weights."""
+        geometry, held = self.layout.geometry, self.layout.lane_bits()
+        return [
+            DimmPart(
+                dimm,
+                dimm % geometry.channels,
+                _by_matrix(held[dimm].sum(axis=0)),
+                [
+                    LanePart(lane, *divmod(lane, geometry.subchannels), _by_matrix(held[dimm, lane]))
+                    for lane in range(geometry.lanes)
+                ],
+            )
+            for dimm in self.layout.dimms
+        ]
+
+    def _plain(self) -> dict[str, Any]:
+        """Bytes by matrix, DIMM and lane, scales and zero points included."""
+        layout, geometry = self.layout, self.layout.geometry
+        return {
+            "layout": layout.name,
+            "hardware": self.hardware,
+            **self.described,
+            "bytes": layout.bytes,
+            "bursts": layout.bursts,
+            "burst_bytes": geometry.device.burst_bytes,
+            "matrix_bytes": _by_matrix(layout.lane_bits().sum(axis=(0, 1))),
+            "dimm_capacity_bytes": geometry.dimm_bytes,
+            "dimms": [asdict(part) for part in self.dimms],
+        }
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PlacedExpert):
+            return NotImplemented
+        mine, others = (
+            (
+                placed.layout.name,
+                placed.layout.base,
+                placed.layout.geometry,
+                placed.layout.weights,
+                placed.described,
+            )
+            for placed in (self, other)
+        )
+        return self.hardware == other.hardware and mine == others
+
+    def _title(self) -> str:
+        return f"PlacedExpert of {self.described['model'] or 'a shape'} on {self.hardware}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        layout, geometry = self.layout, self.layout.geometry
+        hidden, intermediate = layout.weights.hidden, layout.weights.intermediate
+        dimms = ", ".join(map(str, layout.dimms[:8])) + (", ..." if len(layout.dimms) > 8 else "")
+        return [
+            ("layout", layout.name),
+            ("shape", f"{hidden} x {intermediate}, {self.described['bits']} bits"),
+            ("bytes", f"{layout.bytes} ({format_bytes(layout.bytes)})"),
+            ("bursts", f"{layout.bursts} of {geometry.device.burst_bytes} bytes"),
+            ("dimms", f"{len(layout.dimms)} of {geometry.dimms}: {dimms}"),
+            ("lanes", f"{geometry.lanes} of each DIMM"),
+        ]
+
+
+def _by_matrix(bits: Sequence[int]) -> dict[str, int | float]:
+    return {
+        name: int(count) // 8 if count % 8 == 0 else int(count) / 8
+        for name, count in zip(MATRICES, bits, strict=True)
+    }
+
+
+def place_expert(
+    hw: str | PathLike[str] | Hardware = "trimoe",
+    model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
+    layout: str = "localized",
+    bits: int | ExpertFormat = 16,
+    sets: Sequence[str] = (),
+) -> PlacedExpert:
+    """Place an expert on the DIMMs of a machine, from the first DIMM on.
+
+    Args:
+        hw, model, bits, sets: as in `simulate_expert`.
+        layout: "localized", "striped" or "sharded:N". On a device with systolic arrays, "localized" stores
+            weights tile by tile.
+
+    Raises:
+        InputError: an argument, the hardware or the model is invalid, or the expert does not fit.
+    """
+    layout = text(layout, "layout")
+    hardware = load_hardware(hw, sets)
+    weights, name = named_weights(model, bits)
+    if hardware.system.ndp is None:
+        laid = make_layout(layout, geometry_of(hardware), weights)
+    else:
+        unit_name, section = hardware.system.ndp.multiplier
+        with hardware.errors_at_origins():
+            unit = find_unit(unit_name, section.model_dump())
+            laid = unit.place(layout, geometry_of(hardware), weights, base=0)
+    return PlacedExpert(laid, hardware.system.name, describe_weights(weights, name))

@@ -204,10 +204,10 @@ class _Program:
             job = self.jobs[self.begun]
             self.begun += 1
             self.lanes.begin(job)
-            at = max(self.end, self.lanes.now, job.release)
+            start = max(self.end, self.lanes.now, job.release)
             for tile, tokens in zip(job.tiles, job.tokens, strict=True):
-                at = yield from self._tile(tile, tokens, at)
-            self.end = at
+                start = yield from self._tile(tile, tokens, start)
+            self.end = start
 
     def _tile(self, tile: int, tokens: int, start: int) -> Awaited[int]:
         """The program of a tile of tokens, see the docstring of this module; returns when it ends."""

@@ -24,10 +24,10 @@ from ndpsim.base.options.relayout import RelayoutSettings
 from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.link.engine_state import Bits
-from ndpsim.dimm.link.events import FAR
-from ndpsim.dimm.link.requests import counts_between, spans
+from ndpsim.dimm.link.fabric import FAR
+from ndpsim.dimm.link.packing import counts_between, spans
 from ndpsim.simulate.lane import Ints, name_commands
-from ndpsim.simulate.machine import geometry_of
+from ndpsim.simulate.machine import describe_weights, geometry_of, named_weights
 from ndpsim.simulate.power import Energy, dram_power, engine_energy
 from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.simulate.relayout_plan import (
@@ -42,8 +42,7 @@ from ndpsim.simulate.relayout_run import Access, RelayoutRun, Transfer, choose_w
 from ndpsim.simulate.results.cache import Lookup
 from ndpsim.simulate.results.relayout import HostMove, OtherDimms, RelayoutResult, Stretch
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.samples import equal_clocks, sample_clocks
-from ndpsim.simulate.weights import describe_weights, named_weights
+from ndpsim.simulate.statistics import equal_clocks, sample_clocks
 
 #: For each wave, the node of each burst, and the tick at which it was there.
 Bursts = list[tuple[NDArray[np.int32], Ints]]
@@ -60,9 +59,9 @@ def _simulate(
     """Runs by the units, and by the host if requested, each in its own thread, since they share nothing."""
     stop = Event()
 
-    def runs(of: Access, record: bool, progress: Progress) -> list[RelayoutRun]:
-        waves = choose_waves(of, transfers, at_once)
-        return [run_relayout(of, [transfers[n] for n in wave], record, progress, stop) for wave in waves]
+    def runs(access: Access, record: bool, progress: Progress) -> list[RelayoutRun]:
+        waves = choose_waves(access, transfers, at_once)
+        return [run_relayout(access, [transfers[n] for n in wave], record, progress, stop) for wave in waves]
 
     with ThreadPoolExecutor(1) as pool:
         host = pool.submit(runs, by_host, False, lambda share: None) if by_host else None
@@ -111,8 +110,8 @@ def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None =
     first, second = first_dimms(
         source, target, settings.source_dimms, settings.target_dimms, experts, geometry.dimms
     )
-    given = (hardware, weights, source, target, first, second, host, settings.other_dimms)
-    lookup = Lookup(RelayoutResult, settings.cache, record_commands, given, {"model": model_name})
+    inputs = (hardware, weights, source, target, first, second, host, settings.other_dimms)
+    lookup = Lookup(RelayoutResult, settings.cache, record_commands, inputs, {"model": model_name})
     if (found := lookup.find(stopwatch, progress)) is not None:
         return found
     transfers = plan_transfers(geometry, weights, (source, first), (target, second))
@@ -158,7 +157,10 @@ def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None =
         bandwidth_gbps=moved.bits.written / 8 / moved.time_ns if runs else 0.0,
         topology=access.network.topology,
         link_busy=moved.link_busy(),
-        dram_busy={name: moved.bounds_ns[of] / moved.time_ns if runs else 0.0 for name, of in dram.items()},
+        dram_busy={
+            name: moved.bounds_ns[resource] / moved.time_ns if runs else 0.0
+            for name, resource in dram.items()
+        },
         bounds_ns=moved.bounds_ns,
         bottleneck=moved.bottleneck(),
         transit_bytes=max((int(run.most_waiting.max()) for run in runs), default=0),
@@ -235,8 +237,8 @@ class _Moved:
 
     def energy_of_units(self) -> Energy:
         """The energy of all DIMMs, of the links, and of channels that bridge groups."""
-        of, bits = self.access, self.bits.read
-        others = engine_energy(self.hardware, of.network, of.timebase, self.busy, bits, self.time_ns)
+        access, bits = self.access, self.bits.read
+        others = engine_energy(self.hardware, access.network, access.timebase, self.busy, bits, self.time_ns)
         return self._energy(others)
 
     def _energy(self, others: Mapping[str, float | None]) -> Energy:
@@ -278,5 +280,5 @@ class _Moved:
             spans(tick, node, first, last)
             begin = clock * timebase.ticks[0]
             for dimm in np.flatnonzero(last):
-                ends = (timebase.to_ns(begin + of[dimm]) for of in (first, last))
+                ends = (timebase.to_ns(begin + ticks[dimm]) for ticks in (first, last))
                 yield Stretch(name, int(dimm), *ends)

@@ -14,7 +14,7 @@ from ndpsim.base.units import frequency_period_ps
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertWeights, Geometry, Layout, make_layout, parse_layout
 from ndpsim.dimm.link import Bridge, link_ticks, make_network
-from ndpsim.dimm.link.requests import LanesOfDimms
+from ndpsim.dimm.link.packing import LanesOfDimms
 from ndpsim.dram import state
 from ndpsim.dram.controllers.one_command import OneCommand
 from ndpsim.dram.spec import Device
@@ -114,7 +114,7 @@ def access_by_host(hardware: Hardware, geometry: Geometry) -> Access:
     device = hardware.bus_device(-(-geometry.dimms // geometry.channels) * geometry.ranks)
     buses = min(geometry.channels, geometry.dimms) * geometry.subchannels
     network = make_network("chain", 1, 0, 1.0, 0.0)
-    bus, rank = (of.astype(np.int32) for of in _to_host(geometry))
+    bus, rank = (numbers.astype(np.int32) for numbers in _to_host(geometry))
     return Access(
         device=device,
         policy=_policy(hardware, device),
@@ -211,10 +211,10 @@ def plan_transfers(
             where = make_layout(layout, geometry, weights, dimm)
         except InputError as error:
             raise error.at(key=end if error.key == "layout" else error.key) from None
-        base = max(taken[of] for of in where.dimms)
+        base = max(taken[number] for number in where.dimms)
         placed = make_layout(layout, geometry, weights, dimm, base) if base else where
-        for of in placed.dimms:
-            taken[of] = placed.end
+        for number in placed.dimms:
+            taken[number] = placed.end
         return placed
 
     ends = sorted(zip(source[1], target[1], strict=True))

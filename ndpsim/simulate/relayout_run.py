@@ -23,10 +23,16 @@ from ndpsim.dimm.engines import make_dimms
 from ndpsim.dimm.layout import Layout, moves
 from ndpsim.dimm.link import Network
 from ndpsim.dimm.link.engine_state import Bits, bits_by_stage, make_engine
-from ndpsim.dimm.link.events import FAR
-from ndpsim.dimm.link.fabric import most_waiting
-from ndpsim.dimm.link.packing import Pieces, number_by_node, pack_pieces
-from ndpsim.dimm.link.requests import BurstRequests, Bursts, LanesOfDimms, make_requests
+from ndpsim.dimm.link.fabric import FAR, most_waiting
+from ndpsim.dimm.link.packing import (
+    BurstRequests,
+    Bursts,
+    LanesOfDimms,
+    Pieces,
+    make_requests,
+    number_by_node,
+    pack_pieces,
+)
 from ndpsim.dimm.relayout import LAST_SERVED, UNSERVED, Relayout
 from ndpsim.dimm.state import NDP, DimmSetup
 from ndpsim.dram import state
@@ -138,16 +144,16 @@ def _bursts(layouts: Sequence[Layout]) -> tuple[Bursts, Ints]:
     dimm_lane, place = (np.empty(first[-1], dtype=np.int32) for _ in range(2))
     begins: dict[str, tuple[int, int, slice]] = {}  # of the first layout of a name; others are shifted
     for layout, (begin, end) in zip(layouts, pairwise(first), strict=True):
-        of, first_lane = slice(begin, end), layout.dimms[0] * layout.geometry.lanes
+        chosen, first_lane = slice(begin, end), layout.dimms[0] * layout.geometry.lanes
         if layout.name in begins:
             other_lane, other_base, other = begins[layout.name]
-            np.add(dimm_lane[other], first_lane - other_lane, out=dimm_lane[of])
-            np.add(place[other], layout.base - other_base, out=place[of])
+            np.add(dimm_lane[other], first_lane - other_lane, out=dimm_lane[chosen])
+            np.add(place[other], layout.base - other_base, out=place[chosen])
             continue
         places = layout.places()
-        np.add(places.dimm * layout.geometry.lanes, places.lane, out=dimm_lane[of], casting="same_kind")
-        place[of] = places.place
-        begins[layout.name] = first_lane, layout.base, of
+        np.add(places.dimm * layout.geometry.lanes, places.lane, out=dimm_lane[chosen], casting="same_kind")
+        place[chosen] = places.place
+        begins[layout.name] = first_lane, layout.base, chosen
     return Bursts(dimm_lane, place), first
 
 
@@ -319,14 +325,14 @@ def _uses_ns(access: Access, transfer: Transfer) -> Floats:
     node = access.dimm_lanes.node.reshape(-1, source.geometry.lanes)[:, 0]
     lane = access.dimm_lanes.lane.reshape(-1, source.geometry.lanes)
     for layout in transfer:
-        of = lane[list(layout.dimms)].ravel()
-        np.add.at(lane_ns, of, layout.bursts * burst_ns / len(of))
+        lanes = lane[list(layout.dimms)].ravel()
+        np.add.at(lane_ns, lanes, layout.bursts * burst_ns / len(lanes))
     wire_ns = np.zeros(len(network.wire_names))
     between = len(source.dimms) * len(target.dimms)
     flow_bytes = sum(source.weights.matrix_bits()) / 8 / between
-    for one in source.dimms:
+    for dimm in source.dimms:
         for other in target.dimms:
-            for hop in network.route(int(node[one]), int(node[other])):
+            for hop in network.route(int(node[dimm]), int(node[other])):
                 wire_ns[network.hops[hop].wire] += flow_bytes / network.hops[hop].gbps
     return np.concatenate((lane_ns, wire_ns))
 
@@ -341,8 +347,8 @@ def _is_less(pair: tuple[float, float], than: tuple[float, float]) -> bool:
     return pair[0] < than[0] * _BETTER or (pair[0] * _BETTER <= than[0] and pair[1] < than[1] * _BETTER)
 
 
-def _sum(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return one[0] + other[0], one[1] + other[1]
+def _sum(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    return first[0] + second[0], first[1] + second[1]
 
 
 def _exchange(uses_ns: Floats, waves: Waves) -> None:
@@ -357,11 +363,11 @@ def _exchange(uses_ns: Floats, waves: Waves) -> None:
         for first, second in ((a, b) for b in range(len(waves)) for a in range(b)):
             for m in range(len(waves[first])):
                 for n in range(len(waves[second])):
-                    one, other = waves[first].copy(), waves[second].copy()
-                    one[m], other[n] = other[n], one[m]
-                    after = _time_ns(uses_ns, one), _time_ns(uses_ns, other)
+                    left, right = waves[first].copy(), waves[second].copy()
+                    left[m], right[n] = right[n], left[m]
+                    after = _time_ns(uses_ns, left), _time_ns(uses_ns, right)
                     if _is_less(_sum(*after), _sum(times[first], times[second])):
-                        waves[first], waves[second] = one, other
+                        waves[first], waves[second] = left, right
                         times[first], times[second] = after
                         changed = True
 
@@ -385,10 +391,10 @@ def choose_waves(access: Access, transfers: Sequence[Transfer], at_once: int) ->
     uses_ns = np.vstack((uses_ns, np.zeros_like(uses_ns[0])))
     none = len(transfers)
     experts = list(range(none)) + [none] * (count * at_once - none)
-    one = [experts[n::count] for n in range(count)]
+    dealt = [experts[n::count] for n in range(count)]
     other = [experts[n : n + at_once] for n in range(0, len(experts), at_once)]
-    for waves in (one, other):
+    for waves in (dealt, other):
         _exchange(uses_ns, waves)
-    times = [reduce(_sum, (_time_ns(uses_ns, wave) for wave in waves)) for waves in (one, other)]
-    best = other if _is_less(times[1], times[0]) else one
+    times = [reduce(_sum, (_time_ns(uses_ns, wave) for wave in waves)) for waves in (dealt, other)]
+    best = other if _is_less(times[1], times[0]) else dealt
     return [sorted(expert for expert in wave if expert < none) for wave in best]

@@ -6,23 +6,29 @@ its DIMM. See `dimm` for the sharing of ranks and buses by NDP units and host.
 
 from __future__ import annotations
 
-from os import PathLike
+import inspect
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import flag, number, several, text, whole_number
-from ndpsim.base.errors import InputError
-from ndpsim.base.options.gemv import MAX_TOKENS
-from ndpsim.base.options.relayout import MoveSettings
-from ndpsim.base.options.session import SessionSettings
-from ndpsim.base.options.settings import called_with, documented_with
+from ndpsim.base.arguments import number, several, shown, whole_number
+from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.options.session import (
+    DimmSettings,
+    LaterMoveSettings,
+    QueuedSettings,
+    ReadSettings,
+    SessionSettings,
+    StreamSettings,
+)
+from ndpsim.base.options.settings import called_with, documented_with, fields_of
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm import state as shared
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.building import Stream
 from ndpsim.dimm.engines import OpenRow
-from ndpsim.dimm.layout import ExpertFormat, make_layout, parse_layout
+from ndpsim.dimm.layout import make_layout, parse_layout
 from ndpsim.dimm.link.engine_state import bits_by_stage
 from ndpsim.dimm.relayout import START, UNSERVED, Relayout
 from ndpsim.dram import state
@@ -30,16 +36,14 @@ from ndpsim.simulate.channel import Channel
 from ndpsim.simulate.host import HostBus, host_buses
 from ndpsim.simulate.host_traffic import HostTraffic, host_round
 from ndpsim.simulate.lane import Ints, name_commands
-from ndpsim.simulate.latencies import read_latencies
-from ndpsim.simulate.machine import ensure_on_channel, geometry_of, lower_machine
+from ndpsim.simulate.machine import ensure_on_channel, geometry_of, lower_machine, named_weights
 from ndpsim.simulate.power import Energy, engine_energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Wave, last_data
 from ndpsim.simulate.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import named_weights
-from ndpsim.workload.models import Expert, MoeShape
+from ndpsim.simulate.statistics import read_latencies
 
 # ---- Results of a session: its experts, streams, relayouts and energy
 
@@ -70,7 +74,7 @@ def host_run(run: Channel, stream: int) -> HostRun:
 
 def relayout_run(run: Channel, relayout: Relayout) -> RelayoutRun:
     """A relayout."""
-    read, written = (int(of) * run.machine.device.burst_bytes for of in relayout.served.sum(axis=1))
+    read, written = (int(bursts) * run.machine.device.burst_bytes for bursts in relayout.served.sum(axis=1))
     return RelayoutRun(
         start_ns=run.clock_ns(int(relayout.value[START]) + FIRST_CLOCK),
         end_ns=None if relayout.value[UNSERVED] else run.clock_ns(last_data(run.machine.device, relayout)),
@@ -154,21 +158,11 @@ class Session:
             "open_rows": rows,
         }
 
-    def expert(
-        self,
-        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-        tokens: int = 1,
-        dimm: int = 0,
-        release_ns: float = 0.0,
-        bits: int | ExpertFormat = 16,
-    ) -> int:
+    @called_with(QueuedSettings)
+    def expert(self, settings: QueuedSettings) -> int:
         """Add an expert to the queue of a DIMM; its weights are placed behind the weights of earlier experts.
 
         Args:
-            model, bits: as in `simulate_expert`.
-            tokens: the tokens that go through it.
-            dimm: number of the DIMM on the channel.
-            release_ns: its earliest start; times in the past count as now.
 
         Returns:
             Its number among the experts of the session.
@@ -176,28 +170,18 @@ class Session:
         Raises:
             InputError: an argument is invalid, or the weights do not fit.
         """
-        tokens = whole_number(tokens, "tokens", 1, MAX_TOKENS)
-        dimm = whole_number(dimm, "dimm", 0, len(self._run.queues) - 1)
-        weights, _ = named_weights(model, bits)
-        clock = self._not_past(release_ns, "release_ns")
+        dimm = whole_number(settings.dimm, "dimm", 0, len(self._run.queues) - 1)
+        weights, _ = named_weights(settings.model, settings.bits)
+        tick = self._not_past(settings.release_ns) * self.machine.dram_ticks
         with self.hardware.errors_at_origins():
-            self._run.add_expert(dimm, weights, tokens, clock * self.machine.dram_ticks)
+            self._run.add_expert(dimm, weights, settings.tokens, tick)
         return len(self._run.experts) - 1
 
-    def host(
-        self,
-        pattern: str | PathLike[str] = "sequential",
-        gbps: float | str = "saturate",
-        read_share: float = 0.67,
-        dimm: int = 0,
-        start_ns: float = 0.0,
-    ) -> int:
+    @called_with(StreamSettings)
+    def host(self, settings: StreamSettings) -> int:
         """Let the host read and write a DIMM from a time on, without end; its data is behind the weights.
 
         Args:
-            pattern, read_share: as in `simulate_contention`; gbps: its `host_gbps`.
-            dimm: number of the DIMM on the channel.
-            start_ns: its start; times in the past count as now.
 
         Returns:
             Its number among the host's streams.
@@ -206,35 +190,20 @@ class Session:
             InputError: an argument is invalid, or weights leave no rows.
         """
         machine, run = self.machine, self._run
-        traffic = HostTraffic.of(gbps, read_share, pattern, self.hardware.dimm_host_gbps)
-        dimm = whole_number(dimm, "dimm", 0, len(machine.geometry.dimms_of(0)) - 1)
+        asked = settings.gbps, settings.read_share, settings.pattern
+        traffic = HostTraffic.of(*asked, self.hardware.dimm_host_gbps)
+        dimm = whole_number(settings.dimm, "dimm", 0, len(machine.geometry.dimms_of(0)) - 1)
         place = run.first_free_place[dimm] if dimm < len(run.first_free_place) else 0
         requests = host_round(self.hardware, traffic, place)
         requests = requests.on_ranks_from(dimm * machine.geometry.ranks)
-        clock = self._not_past(start_ns, "start_ns")
+        clock = self._not_past(settings.start_ns)
         return run.dimms.add_stream(requests.stream(machine.host_buses, clock))
 
-    def host_read(
-        self,
-        model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
-        layout: str = "localized",
-        gbps: float | str = "saturate",
-        start_ns: float = 0.0,
-        bits: int | ExpertFormat = 16,
-        dimm: int = 0,
-        behind: bool = False,
-    ) -> int:
+    @called_with(ReadSettings)
+    def host_read(self, settings: ReadSettings) -> int:
         """Let the host read the part of an expert's weights that is on this channel, once.
 
         Args:
-            model, bits, layout: as in `simulate_host_read`.
-            gbps: the highest rate over this channel; "saturate": as fast as possible. If host reads together
-                ask for more than the channel has, they share it equally, except those that ask for less. A
-                read that was delayed catches up by at most 2048 clocks, as far as buffers allow.
-            start_ns: its start; times in the past count as now.
-            dimm: the number on the channel of the first DIMM, for weights that are not striped.
-            behind: the weights are behind the data on their DIMMs, in rows of their own; otherwise they are
-                the first data on their DIMMs.
 
         Returns:
             Its number among the host's streams.
@@ -242,15 +211,14 @@ class Session:
         Raises:
             InputError: an argument is invalid, or no weights are on this channel.
         """
-        machine, run, layout = self.machine, self._run, text(layout, "layout")
-        traffic = HostTraffic.of(gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
-        weights, _ = named_weights(model, bits)
-        geometry = geometry_of(self.hardware)
-        own = geometry.dimms_of(0)
-        first = (
-            own[whole_number(dimm, "dimm", 0, len(own) - 1)] if parse_layout(layout)[0] != "striped" else 0
-        )
-        base = max(run.first_free_place) if flag(behind, "behind") else 0
+        machine, run, layout = self.machine, self._run, settings.layout
+        traffic = HostTraffic.of(settings.gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
+        weights, _ = named_weights(settings.model, settings.bits)
+        geometry, first = geometry_of(self.hardware), 0
+        if parse_layout(layout)[0] != "striped":
+            own = geometry.dimms_of(0)
+            first = own[whole_number(settings.dimm, "dimm", 0, len(own) - 1)]
+        base = max(run.first_free_place) if settings.behind else 0
         placed = make_layout(layout, geometry, weights, first, base)
         buses = [bus for bus in host_buses(placed) if bus.channel == 0]
         if not buses:
@@ -261,15 +229,15 @@ class Session:
         by_bus, count = {bus.subchannel: bus for bus in buses}, machine.host_buses
         idle = HostBus(0, 0, tables.ranks, _NONE, _NONE, _NONE)
         sources = [by_bus.get(number, idle).source(placed) for number in range(count)]
-        numbers = [np.arange(len(one.place)) * count + number for number, one in enumerate(sources)]
-        offered = np.array([0 if traffic.gbps == 0 else len(one) for one in numbers], dtype=np.int64)
-        pace, clock = traffic.pace(machine.device), self._not_past(start_ns, "start_ns")
-        if behind:
+        numbers = [np.arange(len(source.place)) * count + bus for bus, source in enumerate(sources)]
+        offered = np.array([0 if traffic.gbps == 0 else len(each) for each in numbers], dtype=np.int64)
+        pace, clock = traffic.pace(machine.device), self._not_past(settings.start_ns)
+        if settings.behind:
             run.first_free_place[:] = [placed.end] * len(run.first_free_place)
         return run.dimms.add_stream(Stream(sources, numbers, clock, pace, offered, _MOST_LAG))
 
-    @called_with(MoveSettings)
-    def relayout(self, settings: MoveSettings, *, start_ns: float = 0.0) -> int:
+    @called_with(LaterMoveSettings)
+    def relayout(self, settings: LaterMoveSettings) -> int:
         """Move experts to another layout; one relayout at a time.
 
         Before and after the move, the experts are behind the data on the DIMMs of this channel. Links are
@@ -277,7 +245,6 @@ class Session:
         other channels are not simulated: they read and write without delay.
 
         Args:
-            start_ns: its start; times in the past count as now.
 
         Returns:
             Its number among the relayouts of the session.
@@ -298,7 +265,7 @@ class Session:
         own, used = geometry.dimms_of(0), [0] * geometry.dimms
         for dimm, place in zip(own, run.first_free_place, strict=False):
             used[dimm] = place
-        clock = self._not_past(start_ns, "start_ns")
+        clock = self._not_past(settings.start_ns)
         with hardware.errors_at_origins():
             transfers = plan_transfers(geometry, weights, (source, first), (target, second), used)
             if not transfers:
@@ -308,9 +275,9 @@ class Session:
         run.first_free_place[:] = [used[dimm] for dimm in own[: len(run.first_free_place)]]
         return len(run.relayouts) - 1
 
-    def _not_past(self, ns: float, key: str) -> int:
+    def _not_past(self, ns: float) -> int:
         """The first clock that is neither before a time nor before now."""
-        return max(self.machine.clock_at(number(ns, key, 0)), self._run.dimms.clock)
+        return max(self.machine.clock_at(ns), self._run.dimms.clock)
 
     def run(self, until_ns: float | None = None) -> None:
         """Run until a time, or until all experts and all finite work of the host are done.
@@ -398,3 +365,47 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
     ends = (ranks, device.bankgroups, device.banks_per_group, device.rows)
     checked = [whole_number(value, "open_rows", 0, end - 1) for value, end in zip(values, ends, strict=True)]
     return checked[0], checked[1], checked[2], checked[3]
+
+
+# ---- All in one call
+
+
+@called_with(DimmSettings)
+def simulate_dimm(settings: DimmSettings) -> DimmResult:
+    """Simulate experts on the DIMMs of a host channel, with the host and a relayout, on one clock.
+
+    Args:
+
+    Raises:
+        InputError: an argument is invalid.
+    """
+    session = Session(**fields_of(SessionSettings, settings))
+    for add, key, calls in (
+        (session.expert, "experts", settings.experts),
+        (session.host, "host", settings.host),
+        (session.host_read, "host_reads", settings.host_reads),
+        (session.relayout, "relayout", () if settings.relayout is None else (settings.relayout,)),
+    ):
+        for arguments in several(calls, key, _mapping):
+            _call(add, key, arguments)
+    session.run(settings.until_ns)
+    return session.result()
+
+
+def _mapping(value: Any, name: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise InputError(f"{shown(value)} is not a mapping of arguments", "type", key=name)
+    return value
+
+
+def _call(function: Callable[..., int], key: str, arguments: Mapping[str, Any]) -> None:
+    """Call a function with the arguments of a mapping.
+
+    Raises:
+        InputError: the function has no such argument.
+    """
+    allowed = list(inspect.signature(function).parameters)
+    for name in arguments:
+        if name not in allowed:
+            raise unknown(str(name), allowed, "argument", key=key)
+    function(**arguments)

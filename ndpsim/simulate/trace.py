@@ -23,12 +23,12 @@ from ndpsim.dram.shares import make_map_tables, make_shares, share_addresses, sh
 from ndpsim.dram.spec import lower
 from ndpsim.dram.traces import Requests, RequestStream, stream_of
 from ndpsim.simulate.lane import Ints, MakeChannel, command_traces, ensure_same
-from ndpsim.simulate.latencies import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.memory import Memory
 from ndpsim.simulate.power import dram_power
 from ndpsim.simulate.results.cache import Lookup, ResultCache, chosen_cache
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.results.trace import TraceResult
+from ndpsim.simulate.statistics import latency_distribution, latency_histogram, read_latencies
 from ndpsim.simulate.trace_channel import TraceChannel, counters, room_of
 
 _LATEST = 10**18  # clocks: less than `dram.state.FAR`, even after additions

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.dram import ControllerOptions
-from ndpsim.base.temporaries import temporary_folder
+from ndpsim.base.run_files import temporary_folder
 from ndpsim.dram.controllers import own_counters
 from ndpsim.dram.spec import Device
 from ndpsim.dram.spec.device import derived_timings

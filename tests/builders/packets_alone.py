@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from ndpsim.base.jit import kernel
 from ndpsim.base.units import Timebase
-from ndpsim.dimm.link.events import FAR, first_leaf
-from ndpsim.dimm.link.fabric import check_ticks, make_fabric, make_packets, most_waiting
-from ndpsim.dimm.link.sending import next_start, send, set_start
+from ndpsim.dimm.link.engine import next_start, send, set_start
+from ndpsim.dimm.link.fabric import FAR, check_ticks, first_leaf, make_fabric, make_packets, most_waiting
 from ndpsim.dimm.link.topology import Network
 
 Ints = NDArray[np.int64]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.values import Definition
 
 
 class Result(list):

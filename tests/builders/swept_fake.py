@@ -14,11 +14,9 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Parameter, Several, Whole, table
 from ndpsim.simulate.results.cache import digest_of
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand, file_digests
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors import Answers, Task
-from ndpsim.studies.sweeps.executors.attempt import attempt
-from ndpsim.studies.sweeps.parameters import file_digests
+from ndpsim.studies.sweeps.executors import Answers, Task, attempt
 
 ENDLESS_S = 100  # of a point that takes longer than its test may
 

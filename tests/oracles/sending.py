@@ -1,4 +1,4 @@
-"""`ndpsim.dimm.link.sending` to be read: every tick, every wire. Slow; to be compared with."""
+"""`ndpsim.dimm.link.engine` to be read: every tick, every wire. Slow; to be compared with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The systolic array of `ndpsim.dimm.units.array`, element by element in plain code, to check its timing.
+"""The systolic array of `ndpsim.dimm.units.systolic`, element by element in plain code, to check its timing.
 
 Every value has its identity. Each cycle all registers are computed from those of the cycle before. A value
 that is overwritten before its use is an error, not a wrong product.
@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ndpsim.dimm.units.array import Array, TileTiming
+from ndpsim.dimm.units.systolic import Array, TileTiming
 
 Multiply = Callable[[Any, Any], Any]
 Matrix = Sequence[Sequence[Any]]

@@ -17,9 +17,9 @@ import numpy as np
 from ndpsim.policies.assignment.bottleneck import CPU, DIMM, GPU, MISSING, RESIDENT
 from ndpsim.policies.assignment.relocation import HOT
 from ndpsim.policies.interface import Migration, Parts
+from ndpsim.policies.offline import descending
 from ndpsim.policies.published.trimoe.makespan import CostModel, ExpertCosts
 from ndpsim.policies.published.trimoe.policy import TriMoE
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import (
     STRIPED,
     BackgroundView,

@@ -32,10 +32,10 @@ _WORD = ir.IntType(64)
 class Reference(types.Type):
     """The type of such a named tuple, with the types of its fields."""
 
-    def __init__(self, of: type, fields: tuple[tuple[str, Any], ...]) -> None:
-        self.of, self.fields = of, fields
+    def __init__(self, referred: type, fields: tuple[tuple[str, Any], ...]) -> None:
+        self.of, self.fields = referred, fields
         listed = ", ".join(f"{name}: {kind}" for name, kind in fields)
-        super().__init__(name=f"{of.__module__}.{of.__qualname__}({listed})")
+        super().__init__(name=f"{referred.__module__}.{referred.__qualname__}({listed})")
 
 
 def _words(kind: Any) -> int:
@@ -80,13 +80,13 @@ def referenced(cls: type[T]) -> type[T]:
     names = {name: getattr(cls, name) for name in ("__module__", "__qualname__", "__doc__")}
     table = {"_table": functools.cached_property(_table), "_address": functools.cached_property(_address)}
     no_table = {"__getstate__": lambda value: None}  # a copy has arrays of its own
-    of: Any = type(cls.__name__, (cls,), {**names, **table, **no_table})
+    made: Any = type(cls.__name__, (cls,), {**names, **table, **no_table})
 
     def typeof(value: Any, context: Any) -> Reference:
-        return Reference(of, tuple((name, _type_of(name, getattr(value, name))) for name in of._fields))
+        return Reference(made, tuple((name, _type_of(name, getattr(value, name))) for name in made._fields))
 
-    _extending.typeof_impl.register(of)(typeof)
-    return of  # type: ignore[no-any-return]
+    _extending.typeof_impl.register(made)(typeof)
+    return made  # type: ignore[no-any-return]
 
 
 def _type_of(name: str, value: Any) -> Any:
@@ -127,10 +127,10 @@ class _Fields(_templates.AttributeTemplate):  # type: ignore[misc]
 @_extending.lower_getattr_generic(Reference)  # type: ignore[untyped-decorator]
 def _get_field(context: Any, builder: Any, kind: Reference, table: Any, name: str) -> Any:
     place = 0
-    for field, of in kind.fields:
+    for field, kind_of_field in kind.fields:
         if field == name:
-            return _read(context, builder, of, table, place)
-        place += _words(of)
+            return _read(context, builder, kind_of_field, table, place)
+        place += _words(kind_of_field)
     raise AttributeError(name)
 
 
@@ -140,18 +140,18 @@ def _read(context: Any, builder: Any, kind: Any, table: Any, place: int) -> Any:
         return _read_array(context, builder, kind, table, place)
     if isinstance(kind, _numba_types.BaseTuple):
         parts = []
-        for of in kind.types:
-            parts.append(_read(context, builder, of, table, place))
-            place += _words(of)
+        for part in kind.types:
+            parts.append(_read(context, builder, part, table, place))
+            place += _words(part)
         return context.make_tuple(builder, kind, parts)
     if isinstance(kind, _numba_types.NoneType):
         return context.get_dummy_value()
     return _read_word(builder, table, place, context.get_value_type(kind))
 
 
-def _read_word(builder: Any, table: Any, place: int, of: Any = _WORD) -> Any:
+def _read_word(builder: Any, table: Any, place: int, kind: Any = _WORD) -> Any:
     address = builder.gep(table, [_WORD(place)], inbounds=True)
-    word = builder.load(builder.bitcast(address, of.as_pointer()))
+    word = builder.load(builder.bitcast(address, kind.as_pointer()))
     # No kernel writes to a table: LLVM need not read a word again after a store.
     word.set_metadata("invariant.load", builder.module.add_metadata([]))
     return word

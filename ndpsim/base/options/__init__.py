@@ -3,5 +3,18 @@
 Each command has a module with its table. Nothing here imports slow modules.
 """
 
-from ndpsim.base.options.kinds import Choice, Flag, Folder, Kind, Output, Real, Several, Whole
-from ndpsim.base.options.table import Parameter, Table, joined, refuse, table
+from ndpsim.base.options.table import (
+    Choice,
+    Flag,
+    Folder,
+    Kind,
+    Output,
+    Parameter,
+    Real,
+    Several,
+    Table,
+    Whole,
+    joined,
+    refuse,
+    table,
+)

@@ -7,16 +7,25 @@ from typing import Any
 
 from ndpsim.base.choices import LAYOUTS
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.hardware import HW, model_of
+from ndpsim.base.options.hardware import DEFAULT_MODEL, HW, WEIGHTS, model_of
 from ndpsim.base.options.host import HOST_TRAFFIC, PATTERNS, TrafficSettings
-from ndpsim.base.options.kinds import TEXT, Choice, Flag, Kind, Real, Several, Whole
 from ndpsim.base.options.moe import SIMULATED
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
-from ndpsim.base.options.table import Parameter, joined, refuse, table
-from ndpsim.base.options.weights import WEIGHTS
+from ndpsim.base.options.table import (
+    TEXT,
+    Choice,
+    Flag,
+    Kind,
+    Parameter,
+    Real,
+    Several,
+    Whole,
+    joined,
+    refuse,
+    table,
+)
 
 OFFERED = tuple(name.removesuffix("N") for name in LAYOUTS)  #: For completion of the part before N.
-DEFAULT_MODEL = "qwen3-235b-a22b"
 MAX_TOKENS = 16384  #: Maximum number of tokens of an expert.
 LAST_RELEASE_NS = 1e9
 LAST_START = 1 << 48  #: The last DRAM clock at which a run may begin.

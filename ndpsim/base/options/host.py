@@ -7,9 +7,8 @@ from typing import Any
 
 from ndpsim.base.arguments import shown
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.kinds import Choice, Kind, Real, Whole
-from ndpsim.base.options.settings import Settings, like, option, table_of
-from ndpsim.base.options.table import Parameter
+from ndpsim.base.options.settings import Settings, like, option
+from ndpsim.base.options.table import Choice, Kind, Parameter, Real, Whole
 from ndpsim.base.plugins import option_names
 
 PATTERNS = ("sequential", "random")  #: Anything else is a request trace.
@@ -35,6 +34,7 @@ class _Rate(Real):
             raise InputError(problem, key=key, code="form") from None
 
 
+RATE = _Rate()
 _ARBITRATION = Choice(option_names("dimm/arbitrations", "host-first"), "arbitration", settings=True)
 ARBITRATION = Parameter(
     "arbitration",
@@ -74,20 +74,9 @@ class SharingSettings(Settings):
         return self.arbitration if clocks is None else f"slice:clocks={clocks}"
 
 
-class TrafficSettings(SharingSettings):
-    """A host that reads and writes a DIMM beside its NDP unit."""
+class RequestSettings(Settings):
+    """Addresses and kinds of the requests of a host."""
 
-    host_gbps: Any = option(
-        "saturate",
-        _Rate(),
-        "Rate in GB/s at which the host reads and writes the DIMM during the run.",
-        HOST_TRAFFIC,
-        "float | str",
-        told='the host\'s traffic on this DIMM in GB/s, 0 for none; or "saturate": as much as possible',
-        name=_TRAFFIC,
-        stated=None,
-        names=("saturate",),
-    )
     read_share: float = option(
         0.67,
         Real(0, 1, form="SHARE"),
@@ -104,7 +93,7 @@ class TrafficSettings(SharingSettings):
         HOST_TRAFFIC,
         "str | PathLike[str]",
         told='"sequential", "random" (seeded, always the same), or a request trace (any format of '
-        "`traces.read_requests`): its addresses and kinds are repeated at the rate `host_gbps`",
+        "`traces.read_requests`): its addresses and kinds are repeated at the rate of the traffic",
         name="host-pattern",
         names=PATTERNS,
         files=("",),
@@ -112,4 +101,17 @@ class TrafficSettings(SharingSettings):
     )
 
 
-TRAFFIC = table_of(TrafficSettings)
+class TrafficSettings(RequestSettings, SharingSettings):
+    """A host that reads and writes a DIMM beside its NDP unit."""
+
+    host_gbps: Any = option(
+        "saturate",
+        RATE,
+        "Rate in GB/s at which the host reads and writes the DIMM during the run.",
+        HOST_TRAFFIC,
+        "float | str",
+        told='the host\'s traffic on this DIMM in GB/s, 0 for none; or "saturate": as much as possible',
+        name=_TRAFFIC,
+        stated=None,
+        names=("saturate",),
+    )

@@ -8,12 +8,11 @@ from dataclasses import replace
 from typing import Any
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.generated import BATCH, MOST, SEED, STEPS
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
-from ndpsim.base.options.kinds import Choice, Kind, Own, Real, Whole
+from ndpsim.base.options.routing import BATCH, MOST, SEED, STEPS
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.table import Choice, Kind, Own, Parameter, Real, Whole, table
 
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
 

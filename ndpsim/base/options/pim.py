@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from ndpsim.base.options.dram import RULE_SET
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.kinds import Choice, Kind, Whole
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.table import Choice, Kind, Parameter, Whole, table
 
 PIM_HW = replace(HW, help="The device with units in its banks.", default="aim", names="pim-hw")
 

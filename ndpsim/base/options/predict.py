@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ndpsim.base.options.generated import SEED
 from ndpsim.base.options.hardware import SET, YAML, model_of
-from ndpsim.base.options.kinds import Flag, Kind, Real, Whole
 from ndpsim.base.options.moe import MOE, ROUTING, SIMULATED, WEIGHTS
+from ndpsim.base.options.routing import SEED
 from ndpsim.base.options.settings import NEEDED, Settings, like, option, table_of
+from ndpsim.base.options.table import Flag, Kind, Real, Whole
 
 MOST_TOKENS = 1 << 20  #: Maximum number of tokens of a prompt, or of generated tokens.
 _PART = "NAME|FILE"

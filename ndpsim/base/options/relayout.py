@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from ndpsim.base.options.gemv import OFFERED, SHAPE, CallSettings, WeightSettings
-from ndpsim.base.options.kinds import Flag, Kind, Several, Whole
+from ndpsim.base.options.hardware import WEIGHTS
 from ndpsim.base.options.moe import SIMULATED
 from ndpsim.base.options.settings import option, table_of
-from ndpsim.base.options.table import Parameter, joined, table
-from ndpsim.base.options.weights import WEIGHTS
+from ndpsim.base.options.table import Flag, Kind, Parameter, Several, Whole, joined, table
 
 MAX_EXPERTS = 64  #: Maximum number of experts.
 _DIMMS = Several(Whole(0, 99_999), always=True, form="D,D,...")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ndpsim.base.options.generated import SEED as ANY_SEED
-from ndpsim.base.options.generated import file_or_spec, format_of, recording_of, spec_of, written
-from ndpsim.base.options.kinds import Whole
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.routing import SEED as ANY_SEED
+from ndpsim.base.options.routing import file_or_spec, format_of, recording_of, spec_of, written
+from ndpsim.base.options.table import Parameter, Whole, table
 
 _RESULTS = (written("requests here, as CSV"),)
 _SEED = replace(ANY_SEED, help="Seed; equal seeds give equal requests.")

@@ -9,13 +9,12 @@ from typing import Any
 
 from ndpsim.base.arguments import text
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.generated import SEED
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
-from ndpsim.base.options.kinds import Choice, Flag, Kind, Own, Real, Whole
 from ndpsim.base.options.moe import CACHE, MOE, POLICY, ROUTING, SIMULATED, WEIGHTS
+from ndpsim.base.options.routing import SEED
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
-from ndpsim.base.options.table import Parameter, table
+from ndpsim.base.options.table import Choice, Flag, Kind, Own, Parameter, Real, Whole, table
 from ndpsim.base.plugins import option_names
 
 _ENGINE = "Engine"

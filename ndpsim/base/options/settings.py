@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, Field, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
-from ndpsim.base.options.kinds import Kind
-from ndpsim.base.options.table import Parameter, Table, table
+from ndpsim.base.options.table import Kind, Parameter, Table, table
 
 R = TypeVar("R")
 D = TypeVar("D")  # a class or function with a docstring

@@ -6,12 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from ndpsim.base.options.dram import CHANNEL, RULE_SET
-from ndpsim.base.options.gemv import DEFAULT_MODEL, OFFERED
-from ndpsim.base.options.hardware import HW, SET, YAML, model_of
-from ndpsim.base.options.kinds import Choice, Kind, Several, Whole
+from ndpsim.base.options.gemv import OFFERED
+from ndpsim.base.options.hardware import DEFAULT_MODEL, HW, SET, WEIGHTS, YAML, model_of
 from ndpsim.base.options.swept import SWEPT
-from ndpsim.base.options.table import Parameter, table
-from ndpsim.base.options.weights import WEIGHTS
+from ndpsim.base.options.table import Choice, Kind, Parameter, Several, Whole, table
 
 PROCESSORS = ("gpu", "cpu")
 #: The kinds of objects, each with its names and endings of files as in `Parameter`.

@@ -13,12 +13,11 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options.dram import DRAM
 from ndpsim.base.options.gemv import GEMV
 from ndpsim.base.options.hardware import SET
-from ndpsim.base.options.kinds import Choice, Flag, Folder, Kind, Whole
 from ndpsim.base.options.moe import MOE, SIMULATED
 from ndpsim.base.options.relayout import RELAYOUT
 from ndpsim.base.options.serve import SERVE
 from ndpsim.base.options.settings import Settings, option, table_of
-from ndpsim.base.options.table import Parameter, Table, joined, table
+from ndpsim.base.options.table import Choice, Flag, Folder, Kind, Parameter, Table, Whole, joined, table
 
 SWEPT: Mapping[str, Table] = {"gemv": GEMV, "moe": MOE, "relayout": RELAYOUT, "dram": DRAM, "serve": SERVE}
 
@@ -27,6 +26,7 @@ KINDS = ("lines", "bars", "heat", "pareto")  #: Kinds of pictures of a sweep.
 LOGS = ("x", "y", "xy", "none")
 SAMPLERS = ("tpe", "nsga2", "random")
 MOST_RUNS = 100_000
+BUDGET, SAMPLER, SEED, BATCH = 100, SAMPLERS[0], 1, 8  #: Of a search whose file says nothing else.
 
 _SWEEP, _RESULTS = "Sweep", "Results"
 _VALUES = Kind(form="KEY=VALUES")
@@ -96,24 +96,24 @@ class SearchOptions(StudyOptions):
         "Number of points to run.",
         _SWEEP,
         name="runs",
-        otherwise="the file's budget, or 100",
+        otherwise=f"the file's budget, or {BUDGET}",
     )
     sampler: str | None = option(
         None,
         Choice(SAMPLERS, "sampler"),
         "Sampler: tpe, nsga2 or random.",
         _SWEEP,
-        otherwise="the file's, or tpe",
+        otherwise=f"the file's, or {SAMPLER}",
     )
     seed: int | None = option(
-        None, Whole(0, (1 << 32) - 1), "Seed of the sampler.", _SWEEP, otherwise="the file's, or 1"
+        None, Whole(0, (1 << 32) - 1), "Seed of the sampler.", _SWEEP, otherwise=f"the file's, or {SEED}"
     )
     batch: int | None = option(
         None,
         Whole(1, MOST_RUNS),
         "Points that the sampler chooses at once.",
         _SWEEP,
-        otherwise="the file's, or 8",
+        otherwise=f"the file's, or {BATCH}",
     )
 
 

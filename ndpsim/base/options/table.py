@@ -1,13 +1,216 @@
-"""Parameters of commands, and tables of them."""
+"""Parameters of commands, their kinds (whole numbers, names, lists, ...), and tables of them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+import math
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ndpsim.base.arguments import choice, flag, number, text, whole_number
 from ndpsim.base.errors import InputError
-from ndpsim.base.options.kinds import TEXT, Flag, Kind
+
+# ---- Kinds of parameters: whole numbers, names, lists of numbers and others
+
+
+_INT = re.compile(r"[-+]?[0-9]{1,30}", re.ASCII)
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+\.[0-9]*|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """Any text.
+
+    Attributes:
+        form: the placeholder of a value in the help.
+    """
+
+    form: str = field(default="TEXT", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        """Allowed values in words, in addition to the form."""
+        return ""
+
+    @property
+    def whole(self) -> bool:
+        """Whether values are whole numbers."""
+        return False
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Endings of the files that a value may name, unless the parameter has its own."""
+        return ()
+
+    def read(self, value: Any) -> Any:
+        """Convert a text of a command line, or a value of a file, to the parameter's type."""
+        return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+    def check(self, value: Any, key: str) -> Any:
+        """Check a value given in Python.
+
+        Raises:
+            InputError: it is none of this kind.
+        """
+        return text(value, key).strip()
+
+    def take(self, value: Any, key: str) -> Any:
+        """Read and check a value of a command line or a file.
+
+        Raises:
+            InputError: it is none of this kind.
+        """
+        return self.check(self.read(value), key)
+
+
+TEXT = Kind()
+
+
+def _whole(value: Any) -> Any:
+    """A whole number from text or from NumPy; other values are returned unchanged."""
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        return value.item()
+    return int(value) if isinstance(value, str) and _INT.fullmatch(value.strip()) else value
+
+
+@dataclass(frozen=True)
+class Whole(Kind):
+    """A whole number from `least` to `most` (None: no limit), in digits: 1e3 and 8.0 are refused."""
+
+    whole = True
+    least: int = 1
+    most: int | None = None
+    form: str = field(default="N", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        return f"{self.least:,} to {self.most:,}" if self.most is not None else f"from {self.least:,}"
+
+    def read(self, value: Any) -> Any:
+        return _whole(value)
+
+    def check(self, value: Any, key: str) -> int:
+        return whole_number(value, key, self.least, self.most)
+
+
+@dataclass(frozen=True)
+class Real(Kind):
+    """A number from `least` to `most`."""
+
+    least: float = 0.0
+    most: float = math.inf
+    form: str = field(default="NUMBER", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        return f"from {self.least:g}" + ("" if self.most == math.inf else f" to {self.most:g}")
+
+    def read(self, value: Any) -> Any:
+        """A number from text or from NumPy; other values are returned unchanged."""
+        whole = _whole(value)
+        return float(whole) if isinstance(whole, str) and _FLOAT.fullmatch(whole.strip()) else whole
+
+    def check(self, value: Any, key: str) -> float:
+        return number(value, key, self.least, self.most)
+
+
+@dataclass(frozen=True)
+class Choice(Kind):
+    """One of `names`; `what`: their meaning. With `settings`, ``:KEY=VALUE,...`` may follow the name."""
+
+    names: tuple[str, ...] = ()
+    what: str = "name"
+    settings: bool = False
+    form: str = field(default="NAME", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        *others, last = self.names
+        return f"{', '.join(others)} or {last}" if others else last
+
+    def read(self, value: Any) -> Any:
+        return value.strip() if isinstance(value, str) else value
+
+    def check(self, value: Any, key: str) -> str:
+        name = value.partition(":")[0] if self.settings and isinstance(value, str) else value
+        choice(name, key, self.names, self.what)
+        return str(value)
+
+
+@dataclass(frozen=True)
+class Flag(Kind):
+    """True or false; on a command line the option is present or absent."""
+
+    form: str = field(default="", kw_only=True)
+
+    def read(self, value: Any) -> Any:
+        words = {"true": True, "false": False}
+        return words.get(value.strip().lower(), value) if isinstance(value, str) else value
+
+    def check(self, value: Any, key: str) -> bool:
+        return flag(value, key)
+
+
+@dataclass(frozen=True)
+class Several(Kind):
+    """A value of a kind, or a list of values: ``3,1,2``. With `always`, a single value becomes a list."""
+
+    element: Kind = TEXT
+    always: bool = False
+    form: str = field(default="N,...", kw_only=True)
+
+    @property
+    def allowed(self) -> str:
+        return self.element.allowed and f"each {self.element.allowed}"
+
+    @property
+    def whole(self) -> bool:
+        return self.element.whole
+
+    def read(self, value: Any) -> Any:
+        parts = value.split(",") if isinstance(value, str) else value
+        if not isinstance(parts, list | tuple):
+            parts = [parts]
+        read = [self.element.read(part) for part in parts]
+        return read[0] if len(read) == 1 and not self.always else read
+
+    def check(self, value: Any, key: str) -> Any:
+        listed = isinstance(value, Sequence) or getattr(value, "shape", None)
+        if not listed or isinstance(value, str | bytes):
+            return self.element.check(value, key)
+        return [self.element.check(part, key) for part in value]
+
+
+@dataclass(frozen=True)
+class Own(Kind):
+    """A parameter with its own form: `taken` converts the given value, or raises an error with the key."""
+
+    taken: Callable[[Any, str], Any] = lambda value, key: value
+    allowed: str = ""
+    whole: bool = False
+
+    def check(self, value: Any, key: str) -> Any:
+        return self.taken(value, key)
+
+
+@dataclass(frozen=True)
+class Output(Kind):
+    """An output file. Whether it can be written is checked before any work."""
+
+    files = ("",)  # any file
+    form: str = field(default="FILE", kw_only=True)
+
+
+@dataclass(frozen=True)
+class Folder(Kind):
+    """A folder in which files are written."""
+
+    form: str = field(default="DIR", kw_only=True)
+
+
+# ---- Parameters of commands, and tables of them
 
 
 @dataclass(frozen=True)

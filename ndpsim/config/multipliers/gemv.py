@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import ClassVar
 
 from ndpsim.base.units import exact
-from ndpsim.config.multiplier import Multiplier
+from ndpsim.config.multipliers import Multiplier
 from ndpsim.config.quantities import Bits, Count, Cycles, Latency, key
 
 

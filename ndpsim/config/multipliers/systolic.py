@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ndpsim.base.units import exact
-from ndpsim.config.multiplier import Multiplier
+from ndpsim.config.multipliers import Multiplier
 from ndpsim.config.quantities import Bits, ClockMhz, Count, Side, key
 
 

@@ -13,15 +13,13 @@ from ndpsim.dimm.layout.formats import (
     WEIGHT,
     ZERO_POINT,
     ExpertFormat,
+    ExpertWeights,
     WeightFormat,
     expert_format,
 )
 from ndpsim.dimm.layout.geometry import Address, Geometry
-from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare
+from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare, Region, expert_regions
 from ndpsim.dimm.layout.layouts import BurstPlaces, Layout
 from ndpsim.dimm.layout.moves import moves
 from ndpsim.dimm.layout.named import localized, make_layout, parse_layout, sharded, striped
-from ndpsim.dimm.layout.regions import Region, expert_regions
-from ndpsim.dimm.layout.tiled import TiledInterleaving, TiledLayout
-from ndpsim.dimm.layout.tiles import Tiles
-from ndpsim.dimm.layout.weights import ExpertWeights
+from ndpsim.dimm.layout.tiled import TiledInterleaving, TiledLayout, Tiles

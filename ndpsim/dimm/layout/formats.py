@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -197,3 +198,49 @@ def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | 
     if bits == 16 or not group_size:
         return WeightFormat(bits, 0 if bits == 16 else group_size)
     return WeightFormat(bits, group_size, scale_bits, bits if zero_point_bits is None else zero_point_bits)
+
+
+# ---- The weights of an expert: their shape and format, and slices of them
+
+
+_DOWN = MATRICES.index("down")
+
+
+@dataclass(frozen=True)
+class ExpertWeights:
+    """The weights of a gated expert: gate and up (intermediate x hidden) and down (hidden x intermediate)."""
+
+    hidden: int
+    intermediate: int
+    format: ExpertFormat
+
+    def shape(self, matrix: int) -> tuple[int, int]:
+        """(rows, columns) of a matrix by its number in `MATRICES`."""
+        across = self.hidden, self.intermediate
+        return across if matrix == _DOWN else across[::-1]
+
+    def matrix_bits(self) -> tuple[int, ...]:
+        """Bits of each matrix, scales and zero points included, in the order of `MATRICES`."""
+        shapes = (self.shape(matrix) for matrix in range(len(MATRICES)))
+        return tuple(
+            rows * form.row_bits(columns)
+            for form, (rows, columns) in zip(self.format.matrices, shapes, strict=True)
+        )
+
+    def slices(self, count: int) -> list[range]:
+        """The `intermediate` dimension in `count` slices, as equal as whole groups of down allow.
+
+        Raises:
+            InputError: there are more slices than weights or groups.
+        """
+        unit = self.format.down.group_size or 1
+        units = -(-self.intermediate // unit)
+        if count > units:
+            raise InputError(
+                f"sharded:{count} leaves DIMMs without weights: the intermediate size makes at most "
+                f"{units} slices of {unit}",
+                "range",
+                key="layout",
+            )
+        ends = [min(units * n // count * unit, self.intermediate) for n in range(count + 1)]
+        return [range(first, end) for first, end in pairwise(ends)]

@@ -12,11 +12,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.dimm.layout.formats import MATRICES, PADDING
+from ndpsim.dimm.layout.formats import MATRICES, PADDING, ExpertWeights
 from ndpsim.dimm.layout.geometry import Address, Geometry
-from ndpsim.dimm.layout.interleaving import Interleaving
-from ndpsim.dimm.layout.regions import expert_regions
-from ndpsim.dimm.layout.weights import ExpertWeights
+from ndpsim.dimm.layout.interleaving import Interleaving, expert_regions
 
 Ints = NDArray[np.int64]
 

@@ -15,9 +15,9 @@ from __future__ import annotations
 from ndpsim.base.arguments import text
 from ndpsim.base.choices import LAYOUTS
 from ndpsim.base.errors import InputError, unknown
+from ndpsim.dimm.layout.formats import ExpertWeights
 from ndpsim.dimm.layout.geometry import Geometry
 from ndpsim.dimm.layout.layouts import Layout
-from ndpsim.dimm.layout.weights import ExpertWeights
 
 
 def localized(geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0) -> Layout:

@@ -3,6 +3,5 @@
 from __future__ import annotations
 
 from ndpsim.dimm.link.fabric import link_ticks
-from ndpsim.dimm.link.pcie import PcieLink
-from ndpsim.dimm.link.point_to_point import Pipe
+from ndpsim.dimm.link.pcie import PcieLink, Pipe
 from ndpsim.dimm.link.topology import TOPOLOGIES, Bridge, Network, make_network, ports_needed

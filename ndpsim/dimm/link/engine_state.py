@@ -11,10 +11,8 @@ from numpy.typing import NDArray
 from ndpsim.base.errors import InputError
 from ndpsim.base.jit import by_reference
 from ndpsim.base.units import Timebase
-from ndpsim.dimm.link.events import FAR
-from ndpsim.dimm.link.fabric import Fabric, Packets, check_ticks, make_fabric, make_packets
-from ndpsim.dimm.link.packing import Packed
-from ndpsim.dimm.link.requests import add_up_bits
+from ndpsim.dimm.link.fabric import FAR, Fabric, Packets, check_ticks, make_fabric, make_packets
+from ndpsim.dimm.link.packing import Packed, add_up_bits
 from ndpsim.dimm.link.topology import Network
 
 Ints = NDArray[np.int64]

@@ -1,4 +1,4 @@
-"""The queues and wires that packets of a set of flows pass, as arrays; see `ndpsim.dimm.link.sending`."""
+"""The queues and wires that packets of a set of flows pass, as arrays; see `ndpsim.dimm.link.engine`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,52 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.jit import by_reference
+from ndpsim.base.jit import by_reference, inlined
 from ndpsim.base.units import Timebase, common_ticks, exact
-from ndpsim.dimm.link.events import FAR, make_times
 from ndpsim.dimm.link.topology import Network
+from ndpsim.dram.fast.words import assume_nonnegative
+
+# ---- The next of many events: a tree whose leaves are ticks; each inner node is the earlier of its two
+# children
+#
+# Node 1 is the earliest of all; nodes 2n and 2n + 1 are below node n; the leaves are the second half of the
+# array. Of equal ticks the leaf with the lowest number comes first.
+
+
+#: A tick after all events.
+FAR = 1 << 62
+
+
+def make_times(leaves: int) -> NDArray[np.int64]:
+    """A tree with at least this number of leaves, all FAR."""
+    return np.full(2 << max(leaves - 1, 0).bit_length(), FAR, dtype=np.int64)
+
+
+@inlined
+def set_time(times, leaf, tick):
+    """The event of a leaf is at a tick."""
+    node = assume_nonnegative(times.shape[0] // 2 + leaf)
+    times[node] = tick
+    while node > 1:
+        tick = min(tick, times[node ^ 1])
+        node = assume_nonnegative(node >> 1)
+        if times[node] == tick:
+            return
+        times[node] = tick
+
+
+@inlined
+def first_leaf(times):
+    """The leaf whose event is first."""
+    node, half, tick = 1, times.shape[0] // 2, times[1]
+    while node < half:
+        node = assume_nonnegative(2 * node)
+        node += times[node] != tick
+    return node - half
+
+
+# ---- The queues and wires that packets of a set of flows pass, as arrays; see `ndpsim.dimm.link.engine`
+
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -55,7 +97,7 @@ class Packets(NamedTuple):
     granted_queue: Ints  # [input]: the queue with the next turn
     free: Ints  # [wire]: the tick from which it is free
     busy: Ints  # [wire]: ticks for which it was busy
-    times: Ints  # see `link.events`: the ticks at which wires next start to send, and perhaps others
+    times: Ints  # see `link.fabric`: the ticks at which wires next start to send, and perhaps others
     leaves_before: int  # leaves of `times` before those of the wires
 
 

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, inlined
-from ndpsim.dimm.link.requests import side_by_side
+from ndpsim.dimm.link.packing import side_by_side
 from ndpsim.dram.fast.words import assume_nonnegative
 
 Narrow = NDArray[np.int32]

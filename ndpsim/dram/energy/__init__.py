@@ -13,10 +13,12 @@ from ndpsim.dram.energy.channel import (
     NO_SAME_BANK,
     ChannelEnergy,
     Counts,
+    UnitEnergy,
+    add_up,
     channel_energy,
     counts_of,
     split,
+    transfer_nj,
 )
 from ndpsim.dram.energy.currents import Currents, Supply, currents_of, explain, find_currents, power_rows
 from ndpsim.dram.energy.traces import count_trace, from_trace, last_clock
-from ndpsim.dram.energy.units import UnitEnergy, add_up, transfer_nj

@@ -9,9 +9,8 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.jit import kernel
-from ndpsim.dram.energy.channel import Counts, channel_energy, counts_of, split
+from ndpsim.dram.energy.channel import Counts, add_up, channel_energy, counts_of, split
 from ndpsim.dram.energy.currents import Currents, find_currents
-from ndpsim.dram.energy.units import add_up
 from ndpsim.dram.spec import Device, Standard
 from ndpsim.dram.spec.standard import (
     ACTIVATE,

@@ -8,5 +8,5 @@
 
 from ndpsim.dram.spec.device import Device, resolve, row_times
 from ndpsim.dram.spec.lower import NO_RULE, Tables, lower
-from ndpsim.dram.spec.registry import command_names, standard_names, standards
+from ndpsim.dram.spec.pages import command_names, standard_names, standards
 from ndpsim.dram.spec.standard import Organisation, Rule, Standard

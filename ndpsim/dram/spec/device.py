@@ -20,7 +20,7 @@ from ndpsim.dram.spec.overrides import (
     overridden_timing,
     split_overrides,
 )
-from ndpsim.dram.spec.registry import standards
+from ndpsim.dram.spec.pages import standards
 from ndpsim.dram.spec.standard import (
     ACTIVATE,
     PRECHARGE,

@@ -1,8 +1,10 @@
-"""Reads and checks the page of a standard; an error is one line with page, place and value."""
+"""The pages of the standards, found by name and checked; an error is one line with page, place and value."""
 
 from __future__ import annotations
 
+import functools
 import importlib
+import pkgutil
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -10,6 +12,7 @@ from typing import Any, get_args
 
 from ndpsim.base.arguments import shown, whole_number
 from ndpsim.base.errors import InputError, unknown
+from ndpsim.dram.spec import standards as _folder
 from ndpsim.dram.spec.checking import check_standard, missing_timings
 from ndpsim.dram.spec.standard import (
     ROUNDINGS,
@@ -169,3 +172,28 @@ def _check_rule(standard: Standard, rule: Rule, timings: Mapping[str, set[str]])
         for term in terms:
             if term not in known:
                 raise unknown(term, known, f"timing of {preset}", key=f"{where}: latency")
+
+
+# ---- Finds the standards: every module in `ndpsim/dram/spec/standards/` that defines `STANDARD`
+
+
+@functools.cache
+def standards() -> dict[str, Standard]:
+    """All standards by name.
+
+    Raises:
+        InputError: a page has no standard that can be simulated.
+    """
+    names = sorted(module.name for module in pkgutil.iter_modules(_folder.__path__))
+    pages = [read_page(f"{_folder.__name__}.{name}") for name in names]
+    return {standard.name: standard for standard in pages}
+
+
+def standard_names() -> list[str]:
+    """The names of all standards, sorted."""
+    return sorted(standards())
+
+
+def command_names() -> tuple[str, ...]:
+    """The names of the commands of all standards, each once."""
+    return tuple(dict.fromkeys(name for standard in standards().values() for name in standard.names))

@@ -12,7 +12,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.units import dram_period_ps
 from ndpsim.dram.spec.device import resolve
 from ndpsim.dram.spec.overrides import density_words
-from ndpsim.dram.spec.registry import standards
+from ndpsim.dram.spec.pages import standards
 from ndpsim.dram.spec.standard import Organisation, Standard
 
 _NO_CLOCKS = ("rate", "tCK_ps")

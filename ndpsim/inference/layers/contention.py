@@ -57,10 +57,10 @@ from ndpsim.inference.layers.shared_dimm import (
     plan_in_use,
     simulation_threads,
 )
+from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results.cache import Lookup, ResultCache
 from ndpsim.simulate.results.slowdown import SlowdownTable
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import named_weights
 from ndpsim.workload.models import Expert
 
 _log = logging.getLogger("ndpsim")

@@ -46,11 +46,10 @@ from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.standby import Parts, Standby
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
-from ndpsim.simulate.machine import lower_machine
+from ndpsim.simulate.machine import lower_machine, named_weights
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate.results.slowdown import SlowdownTable
-from ndpsim.simulate.weights import named_weights
 from ndpsim.workload.models import Expert, MoeShape
 
 Floats = NDArray[np.float64]

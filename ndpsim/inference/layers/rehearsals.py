@@ -20,8 +20,7 @@ from ndpsim.inference.layers.visits import itinerary
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Assignment, Migration, experts_and_parts
-from ndpsim.policies.rehearsal import Rehearsed
-from ndpsim.policies.script import Answer, Script, Scripted, Visit, common_parameters
+from ndpsim.policies.script import Answer, Rehearsed, Script, Scripted, Visit, common_parameters
 from ndpsim.policies.views import Flags, LayerView, Placement
 from ndpsim.workload.routing.trace import loads_of
 

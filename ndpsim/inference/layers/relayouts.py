@@ -34,12 +34,11 @@ from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.standby import Parts, Standby
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import simulate_relayout
-from ndpsim.simulate.machine import geometry_of
+from ndpsim.simulate.machine import geometry_of, named_weights
 from ndpsim.simulate.relayout_plan import access_by_units
 from ndpsim.simulate.results.cache import Lookup, ResultCache
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.simulate.weights import named_weights
 from ndpsim.workload.models import Expert
 
 Ints = NDArray[np.int64]

@@ -28,7 +28,7 @@ from ndpsim.inference.layers.visits import itinerary
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors import Processors
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
-from ndpsim.policies.rehearsal import Rehearsed
+from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape, load_moe_model

@@ -42,7 +42,8 @@ class Program:
         if self.policy != "llama-cpp":
             if cpu_layers is None:
                 return self.policy
-            share = max(0.0, 1 - cpu_layers / model.layers)
+            on_cpu = cpu_layers - sum(layer < cpu_layers for layer in model.dense_layers)
+            share = max(0.0, 1 - on_cpu / model.moe_layers)
             return f"{self.policy}:strategy=front-loading,gpu_share={share:.6g}"
         parameters = [] if cpu_layers is None else [f"n_cpu_moe={cpu_layers}"]
         if self.offload_tokens is None:

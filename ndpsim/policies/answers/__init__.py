@@ -2,8 +2,13 @@
 
 from ndpsim.policies.answers.asking import Answering
 from ndpsim.policies.answers.assignment import CheckedAssignment, checked_assignment
-from ndpsim.policies.answers.migrations import MIGRATION_KINDS, checked_migrations, legal_migrations
-from ndpsim.policies.answers.placement import checked_placement, checked_worth
+from ndpsim.policies.answers.migrations import (
+    MIGRATION_KINDS,
+    checked_migrations,
+    checked_placement,
+    checked_worth,
+    legal_migrations,
+)
 
 __all__ = [
     "MIGRATION_KINDS",

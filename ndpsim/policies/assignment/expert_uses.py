@@ -9,8 +9,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, inlined, kernel
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS, Chosen, Problem, least_maximum
-from ndpsim.policies.assignment.parts import list_ways
-from ndpsim.policies.assignment.sorting import sort_falling
+from ndpsim.policies.assignment.parts import list_ways, sort_falling
 
 Flags = NDArray[np.bool_]
 Floats = NDArray[np.float64]

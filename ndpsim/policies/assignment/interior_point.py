@@ -76,7 +76,9 @@ class Search:
     """
 
     def __init__(self, programme: Programme, height: int, of_group: int) -> None:
-        columns, rows, groups = (len(of) for of in (programme.costs, programme.right, programme.counts))
+        columns, rows, groups = (
+            len(values) for values in (programme.costs, programme.right, programme.counts)
+        )
         self._programme = programme
         self._point, self._step = (
             Point(np.ones(columns), np.ones(columns), np.zeros(rows), np.zeros(groups)) for _ in range(2)

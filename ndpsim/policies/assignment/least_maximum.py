@@ -180,7 +180,7 @@ def exchanged(uses, first, second, source, target, r):
 def exchange(uses, allowed, opening, choice, loads, counts):
     """Exchange the ways of two experts, by the same rule as `move`. Returns whether two were exchanged."""
     full, count = fullest(loads), len(choice)
-    best, one, two = loads[full] * (1.0 - _ROUNDING), -1, -1
+    best, left, right = loads[full] * (1.0 - _ROUNDING), -1, -1
     for first in range(count):
         source = choice[first]
         if uses[first, source, full] == 0.0:
@@ -199,10 +199,10 @@ def exchange(uses, allowed, opening, choice, loads, counts):
                 if most >= best:
                     break
             if most < best:
-                best, one, two = most, first, second
-    if one < 0:
+                best, left, right = most, first, second
+    if left < 0:
         return False
-    choice[one], choice[two] = choice[two], choice[one]
+    choice[left], choice[right] = choice[right], choice[left]
     return True
 
 

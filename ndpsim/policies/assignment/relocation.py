@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, inlined, kernel, outlined
-from ndpsim.policies.assignment.sorting import sort_falling
+from ndpsim.policies.assignment.parts import sort_falling
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]

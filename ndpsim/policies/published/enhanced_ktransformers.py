@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
-from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offline import descending, hottest, mean_loads
 from ndpsim.policies.offloading import Offloading, places_in
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Floats, LayerView, OfflineView, Placement
 
 

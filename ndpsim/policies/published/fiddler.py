@@ -11,9 +11,8 @@ from typing import Literal
 import numpy as np
 
 from ndpsim.policies.interface import Assignment, Parts, PolicyParameters
-from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offline import descending, hottest, mean_loads
 from ndpsim.policies.offloading import Offloading
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 # Constants of the released code: a token on the CPU, and a missing expert on the GPU.

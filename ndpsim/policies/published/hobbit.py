@@ -20,10 +20,15 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
-from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offline import (
+    StatedPredictor,
+    descending,
+    hottest,
+    least_above,
+    mean_loads,
+    ranked_above,
+)
 from ndpsim.policies.offloading import Offloading, places, places_in
-from ndpsim.policies.predictor import StatedPredictor
-from ndpsim.policies.statistics import descending, least_above, ranked_above
 from ndpsim.policies.views import BackgroundView, Floats, LayerView, OfflineView, Placement
 
 _WEIGHT = (

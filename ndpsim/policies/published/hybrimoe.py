@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, PolicyParameters
-from ndpsim.policies.offline import hottest_of_each, mean_loads
+from ndpsim.policies.offline import descending, hottest_of_each, mean_loads, score_sums
 from ndpsim.policies.offloading import Offloading, Place, cache_slots, places_in
-from ndpsim.policies.statistics import descending, score_sums
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 #: [code], in its own unit: an expert on the GPU, a token on the CPU, overhead on the CPU, a copy.

@@ -17,9 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, Parts, PolicyParameters
-from ndpsim.policies.offline import following, hottest, mean_loads
+from ndpsim.policies.offline import descending, following, hottest, mean_loads
 from ndpsim.policies.offloading import Offloading, Place, places_in
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Floats, LayerView, OfflineView, Placement
 
 _HOT_IN_CODE = 2

@@ -16,9 +16,8 @@ import numpy as np
 from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, Parts, PolicyParameters
-from ndpsim.policies.offline import hottest, mean_loads
+from ndpsim.policies.offline import descending, hottest, mean_loads
 from ndpsim.policies.offloading import Offloading, cache_slots, places_in
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, LayerView, OfflineView, Placement
 
 _SEED_IN_CODE = 42

@@ -17,9 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
-from ndpsim.policies.offline import hottest_of_each, mean_loads
+from ndpsim.policies.offline import descending, hottest_of_each, mean_loads
 from ndpsim.policies.offloading import Offloading, cache_slots, places, places_in
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, LayerView, OfflineView, Placement
 
 

@@ -18,9 +18,8 @@ from pydantic import Field
 
 from ndpsim.base.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
-from ndpsim.policies.offline import hottest, mean_loads, spread
+from ndpsim.policies.offline import descending, hottest, mean_loads, spread
 from ndpsim.policies.offloading import Offloading, places, places_in
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import STRIPED, BackgroundView, Floats, Ints, LayerView, OfflineView, Placement
 
 _DYNANDE_SHARE = 0.05882

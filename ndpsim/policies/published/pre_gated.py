@@ -16,8 +16,8 @@ from typing import Literal
 import numpy as np
 
 from ndpsim.policies.interface import Assignment, GivesRoom, Migration, Parts, PolicyParameters
+from ndpsim.policies.offline import descending
 from ndpsim.policies.offloading import Offloading, places, places_in
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Ints, LayerView, Placement
 
 

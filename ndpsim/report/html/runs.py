@@ -1,4 +1,4 @@
-"""Reports of runs of experts, relayouts and request traces."""
+"""Reports of runs: experts, relayouts, request traces, whole models under policies, and serving."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 
 from matplotlib.figure import Figure
 
-from ndpsim.base.reported import quantities
+from ndpsim.base.reported import flattened, quantities
 from ndpsim.config import Hardware
+from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.report.html.page import (
     Cell,
     Column,
@@ -16,6 +17,7 @@ from ndpsim.report.html.page import (
     Part,
     Section,
     configuration,
+    count_cell,
     measured,
     picture,
     provenance,
@@ -23,11 +25,27 @@ from ndpsim.report.html.page import (
     when,
     write_page,
 )
+from ndpsim.report.metrics import metric_label
+from ndpsim.report.moe import MoeHistory, RunHistory, moe_notes, moe_table, moe_title, run_names
 from ndpsim.report.pictures.expert import FIGURES
 from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
+from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
+from ndpsim.report.pictures.serving import rates_figure, serving_figure
+from ndpsim.report.serving import (
+    LATENCY_COLUMNS,
+    found_note,
+    latency_rows,
+    rates_notes,
+    rates_table,
+    serving_notes,
+    serving_table,
+    serving_title,
+    tries_table,
+)
 from ndpsim.report.text import Timed, facts_of, title_of, topologies_table
-from ndpsim.report.words import component_words, counted
+from ndpsim.report.words import component_words, counted, source_words
+from ndpsim.report.workload import trace_title
 from ndpsim.simulate import (
     ContentionResult,
     ExpertResult,
@@ -37,6 +55,8 @@ from ndpsim.simulate import (
     RelayoutResult,
     TraceResult,
 )
+from ndpsim.simulate.results import MoeResult, PolicyRun
+from ndpsim.simulate.results.serving import FoundRate, ServedRequest, ServingResult
 
 #: The command of each kind of result.
 _COMMANDS = {
@@ -199,3 +219,156 @@ def write_load_report(
         Section("Latency against throughput", picture("run", lambda: sweep_figure(points, memory), title)),
         configuration(memory.to_dict(), hardware, _timings(memory)),
     )
+
+
+# ---- Reports of a whole model: runs under policies, and serving
+
+
+#: Of each policy, in a table that sorts.
+_COMPARED = (
+    "tokens_per_s",
+    "speedup",
+    "speedup_moe",
+    "time_ns",
+    "moe_ns",
+    "bound_ns",
+    "layer_ns.mean",
+    "layer_ns.p99",
+    "energy_nj.total",
+)
+
+
+def _compared(result: MoeResult, names: Sequence[str]) -> HtmlTable:
+    """A line for each policy."""
+    plain, results = [run.to_dict(flat=True) for run in result.runs], (PolicyRun,)
+    columns = [
+        Column(metric_label(metric, results=results), [run.get(metric) for run in plain], metric, results)
+        for metric in _COMPARED
+        if any(run.get(metric) is not None for run in plain)
+    ]
+    return table_of(Column("policy", names), *columns)
+
+
+def _jobs_table(name: str, layer: LayerRecord) -> Folded:
+    """Jobs of each resource in a layer, and their times from the gate."""
+    jobs, where = layer.jobs, f"step {layer.step}" if layer.phase == "decode" else "prefill"
+    table = table_of(
+        Column("resource", [job.resource for job in jobs]),
+        Column("does", [job.kind for job in jobs]),
+        Column("expert", [None if job.expert < 0 else job.expert for job in jobs]),
+        Column("tokens", [job.tokens for job in jobs]),
+        Column("bytes", [count_cell(job.bytes) for job in jobs]),
+        *when(jobs, layer.start_ns),
+        elsewhere="--timeline, --log",
+    )
+    return Folded(f"Timeline: {name}, {counted(len(jobs), 'job')} of layer {layer.layer}, {where}", table)
+
+
+def _layers_table(name: str, run: RunHistory) -> Folded:
+    """How long the experts of each layer took."""
+    times = Column("time of its experts, mean", run.means_ns()["layer"].tolist(), "time_ns")
+    return Folded(f"Layers: {name}", table_of(Column("layer", run.layers), times, elsewhere="--log"))
+
+
+def write_moe_report(path: str, result: MoeResult, history: MoeHistory, hardware: Hardware) -> None:
+    """The report of `run_moe`.
+
+    Args:
+        path: the path of the file.
+        result: the result of the run.
+        history: the observer of the run.
+        hardware: the hardware of the run.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    names, routed = run_names(result.runs), trace_title(result.routing["trace"])
+    title = moe_title(result)
+    not_run = [f"not run: {name}: {reason}" for name, reason in result.not_run.items()]
+    parameters = {name: dict(run.parameters) for name, run in zip(names, result.runs, strict=True)}
+    set_to = [(key, str(value)) for key, value in flattened(parameters).items()]
+    histories = list(zip(names, history.runs, strict=True))
+    table = measured(("", *names), moe_table(result))
+    sections = [
+        Section("Summary", _compared(result, names), table, [*not_run, *moe_notes(result)]),
+        Section(
+            "Policies and layers",
+            picture("run", lambda: moe_figure(result, history), title),
+            *(_jobs_table(name, run.shown) for name, run in histories if run.shown is not None),
+            *(_layers_table(name, run) for name, run in histories),
+        ),
+        configuration(result.config, hardware, Folded("Policies", HtmlTable((), set_to))),
+        provenance({"routing": routed}),
+    ]
+    write_page(path, title, f"ndpsim moe\n{routed}", sections)
+
+
+# ---- serving ----
+
+
+def write_serving_report(path: str, result: ServingResult, hardware: Hardware) -> None:
+    """The report of `run_serving`.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    _write_serving(path, result, hardware, Section("Summary", *_summary(result)), _over_time(result))
+
+
+def write_found_rate_report(path: str, found: FoundRate, hardware: Hardware) -> None:
+    """The report of `find_rate`.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    tries = Folded(f"Search: {counted(len(found.tries), 'rate')}", measured(*tries_table(found)))
+    summary = Section("Summary", found_note(found), *_summary(found.run), tries)
+    _write_serving(path, found.run, hardware, summary, _over_time(found.run))
+
+
+def write_rates_report(path: str, results: Sequence[ServingResult], hardware: Hardware) -> None:
+    """The report of several results of `run_serving`, which differ in the rate of arrivals.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    over_rate = picture("rates", lambda: rates_figure(results), serving_title(results[0]))
+    summary = Section("Summary", measured(*rates_table(results)), rates_notes(results))
+    _write_serving(path, results[0], hardware, summary, Section("Over the rate", over_rate))
+
+
+def _write_serving(path: str, result: ServingResult, hardware: Hardware, *sections: Section) -> None:
+    requests = source_words(result.config["requests"], "given as they are")
+    routing = {"routing": routed} if (routed := result.config["routing"]) else {}
+    origin = provenance({"requests": requests, **routing})
+    page = [*sections, configuration(result.config, hardware), origin]
+    write_page(path, serving_title(result), f"ndpsim serve\n{requests}", page)
+
+
+def _summary(result: ServingResult) -> list[Part]:
+    facts = measured((), serving_table(result))
+    return [measured(LATENCY_COLUMNS, latency_rows(result)), facts, serving_notes(result)]
+
+
+def _over_time(result: ServingResult) -> Section:
+    drawn = picture("run", lambda: serving_figure(result), serving_title(result))
+    return Section("Run", drawn, _requests_table(result.per_request))
+
+
+def _requests_table(requests: Sequence[ServedRequest]) -> Folded:
+    """When each request arrived, and its latencies."""
+    first_ns = requests[0].arrival_ns
+    table = table_of(
+        Column("request", [request.id for request in requests]),
+        Column("prompt tokens", [count_cell(request.prompt_tokens) for request in requests]),
+        Column("output tokens", [count_cell(request.output_tokens) for request in requests]),
+        Column("arrival", [request.arrival_ns - first_ns for request in requests], "time_ns"),
+        Column("waited", [request.admitted_ns - request.arrival_ns for request in requests], "time_ns"),
+        Column("to the first token", [request.ttft_ns for request in requests], "ttft_ns"),
+        Column("per output token", [request.tpot_ns for request in requests], "tpot_ns"),
+        Column("to the last token", [request.latency_ns for request in requests], "latency_ns"),
+        Column("reused tokens", [request.reused_tokens for request in requests]),
+        Column("preemptions", [request.preemptions for request in requests]),
+        elsewhere="--json, --log",
+    )
+    return Folded(f"Requests: {len(requests):,}", table)

@@ -11,8 +11,7 @@ from matplotlib.axes import Axes
 
 from ndpsim.base.units import format_energy, format_power, format_time
 from ndpsim.report.metrics import metric_label, scale_of
-from ndpsim.report.pictures.canvas import Panel
-from ndpsim.report.pictures.colours import COLOURS, ENERGY, INK
+from ndpsim.report.pictures.canvas import COLOURS, ENERGY, INK, Panel
 from ndpsim.report.words import component_words, unknown_components
 
 _ROW, _SHARES = 1.25, 1.3  # lines of text for each horizontal bar, and for one of shares

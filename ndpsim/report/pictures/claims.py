@@ -1,18 +1,20 @@
-"""Figures of papers redrawn, with simulated beside published values."""
+"""Pictures of the authors: figures of papers redrawn with simulated ones, and the speed of `bench`."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from matplotlib import rcParams
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from ndpsim.base.units import format_time
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import name_rows
-from ndpsim.report.pictures.canvas import Panel, compose, save
-from ndpsim.report.pictures.colours import INK, SERIES, tint
+from ndpsim.report.pictures.canvas import COLOURS, INK, SERIES, Panel, Panels, compose, save, tint
+from ndpsim.report.words import counted
 
 _HEIGHT = 0.36  # height of each of the two bars of a claim
 
@@ -101,3 +103,24 @@ def _draw_span(axes: Axes, y: float, ends: tuple[float, float], label: str, styl
     middle, reach = (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2
     drawn = axes.errorbar(middle, y, xerr=reach, fmt="none", **how)
     drawn.lines[2][0].set_linestyle(style)
+
+
+# ---- The picture of a benchmark: the time of each row for a request
+
+
+def bench_figure(ns: Mapping[str, float], size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
+    """The time of each row for a request, on a logarithmic axis.
+
+    Args:
+        ns: by row, from top to bottom.
+    """
+
+    def draw(axes: Axes) -> None:
+        names = list(ns)[::-1]
+        bars = axes.barh(names, [ns[name] for name in names], color=tint(COLOURS["read"], 0.4))
+        axes.bar_label(bars, [format_time(ns[name]) for name in names], padding=2)
+        axes.set(xscale="log", xlabel="time for a request (ns)")
+        axes.set_xlim(min(ns.values()) / 2, max(ns.values()) * 8)
+
+    title = f"Time of the simulator for a request: {counted(len(ns), 'row')} of ndpsim bench"
+    return compose(title, ({"rows": Panel(draw, 2 + 1.6 * len(ns), stretches=True)},), size, panels, "bench")

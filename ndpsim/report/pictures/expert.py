@@ -2,21 +2,223 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from numpy.typing import NDArray
 
 from ndpsim.base.units import Scale, format_time, percent, times
+from ndpsim.dram.spec import Device
+from ndpsim.dram.spec.standard import READ, READ_AP
+from ndpsim.dram.traces import CommandTrace
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.pictures.bars import bus_panel, energy_panel, row_panel
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS, INK, tint
-from ndpsim.report.pictures.curves import draw_means, phase_panel, read_panel, time_axis
+from ndpsim.report.pictures.bars import bus_panel, energy_panel, name_rows, row_panel
+from ndpsim.report.pictures.canvas import COLOURS, INK, Panel, Panels, compose, tint
 from ndpsim.report.text import title_of
-from ndpsim.report.words import counted, device_of, lane_name, refresh_interval_ns, to_host_name
-from ndpsim.simulate import ContentionResult, ExpertResult, HostReadResult
+from ndpsim.report.words import (
+    counted,
+    device_of,
+    lane_name,
+    refresh_interval_ns,
+    to_host_name,
+    unit_of_phase,
+)
+from ndpsim.simulate import ContentionResult, ExpertResult, HostReadResult, Phase
+from ndpsim.simulate.statistics import equal_clocks, sample_clocks
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+_RANGES = 600  # number of bins of the range, where whole refresh intervals are shorter
+_REFRESHES_APART = 150  # most intervals whose ranges can be distinguished in a column
+_REFRESHES_SHOWN = 25  # with more intervals than this, means are over whole ones
+_OF_REFRESH = 3  # The range in a bin is over times of nRFC / 3; two of these are within each refresh.
+
+
+@dataclass(frozen=True, eq=False)
+class ReadCurve:
+    """Bytes read over time, from the clocks in which data was on the buses.
+
+    Attributes:
+        edges: edges of the bins, in DRAM clocks from the first command: [bin + 1].
+        data_bytes: bytes on the buses in each bin; their sum is all bytes read.
+        mean_gbps: mean bandwidth in each bin.
+        range_edges: edges of finer bins, likewise.
+        low_gbps, high_gbps: least and greatest bandwidth of short times within each finer bin.
+        within_clocks: length of the short times.
+        clock_ns: length of a DRAM clock.
+    """
+
+    edges: Ints
+    data_bytes: Ints
+    mean_gbps: Floats
+    range_edges: Ints
+    low_gbps: Floats
+    high_gbps: Floats
+    within_clocks: Fraction
+    clock_ns: float
+
+
+def _data_clocks(trace: CommandTrace, start_clock: int, device: Device, edges: Ints) -> Ints:
+    """The number of clocks with read data on a bus, from the start to each edge.
+
+    It is summed over the data buses of a channel.
+    """
+    reads = trace.take(np.flatnonzero(np.isin(trace.numbered(device.standard.names), (READ, READ_AP))))
+    starts = reads.clock - start_clock + device.read_latency
+    if not device.standard.own_data_buses:
+        return _on_bus(np.sort(starts), device.burst_clocks, edges)
+    buses = [np.sort(starts[reads.rank == rank]) for rank in np.unique(reads.rank)]
+    return sum((_on_bus(bus, device.burst_clocks, edges) for bus in buses), np.zeros_like(edges))
+
+
+def _on_bus(starts: Ints, burst: int, edges: Ints) -> Ints:
+    if not len(starts):
+        return np.zeros_like(edges)
+    begun = np.searchsorted(starts, edges, side="right")
+    last = np.clip(edges - starts[np.maximum(begun - 1, 0)], 0, burst)
+    return np.where(begun > 0, (begun - 1) * burst + last, 0)
+
+
+def reads_over_time(result: ExpertResult | HostReadResult) -> ReadCurve:
+    """Bytes read in bins of equal length, from the recorded commands.
+
+    Bins are whole refresh intervals, so that refreshes cause no pattern; in a run with few intervals, they
+    are parts of one. The range shows refreshes, because its bins remain parts of an interval in longer runs.
+    """
+    hardware = result.config["hardware"]
+    device = device_of(hardware)
+    interval, burst = device.clocks("nREFI"), device.burst_clocks
+    refresh = max(1, *(device.clocks(command.busy) for command in device.standard.commands))
+    range_width = sample_clocks(result.cycles, interval, _RANGES)
+    if result.cycles > _REFRESHES_APART * interval:
+        range_width = max(range_width, Fraction(interval))
+    while range_width < min(interval, 2 * refresh) and result.cycles > interval:
+        range_width *= 2
+    bins = max(1, interval // range_width) if result.cycles > _REFRESHES_SHOWN * interval else 1
+    if result.cycles <= interval:
+        range_width = Fraction(burst * -(-range_width // burst))
+    parts = max(1, -(-_OF_REFRESH * range_width // refresh))
+    fine = equal_clocks(result.cycles, range_width / parts)
+    data = np.zeros(len(fine), dtype=np.int64)
+    alike, start = Counter(map(id, result.command_traces)), result.config.get("start_clock", 1)
+    for trace in {id(trace): trace for trace in result.command_traces}.values():
+        data += alike[id(trace)] * _data_clocks(trace, start, device, fine)
+    moved = np.diff(data) * device.burst_bytes // burst
+    gbps = moved / (np.diff(fine) * result.clock_ns)
+    in_range, in_bin = (np.arange(0, len(moved), count) for count in (parts, parts * bins))
+    edges = np.append(fine[in_bin], fine[-1])
+    data_bytes = np.add.reduceat(moved, in_bin)
+    return ReadCurve(
+        edges=edges,
+        data_bytes=data_bytes,
+        mean_gbps=data_bytes / (np.diff(edges) * result.clock_ns),
+        range_edges=np.append(fine[in_range], fine[-1]),
+        low_gbps=np.minimum.reduceat(gbps, in_range),
+        high_gbps=np.maximum.reduceat(gbps, in_range),
+        within_clocks=range_width / parts,
+        clock_ns=result.clock_ns,
+    )
+
+
+def time_axis(axes: Axes, end_ns: float, more: str = "") -> float:
+    """Make the horizontal axis that of the time until `end_ns`; returns the length of its unit in ns."""
+    scale = scale_of("time_ns", [end_ns])
+    axes.set(xlabel=f"{metric_label('time_ns', scale)}{more}", xlim=(0, end_ns / scale.divisor))
+    return scale.divisor
+
+
+def _draw_reads(axes: Axes, result: ExpertResult | HostReadResult) -> None:
+    curve, unit_ns = reads_over_time(result), time_axis(axes, result.time_ns)
+    peak, mean, read = result.peak_bandwidth_gbps, result.bandwidth_gbps, COLOURS["read"]
+    within_ns = float(curve.within_clocks) * result.clock_ns
+    bin_ns, clock = float(curve.edges[1]) * result.clock_ns, result.clock_ns / unit_ns
+    if within_ns < 0.75 * bin_ns:
+        how: dict[str, Any] = {"fill": True, "color": tint(read, 0.4), "linewidth": 0}
+        label = f"range of means over {format_time(within_ns)}"
+        axes.stairs(curve.high_gbps, curve.range_edges * clock, baseline=curve.low_gbps, label=label, **how)
+    label = f"mean over {format_time(bin_ns)}"
+    axes.stairs(curve.mean_gbps, curve.edges * clock, color=read, baseline=None, label=label)
+    label = f"mean over the run {mean:.1f} GB/s, {percent(result.peak_fraction)} of peak"
+    axes.axhline(mean, color=INK, linestyle=":", label=label)
+    axes.axhline(peak, color=INK, linestyle="--", label=f"peak {peak:.1f} GB/s")
+    bandwidth = metric_label("bandwidth_gbps", Scale("GB/s"), results=(ExpertResult,))
+    axes.set(ylabel=f"weights read: {bandwidth}", ylim=(0, peak * 1.08))
+
+
+def read_panel(result: ExpertResult | HostReadResult) -> Panel:
+    """Reads over time, the range of shorter times, the mean of all and the peak."""
+    return Panel(lambda axes: _draw_reads(axes, result), 8, stretches=True, axis="time")
+
+
+def means_of(
+    ends_ns: Sequence[float], gbps: Sequence[float], interval_ns: float
+) -> tuple[Floats, Floats, bool]:
+    """Means over time slices, or over whole refresh intervals if there are many slices.
+
+    Args:
+        ends_ns, gbps: ends and bandwidths of slices, which are whole intervals or equal parts of one.
+        interval_ns: time from refresh to refresh.
+
+    Returns:
+        Edges in ns, the means, and whether they are over whole intervals.
+    """
+    edges, values = np.append(0.0, ends_ns), np.array(gbps)
+    parts = round(interval_ns / ends_ns[0])
+    if parts <= 1 or ends_ns[-1] <= _REFRESHES_SHOWN * interval_ns:
+        return edges, values, False
+    first = np.arange(0, len(values), parts)
+    moved = np.add.reduceat(values * np.diff(edges), first)
+    edges = np.append(edges[first], edges[-1])
+    return edges, moved / np.diff(edges), True
+
+
+def draw_means(
+    axes: Axes,
+    ends_ns: Sequence[float],
+    gbps: Sequence[float],
+    interval_ns: float,
+    unit_ns: float,
+    **how: Any,
+) -> None:
+    """Draw a curve of `means_of`; a lighter curve shows all slices if the means are over refresh intervals.
+
+    Args:
+        axes: the axes to draw into.
+        ends_ns, gbps, interval_ns: as for `means_of`.
+        unit_ns: length of the unit of the time axis.
+        how: color, linestyle, label.
+    """
+    edges, values, whole = means_of(ends_ns, gbps, interval_ns)
+    if whole:
+        light = {**how, "color": tint(how["color"], 0.4), "label": None, "linestyle": "-"}
+        axes.stairs(gbps, np.append(0.0, ends_ns) / unit_ns, baseline=None, **light)
+    axes.stairs(values, edges / unit_ns, baseline=None, zorder=2.5, **how)
+
+
+def phase_panel(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> Panel:
+    """The work of the units in the expert program, a row for each phase."""
+    units = unit_of_phase(hardware)
+    kinds = "host", "compute", "activation unit", "compute", "host"
+    rows = {name: (row, COLOURS[kind]) for row, (name, kind) in enumerate(zip(units, kinds, strict=True))}
+
+    def draw(axes: Axes) -> None:
+        unit_ns = time_axis(axes, time_ns)
+        for phase in phases:
+            y, colour = rows[phase.name]
+            length = max(phase.end_ns - phase.start_ns, time_ns / 150)
+            axes.barh(y, length / unit_ns, 0.7, phase.start_ns / unit_ns, color=colour)
+        name_rows(axes, [f"{name} ({unit})" for name, unit in units.items()])
+
+    return Panel(draw, 6.5, axis="time")
+
 
 _SIGHT = 5  # limits above all curves by more than this factor are only in the legend
 _NDP, _HOST = COLOURS["compute"], COLOURS["host"]

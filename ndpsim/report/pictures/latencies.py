@@ -14,8 +14,7 @@ from ndpsim.base.units import Scale, format_time, percent
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import energy_panel
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS, INK, tint
+from ndpsim.report.pictures.canvas import COLOURS, INK, Panel, Panels, compose, tint
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.text import title_of
 from ndpsim.report.words import counted

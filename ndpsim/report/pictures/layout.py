@@ -11,10 +11,9 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ndpsim.dimm.layout import MATRICES, Layout
-from ndpsim.report.layouts import layout_title
+from ndpsim.report.bundled import layout_title
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS
+from ndpsim.report.pictures.canvas import COLOURS, Panel, Panels, compose
 from ndpsim.simulate import PlacedExpert
 
 _ROWS = 2  # drawn rows of every bank

@@ -17,12 +17,10 @@ from ndpsim.base.reported import label_of, with_unit
 from ndpsim.base.units import TIMES, Scale, format_time, times
 from ndpsim.inference.layers.record import JobRecord, LayerRecord, MovingRecord
 from ndpsim.report.metrics import metric_label, scale_of
-from ndpsim.report.moe import moe_title, run_names
-from ndpsim.report.moe_history import MoeHistory, RunHistory
+from ndpsim.report.moe import MoeHistory, RunHistory, moe_title, run_names
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
 from ndpsim.report.pictures.bars import Bars, row_panel, share_panel
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS, INK, tint
+from ndpsim.report.pictures.canvas import COLOURS, INK, Panel, Panels, compose, tint
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.prediction import parts_shown, rate_words
 from ndpsim.report.workload import routing_title, trace_title

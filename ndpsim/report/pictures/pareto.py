@@ -23,8 +23,7 @@ from ndpsim.report.metrics import (
     scale_of,
     value_words,
 )
-from ndpsim.report.pictures.canvas import Panel
-from ndpsim.report.pictures.colours import INK, SERIES, tint
+from ndpsim.report.pictures.canvas import INK, SERIES, Panel, tint
 from ndpsim.report.pictures.points import MARKERS, Points, figure_of, logarithmic, plain_ticks
 from ndpsim.report.sweep_plot import Row, panel_keys
 

@@ -12,9 +12,8 @@ from ndpsim.base.units import Scale, format_time, percent, times
 from ndpsim.report.metrics import described, metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import Ways, compare_energies, row_panel
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS, INK, SERIES
-from ndpsim.report.pictures.curves import draw_means, means_of, time_axis
+from ndpsim.report.pictures.canvas import COLOURS, INK, SERIES, Panel, Panels, compose
+from ndpsim.report.pictures.expert import draw_means, means_of, time_axis
 from ndpsim.report.pictures.points import logarithmic, room_pt
 from ndpsim.report.text import title_of
 from ndpsim.report.words import refresh_interval_ns

@@ -12,9 +12,8 @@ from ndpsim.base.reported import with_unit
 from ndpsim.base.units import Scale
 from ndpsim.report.metrics import metric_label, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.pictures.canvas import Panel, Panels, compose
-from ndpsim.report.pictures.colours import COLOURS, INK
-from ndpsim.report.pictures.curves import time_axis
+from ndpsim.report.pictures.canvas import COLOURS, INK, Panel, Panels, compose
+from ndpsim.report.pictures.expert import time_axis
 from ndpsim.report.pictures.points import logarithmic
 from ndpsim.report.serving import rates_notes, serving_title
 from ndpsim.report.words import counted

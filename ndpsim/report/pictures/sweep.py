@@ -16,14 +16,13 @@ from ndpsim.base.units import significant
 from ndpsim.report.metrics import is_number, metric_label, name_of, scale_of, value_words
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_size
 from ndpsim.report.pictures.bars import white_edges
-from ndpsim.report.pictures.canvas import CHARACTER, Panel, compose
-from ndpsim.report.pictures.colours import INK, SERIES, tint
-from ndpsim.report.pictures.heat import heat_panels
+from ndpsim.report.pictures.canvas import CHARACTER, INK, SERIES, Panel, compose, tint
 from ndpsim.report.pictures.pareto import pareto_panels
 from ndpsim.report.pictures.points import (
     MARKERS,
     Mark,
     Points,
+    heat_panels,
     key_ticks,
     logarithmic,
     named_ticks,

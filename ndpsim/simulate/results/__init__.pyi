@@ -1,11 +1,11 @@
 # The names of the package, once; see ndpsim.base._later.
 from ndpsim.simulate.results.cache import ResultCache as ResultCache
-from ndpsim.simulate.results.contention import ContentionResult as ContentionResult
+from ndpsim.simulate.results.expert import ContentionResult as ContentionResult
 from ndpsim.simulate.results.expert import ExpertResult as ExpertResult
+from ndpsim.simulate.results.expert import HostReadResult as HostReadResult
 from ndpsim.simulate.results.expert import JobTime as JobTime
 from ndpsim.simulate.results.expert import OverRefresh as OverRefresh
 from ndpsim.simulate.results.expert import Phase as Phase
-from ndpsim.simulate.results.host_read import HostReadResult as HostReadResult
 from ndpsim.simulate.results.moe import CheckedEnd as CheckedEnd
 from ndpsim.simulate.results.moe import LayerCheck as LayerCheck
 from ndpsim.simulate.results.moe import MoeResult as MoeResult

@@ -32,7 +32,7 @@ from ndpsim.base.cachedirs import Entries
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
 from ndpsim.dram.spec import Standard
-from ndpsim.dram.spec.registry import standards
+from ndpsim.dram.spec.pages import standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import results
 from ndpsim.simulate.results.bundled import bundled_results
@@ -143,9 +143,9 @@ def _encoded(value: Any) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is list:
-        return [_encoded(one) for one in value]
+        return [_encoded(each) for each in value]
     if type(value) is tuple:
-        return {_TUPLE: [_encoded(one) for one in value]}
+        return {_TUPLE: [_encoded(each) for each in value]}
     if type(value) is np.ndarray:
         return {_ARRAY: [value.dtype.str, value.tolist()]}
     if type(value) is dict and all(type(key) is str and not key.endswith(_TUPLE) for key in value):
@@ -153,8 +153,8 @@ def _encoded(value: Any) -> Any:
     name = type(value).__name__
     if getattr(results, name, None) is type(value):
         table = isinstance(value, SlowdownTable)
-        parts = value if table else (getattr(value, one.name) for one in fields(value) if one.init)
-        return {f"{name}{_TUPLE}": [_encoded(one) for one in parts]}
+        parts = value if table else (getattr(value, each.name) for each in fields(value) if each.init)
+        return {f"{name}{_TUPLE}": [_encoded(each) for each in parts]}
     raise TypeError(f"a result cannot be stored with a {name} in it")
 
 
@@ -323,12 +323,12 @@ class Lookup(Generic[R]):
         kind: type[R],
         cache: bool | ResultCache,
         computing: bool,
-        given: Sequence[Any],
+        inputs: Sequence[Any],
         labels: Mapping[str, Any],
     ) -> None:
         chosen = chosen_cache(cache)
         self._kind, self._cache, self._labels = kind, None if computing else chosen, labels
-        self._name = "" if self._cache is None else f"{kind.__name__}-{digest_of(given)}"
+        self._name = "" if self._cache is None else f"{kind.__name__}-{digest_of(inputs)}"
 
     def find(self, stopwatch: Stopwatch, progress: Callable[[float], None]) -> R | None:
         """The result, if it was computed before; it ends the call, whose duration the result has.

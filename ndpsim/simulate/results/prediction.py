@@ -88,6 +88,6 @@ class Prediction(Reported):
             for name, phase in (("prefill", self.prefill), ("decode", self.decode))
         ]
         return rows + [
-            (f"upgrade: {one.name}", one.problem or said(one, "decode_gain", "change"))
-            for one in self.upgrades
+            (f"upgrade: {upgrade.name}", upgrade.problem or said(upgrade, "decode_gain", "change"))
+            for upgrade in self.upgrades
         ]

@@ -12,9 +12,7 @@ from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.base.options.dram import RULE_SET, ChannelSettings
 from ndpsim.base.reported import text_table
 from ndpsim.dram.spec import Device, Rule, resolve, standards
-from ndpsim.simulate.timing.checker import CheckerSide
-from ndpsim.simulate.timing.commands import Issued, placed
-from ndpsim.simulate.timing.tables import TablesSide
+from ndpsim.simulate.timing.sides import CheckerSide, Issued, TablesSide, placed
 
 _LAST_CLOCK = 10**15
 #: Two of them, so that commands can go to another rank.
@@ -115,13 +113,13 @@ class Probe:
 
     def _candidate(self, command: object, place: Mapping[str, object]) -> Issued:
         """The command at its place, by default with the row that its bank has had last."""
-        one = placed(self.device, command, place, 0)
-        at = one.rank, one.group, one.bank
-        rows = [each.row for each in self.commands if each.row >= 0 and each[2:5] == at]
-        opens = self.device.standard.by_number[self.device.standard.names.index(one.name)].opens
-        if rows and one.row >= 0 and "row" not in place and not opens:
-            one = one._replace(row=rows[-1])
-        return one
+        command_here = placed(self.device, command, place, 0)
+        where = command_here.rank, command_here.group, command_here.bank
+        rows = [each.row for each in self.commands if each.row >= 0 and each[2:5] == where]
+        opens = self.device.standard.by_number[self.device.standard.names.index(command_here.name)].opens
+        if rows and command_here.row >= 0 and "row" not in place and not opens:
+            command_here = command_here._replace(row=rows[-1])
+        return command_here
 
     def issue(self, command: str, *, clock: int | None = None, **place: int) -> int:
         """Issue a command, at its first clock unless one is given; returns the clock.
@@ -136,22 +134,22 @@ class Probe:
             InputError: a name is unknown, a number is out of range, the clock is too early, or the bank is
                 open or closed where it must not be.
         """
-        one = self._candidate(command, place)
+        issued = self._candidate(command, place)
         if clock is not None:
-            one = one._replace(clock=whole_number(clock, "clock", 1, _LAST_CLOCK))
-            found = self._checker.findings(self.commands, one)
+            issued = issued._replace(clock=whole_number(clock, "clock", 1, _LAST_CLOCK))
+            found = self._checker.findings(self.commands, issued)
             if found:
-                first = self._why(one)
-                problem = f"clock {one.clock} is too early; {first}"
+                first = self._why(issued)
+                problem = f"clock {issued.clock} is too early; {first}"
                 if found[0].rule == "clock edge":
-                    problem = f"clock {one.clock} is between two edges; {first}"
-                raise InputError(problem, "range", key=one.name)
+                    problem = f"clock {issued.clock} is between two edges; {first}"
+                raise InputError(problem, "range", key=issued.name)
         else:
-            one = one._replace(clock=self._why(one).clock)
-            self._checker.findings(self.commands, one)
-        self._tables.note(one)
-        self.commands.append(one)
-        return one.clock
+            issued = issued._replace(clock=self._why(issued).clock)
+            self._checker.findings(self.commands, issued)
+        self._tables.note(issued)
+        self.commands.append(issued)
+        return issued.clock
 
     def earliest(self, command: str, **place: int) -> int:
         """The first clock at which a command may follow the commands so far.
@@ -181,10 +179,10 @@ class Probe:
                 binds and both clocks.
             InputError: as `earliest`.
         """
-        one = self._candidate(command, place)
+        candidate = self._candidate(command, place)
         clock = whole_number(clock, "clock", 1, _LAST_CLOCK)
-        first = self._why(one)
-        before, then = (one._replace(clock=at) for at in (clock - 1, clock))
+        first = self._why(candidate)
+        before, then = (candidate._replace(clock=at) for at in (clock - 1, clock))
         start = self.commands[-1].clock if self.commands else 1
         legal = not self._checker.findings(self.commands, then) if clock >= start else False
         blocked = clock <= start or bool(self._checker.findings(self.commands, before))
@@ -192,50 +190,54 @@ class Probe:
             at = f"{self.device.standard.name} {self.device.timing}"
             both = f"controller {first.controller}, checker {first.checker}"
             raise AssertionError(
-                f"{at}: {one.name} not from clock {clock}, but {first.clock} ({both}): {first}"
+                f"{at}: {candidate.name} not from clock {clock}, but {first.clock} ({both}): {first}"
             )
 
-    def _why(self, one: Issued) -> Earliest:
+    def _why(self, candidate: Issued) -> Earliest:
         """The first clock of a command by both sides; raises MismatchError if they differ."""
-        controller = self._tables.earliest(one)
-        checker, rule = self._checker.earliest(self.commands, one)
+        controller = self._tables.earliest(candidate)
+        checker, rule = self._checker.earliest(self.commands, candidate)
         if controller != checker:
             scheduled = checker
             if self.device.standard.checked_rules:
-                scheduled = self._scheduled.earliest(self.commands, one)[0]
+                scheduled = self._scheduled.earliest(self.commands, candidate)[0]
             if scheduled != controller:
-                at = ", ".join(each.words for each in self.commands[-3:])
-                problem = f"{one.name} after {at}: the controller's tables allow it from clock {controller}"
+                last = ", ".join(each.words for each in self.commands[-3:])
+                problem = (
+                    f"{candidate.name} after {last}: the controller's tables allow it from clock {controller}"
+                )
                 raise MismatchError(f"{problem}, the checker from clock {checker} ({rule or 'no rule'})")
-        latency, clocks, since = self._binding(one, checker, rule)
+        latency, clocks, since = self._binding(candidate, checker, rule)
         after, after_clock = (since.name, since.clock) if since is not None else ("", -1)
-        return Earliest(one.name, checker, rule, latency, clocks, after, after_clock, controller, checker)
+        return Earliest(
+            candidate.name, checker, rule, latency, clocks, after, after_clock, controller, checker
+        )
 
-    def _binding(self, one: Issued, clock: int, rule: str) -> tuple[str, int, Issued | None]:
+    def _binding(self, candidate: Issued, clock: int, rule: str) -> tuple[str, int, Issued | None]:
         """The sum of timings of the rule that binds, its clocks, and the command from which they count."""
         standard = self.device.standard
         cycles = {command.name: command.cycles for command in standard.commands}
         for each in (*standard.rules, *standard.checked_rules):
-            if each.name != rule or one.name not in each.next:
+            if each.name != rule or candidate.name not in each.next:
                 continue
             clocks = self.device.clocks(each.latency)
             for since in reversed(self.commands):
-                apart = clocks + cycles.get(since.name, 1) - cycles[one.name]
-                due = since.name in each.previous and self._is_at_level(each, since, one)
+                apart = clocks + cycles.get(since.name, 1) - cycles[candidate.name]
+                due = since.name in each.previous and self._is_at_level(each, since, candidate)
                 if due and since.clock + apart <= clock < since.clock + apart + standard.ticks_per_clock:
                     return each.latency, clocks, since
         return "", 0, None
 
-    def _is_at_level(self, rule: Rule, since: Issued, one: Issued) -> bool:
+    def _is_at_level(self, rule: Rule, since: Issued, candidate: Issued) -> bool:
         """Whether ranks are the same, or are not where the rule is for others."""
         level = self.device.standard.level_of(rule.level)
-        return level == 0 or (since.rank == one.rank) != (rule.siblings and level == 1)
+        return level == 0 or (since.rank == candidate.rank) != (rule.siblings and level == 1)
 
     def __repr__(self) -> str:
         device = self.device
         rows = {"device": f"{device.org} at {device.timing}, rules {device.rules}"}
         rows |= {name: str(count) for name, count in device.parts.items()}
-        rows["commands"] = ", ".join(one.words for one in self.commands[-5:]) or "none yet"
+        rows["commands"] = ", ".join(issued.words for issued in self.commands[-5:]) or "none yet"
         return text_table(f"Probe of {device.standard.name}", rows.items())
 
 

@@ -11,13 +11,17 @@ from ndpsim.base.arguments import choice, progress_function, several, whole_numb
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware
 from ndpsim.dram.banks.programs import Line
-from ndpsim.studies.bench.channels import ChannelCall, Outcome, beside_host, relayout_of_four
-from ndpsim.studies.bench.experts import ExpertCall, UnlikeCalls
-from ndpsim.studies.bench.layers import PolicyLayers, ServedLayers, WholeRun
-from ndpsim.studies.bench.processes import FreshProcess
+from ndpsim.studies.bench.experts import (
+    ExpertCall,
+    FreshProcess,
+    PolicyLayers,
+    ServedLayers,
+    UnlikeCalls,
+    WholeRun,
+)
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
 from ndpsim.studies.bench.traces import WholeTrace
-from ndpsim.studies.bench.traffic import Traffic
+from ndpsim.studies.bench.traffic import ChannelCall, Outcome, Traffic, beside_host, relayout_of_four
 from ndpsim.studies.bench.units import UnitProgram, aim_attention, aim_gemv, attacc_bank, attacc_buffer
 from ndpsim.workload.models import Expert
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.temporaries import temporary_folder
+from ndpsim.base.run_files import temporary_folder
 from ndpsim.dram.spec import Device
 from ndpsim.dram.traces import Requests, stream_of
 from ndpsim.simulate import Memory, TraceResult, run_requests

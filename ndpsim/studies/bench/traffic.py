@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,16 +15,18 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import MismatchError
 from ndpsim.base.options.dram import ControllerOptions
+from ndpsim.config import Hardware, load_hardware
 from ndpsim.dram import sink, state
 from ndpsim.dram.engines import Controller, ScanController, compare_channels, make_controller
 from ndpsim.dram.mapping import map_addresses
 from ndpsim.dram.spec import Device, Standard, Tables, lower
 from ndpsim.dram.traces import Requests
-from ndpsim.simulate import Memory
+from ndpsim.simulate import Memory, simulate_contention, simulate_relayout
 from ndpsim.simulate.lane import name_commands, no_commands, run_channel
 from ndpsim.simulate.trace_channel import counters_now
 from ndpsim.studies import ramulator
-from ndpsim.studies.bench.row import Benchmark, BenchRow, Results, expect
+from ndpsim.studies.bench.row import Benchmark, BenchRow, Results, TimedRuns, expect
+from ndpsim.workload.models import Expert, load_model
 
 Ints = NDArray[np.int64]
 MakeController = Callable[[Tables, state.Policy], Controller]
@@ -180,3 +182,43 @@ def _serve(channel: Controller, source: state.Source, standard: Standard) -> _Ti
     run_channel(channel, source, data_sink, silent, count)
     seconds = time.perf_counter() - resumed + taken - began
     return _Timed(channel, seconds, accepted, channel.skipped)
+
+
+# ---- Rows with an expert beside the host, and with a relayout, compared with the time of the hardware
+
+
+#: The DRAM commands of a call, the simulated time in ns, and the DRAM clock in ns.
+Outcome = tuple[Mapping[str, int], float, float]
+
+
+def beside_host(hardware: Hardware, expert: Expert) -> Outcome:
+    """An expert beside saturating host traffic."""
+    result = simulate_contention(hardware, expert)
+    return result.commands, result.ndp_time_ns, result.clock_ns
+
+
+def relayout_of_four(hardware: Hardware, expert: Expert) -> Outcome:
+    """Four experts from one DIMM each to stripes over all, and the same by the host."""
+    result = simulate_relayout(hardware, expert, experts=4)
+    return result.commands, result.time_ns, result.clock_ns
+
+
+@dataclass(frozen=True)
+class ChannelCall(TimedRuns):
+    """A call, measured after a first call that is not. Only compiled kernels are left from earlier runs.
+
+    Attributes:
+        call: the measured call, on hardware that is read again; requests are reads and writes of lanes.
+    """
+
+    call: Callable[[Hardware, Expert], Outcome]
+
+    def timed(self) -> BenchRow:
+        hardware, expert = replace(load_hardware(self.hw)), load_model(self.model).expert
+        began = time.perf_counter()
+        commands, time_ns, clock_ns = self.call(hardware, expert)
+        seconds = time.perf_counter() - began
+        known = hardware.lane_device().standard.commands
+        requests = sum(commands.get(command.name, 0) for command in known if command.reads or command.writes)
+        work = Results(requests, round(time_ns / clock_ns), dict(commands))
+        return BenchRow(self.name, work, seconds, simulated_s=time_ns / 1e9)

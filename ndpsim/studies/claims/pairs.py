@@ -6,9 +6,8 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 from ndpsim.studies.claims.claim import Claim, Paper
-from ndpsim.studies.claims.evaluate import Pair, Setting, changed, evaluate, runs_of
+from ndpsim.studies.claims.evaluate import Outcome, Pair, Setting, changed, evaluate, runs_of
 from ndpsim.studies.claims.runs import ResolvedRun
-from ndpsim.studies.claims.verdict import Outcome
 from ndpsim.studies.claims.words import Changes, changed_verdicts, value_in_words
 
 _KEYS = 5

@@ -17,9 +17,8 @@ from ndpsim.inference.layers.record import LayerRecord, RunRecord
 from ndpsim.inference.processors import load_processors
 from ndpsim.inference.processors.memory import dense_weight_bytes
 from ndpsim.simulate.results.cache import digest_of
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand, hardware_of
 from ndpsim.studies.sweeps.commands.moe import COMMAND
-from ndpsim.studies.sweeps.parameters import hardware_of
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing import describe_routing
 from ndpsim.workload.routing.generate import find_routing

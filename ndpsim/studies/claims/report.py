@@ -7,10 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ndpsim.base.files import replacing
-from ndpsim.studies.claims.claim import Assumption, Paper
-from ndpsim.studies.claims.evaluate import Change, Pair, loads_of
-from ndpsim.studies.claims.files import read_tolerances
-from ndpsim.studies.claims.verdict import RATIOS, Outcome, allowed_interval, interval_of
+from ndpsim.studies.claims.claim import Assumption, Paper, read_tolerances
+from ndpsim.studies.claims.evaluate import (
+    RATIOS,
+    Change,
+    Outcome,
+    Pair,
+    allowed_interval,
+    interval_of,
+    loads_of,
+)
 from ndpsim.studies.claims.words import (
     COLUMNS,
     PAIR_COLUMNS,

@@ -17,8 +17,7 @@ from ndpsim.studies.claims.claim import ClaimRun
 from ndpsim.studies.claims.quantities import QUANTITIES, ClaimQuantity
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.executors import Task
-from ndpsim.studies.sweeps.executors.attempt import reason_of
+from ndpsim.studies.sweeps.executors import Task, reason_of
 from ndpsim.studies.sweeps.executors.local import run_locally
 from ndpsim.studies.sweeps.store import point_name
 from ndpsim.studies.sweeps.values import one_value

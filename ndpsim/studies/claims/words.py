@@ -9,8 +9,7 @@ from typing import Any
 from ndpsim.base.units import significant
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.studies.claims.claim import Claim, PublishedFigure
-from ndpsim.studies.claims.evaluate import Change, Pair, Setting
-from ndpsim.studies.claims.verdict import Outcome, interval_of
+from ndpsim.studies.claims.evaluate import Change, Outcome, Pair, Setting, interval_of
 
 #: By the names of claims.
 Changes = Mapping[str, Sequence[Change]]

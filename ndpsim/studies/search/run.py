@@ -14,18 +14,25 @@ from pydantic import Field
 from ndpsim.base.arguments import path_of, shown
 from ndpsim.base.errors import InputError, did_you_mean
 from ndpsim.base.options.settings import called_with
-from ndpsim.base.options.swept import OPTIMIZE, STUDIES, SearchOptions, StudyOptions
+from ndpsim.base.options.swept import (
+    BATCH,
+    BUDGET,
+    OPTIMIZE,
+    SAMPLER,
+    SEED,
+    STUDIES,
+    SearchOptions,
+    StudyOptions,
+)
 from ndpsim.report.metrics import is_number
-from ndpsim.studies.search.formula import parse_formula
-from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of, range_of
+from ndpsim.studies.search.problem import SearchProblem, check_problem, limit_of, parse_formula, range_of
 from ndpsim.studies.search.result import SearchResult, described
 from ndpsim.studies.search.sampling import Sampler, Trial
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.execute import execute
 from ndpsim.studies.sweeps.executors import Tasks
 from ndpsim.studies.sweeps.file import SharedKeys, placed, read_file
 from ndpsim.studies.sweeps.points import SweepPoint, SweepRun, shares
-from ndpsim.studies.sweeps.run import defined, mapping_of, no_study
+from ndpsim.studies.sweeps.run import defined, execute, mapping_of, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
 
 _SECTIONS = ("fixed", "vary", "objectives", "constraints", "derived", "base")
@@ -53,10 +60,10 @@ class SearchKeys(SharedKeys):
     constraints: dict[str, str] = Field(default_factory=dict)
     derived: dict[str, Any] = Field(default_factory=dict)
     base: dict[str, Any] = Field(default_factory=dict)
-    budget: int = 100
-    sampler: str = "tpe"
-    seed: int = 1
-    batch: int = 8
+    budget: int = BUDGET
+    sampler: str = SAMPLER
+    seed: int = SEED
+    batch: int = BATCH
 
 
 @called_with(SearchOptions)
@@ -111,10 +118,7 @@ def optimize(
         constraints=constraints,
         derived=derived,
         base=base,
-        budget=settings.budget,
-        sampler=settings.sampler,
-        seed=settings.seed,
-        batch=settings.batch,
+        **{name: getattr(settings, name) for name in SearchOptions.first.split()},
     )
     return run_search(problem, settings, shares(progress))
 

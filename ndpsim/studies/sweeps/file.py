@@ -34,8 +34,7 @@ from ndpsim.base.options.swept import KINDS
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.report.sweep_plot import PublishedValue
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.definition import Definition
-from ndpsim.studies.sweeps.values import checked
+from ndpsim.studies.sweeps.values import Definition, checked
 
 
 class _Published(BaseModel):

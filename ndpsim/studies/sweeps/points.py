@@ -13,15 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.arguments import progress_function
-from ndpsim.base.inputs import inputs_recorded
 from ndpsim.base.options.swept import StudyOptions
+from ndpsim.base.run_files import inputs_recorded
 from ndpsim.simulate.results.cache import version
-from ndpsim.studies.sweeps.definition import Definition
-from ndpsim.studies.sweeps.executors import Answers, Task, Tasks
-from ndpsim.studies.sweeps.executors.attempt import failure, reason_of
-from ndpsim.studies.sweeps.finished import NOTE, Note, digests_of, note_of
-from ndpsim.studies.sweeps.store import SCHEMA, Store, point_name
+from ndpsim.studies.sweeps.executors import Answers, Task, Tasks, failure, reason_of
+from ndpsim.studies.sweeps.store import NOTE, SCHEMA, Note, Store, digests_of, note_of, point_name
 from ndpsim.studies.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
+from ndpsim.studies.sweeps.values import Definition
 
 _FIRST_TABLE_S = 2.0  # after the start
 _TABLE_SHARE = 1 / 40  # maximum share of the time for writing tables of finished points

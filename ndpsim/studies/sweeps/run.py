@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any, TypeAlias
@@ -13,12 +15,84 @@ from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.options.settings import called_with
 from ndpsim.base.options.swept import STUDIES, StudyOptions
 from ndpsim.studies.sweeps.commands import swept_commands
-from ndpsim.studies.sweeps.definition import Definition
-from ndpsim.studies.sweeps.execute import execute
+from ndpsim.studies.sweeps.executors.cluster import run_on_cluster
+from ndpsim.studies.sweeps.executors.local import chosen_jobs, run_locally
 from ndpsim.studies.sweeps.file import read_definition
 from ndpsim.studies.sweeps.points import SweepRun, shares
 from ndpsim.studies.sweeps.table import SweepResult
-from ndpsim.studies.sweeps.values import checked
+from ndpsim.studies.sweeps.values import Definition, checked
+
+# ---- Executes runs in their folders; a run replaces the tables of another only if forced
+
+
+#: Keys besides a sweep's definition in which searches differ.
+_SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
+
+
+def execute(run: SweepRun, name: str, described: Mapping[str, Any]) -> None:
+    """Run all points, after writing `described` to the file `name` of the run's folder.
+
+    Raises:
+        InputError: the folder cannot be written, or holds the tables of another run that must not be
+            replaced, or the cluster does not exist.
+    """
+    options = run.options
+    jobs = chosen_jobs(options.jobs)
+    with closing(run):
+        if not options.force:
+            _check_folder(run, name, described)
+        run.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
+        if options.cluster is None:
+            run.take(run_locally(run.command, run.tasks(), jobs))
+        else:
+            run.take(run_on_cluster(run.command, run.tasks(), options.cluster))
+
+
+def _check_folder(run: SweepRun, name: str, now: Mapping[str, Any]) -> None:
+    """Check that the tables in a run's folder, which will be replaced, are of the same run.
+
+    The run may have more values now.
+    """
+    folder = run.options.folder
+    if folder is None:
+        return
+    try:
+        problem = _difference(json.loads((folder / name).read_bytes()), json.loads(json.dumps(now)))
+    except FileNotFoundError:
+        files = (f"{run.table}.csv", f"{run.table}.parquet")
+        tables = [file for file in files if (folder / file).exists()]
+        problem = f"holds a {tables[0]} that is not from a run" if tables else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        problem = f"holds a {name} that is not from a run"
+    if problem is not None:
+        problem = f"{str(folder)[:200]} {problem}; --force, in Python force=True, replaces its tables"
+        raise InputError(problem, key="out", code="unwritable")
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The difference of a run from an earlier one, except for further values and points, if any."""
+    if before["command"] != now["command"]:
+        return f"holds a run of {before['command']}, not of {now['command']}"
+    if list(before["varied"]) != list(now["varied"]):
+        return f"holds a run over {', '.join(before['varied'])}"
+    for key in sorted({*before["fixed"], *now["fixed"]}):
+        values = [definition.get(key) for definition in (before["fixed"], now["fixed"])]
+        if values[0] != values[1]:
+            there, here = ("its default" if value is None else shown(value) for value in values)
+            return f"holds a run with {key} {there}, not {here}"
+    for key, values in before["varied"].items():
+        is_range = isinstance(values, str)
+        gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
+        if gone:
+            return f"holds a run over {key} that has {shown(gone[0])}, too"
+    for name in _SEARCHED:
+        if before.get(name) != now.get(name):
+            return f"holds a search with {name} {shown(before.get(name))}, not {shown(now.get(name))}"
+    return None
+
+
+# ---- Runs a sweep: points without a stored result are run, and all become a table
+
 
 Study: TypeAlias = str | os.PathLike[str] | Definition
 Values: TypeAlias = Mapping[str, Any] | None

@@ -13,7 +13,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.report.metrics import metric_label, metric_text
 from ndpsim.report.printing import aligned
 from ndpsim.report.words import counted
-from ndpsim.studies.sweeps.definition import Definition
+from ndpsim.studies.sweeps.values import Definition
 
 #: The columns besides varied keys and metrics: status and identity of a point.
 OWN_COLUMNS = ("status", "reason", "version", "config")

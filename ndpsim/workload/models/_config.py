@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import Code, InputError
-from ndpsim.base.inputs import note_input
+from ndpsim.base.run_files import note_input
 from ndpsim.workload.models.expert import whole_number
 
 _MAX_FILE_BYTES = 1 << 24

@@ -7,10 +7,9 @@ from dataclasses import replace
 
 from ndpsim.base.errors import one_of
 from ndpsim.workload.models._config import Config
-from ndpsim.workload.models.attention import Attention
+from ndpsim.workload.models.attention import Attention, LinearAttention
 from ndpsim.workload.models.expert import MAX_SIZE
 from ndpsim.workload.models.families import Family
-from ndpsim.workload.models.linear_attention import LinearAttention
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
 
 _MAX_HEADS = 1 << 16

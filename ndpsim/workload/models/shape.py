@@ -8,9 +8,8 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Shown
-from ndpsim.workload.models.attention import Attention
+from ndpsim.workload.models.attention import Attention, LinearAttention
 from ndpsim.workload.models.expert import Expert
-from ndpsim.workload.models.linear_attention import LinearAttention
 
 #: The attention of a layer.
 LayerAttention = Attention | LinearAttention

@@ -11,12 +11,18 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.base.options.generated import SEED
+from ndpsim.base.options.routing import SEED
 from ndpsim.base.settings import existing_file
-from ndpsim.workload.requests.drawing import lognormal
 from ndpsim.workload.requests.importing import import_requests
 from ndpsim.workload.requests.requests import Requests
-from ndpsim.workload.requests.spec import LENGTH_KEYS, RequestSpec, arrival_generators, is_spec, parse_spec
+from ndpsim.workload.requests.spec import (
+    LENGTH_KEYS,
+    RequestSpec,
+    arrival_generators,
+    is_spec,
+    lognormal,
+    parse_spec,
+)
 
 # Independent sources of random numbers.
 _ARRIVALS, _INPUT, _OUTPUT, _FROM_FILE = range(4)

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.reported import quantity
-from ndpsim.workload.routing.shares import class_counts
+from ndpsim.workload.routing.drawing import class_counts
 from ndpsim.workload.routing.trace import Routing, loads_of
 
 #: The weight of the last step in the moving average of the TriMoE paper, equation 8.

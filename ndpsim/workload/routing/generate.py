@@ -13,10 +13,9 @@ from ndpsim.base import settings
 from ndpsim.base.arguments import flag
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.base.options.generated import BATCH, PROMPT, SEED, STEPS
+from ndpsim.base.options.routing import BATCH, PROMPT, SEED, STEPS
 from ndpsim.workload.models import MoeShape, load_moe_model
-from ndpsim.workload.routing.drawing import draw
-from ndpsim.workload.routing.shares import exchanged, like
+from ndpsim.workload.routing.drawing import draw, exchanged, like
 from ndpsim.workload.routing.spec import (
     Randoms,
     RoutingShape,

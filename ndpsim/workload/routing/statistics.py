@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from ndpsim.base.arguments import instance
 from ndpsim.base.reported import Reported, quantity
 from ndpsim.workload.routing.activity import ActiveExperts, LoadPrediction, active_by_batch, predicted
+from ndpsim.workload.routing.drawing import class_counts
 from ndpsim.workload.routing.estimates import Estimate, estimate, groups_of, left_out
-from ndpsim.workload.routing.shares import class_counts
 from ndpsim.workload.routing.trace import Routing
 
 Ints = NDArray[np.int64]

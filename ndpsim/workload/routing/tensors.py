@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import reading
-from ndpsim.base.inputs import note_input
 from ndpsim.base.limits import ensure_fits
+from ndpsim.base.run_files import note_input
 
 _STORAGES = {
     "ByteStorage": "u1",

@@ -27,10 +27,16 @@ from ndpsim.policies.interface import (
     Policy,
     PolicyParameters,
 )
-from ndpsim.policies.offline import halves, hottest, hottest_of_each, mean_loads, spread
+from ndpsim.policies.offline import (
+    LoadPredictor,
+    descending,
+    halves,
+    hottest,
+    hottest_of_each,
+    mean_loads,
+    spread,
+)
 from ndpsim.policies.own.balance.uses import Uses
-from ndpsim.policies.predictor import LoadPredictor
-from ndpsim.policies.statistics import descending
 from ndpsim.policies.views import BackgroundView, Flags, Floats, Ints, LayerView, OfflineView, Placement
 
 _SAMPLED = 128  # layers of the offline trace, by which placements are judged, at most
@@ -160,7 +166,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         tokens = np.arange(self.estimates.most_tokens + 1)
         work = np.interp(loads, tokens, self.estimates.sharded_ns(self.shards))
         groups = self.machine.dimms // self.shards
-        rows = [spread(np.where(there, 0.0, of), groups) for there, of in zip(resident, work, strict=True)]
+        rows = [spread(np.where(there, 0.0, row), groups) for there, row in zip(resident, work, strict=True)]
         return np.asarray(np.array(rows) * self.shards, np.int16)
 
     # A layer

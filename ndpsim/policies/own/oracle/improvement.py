@@ -9,8 +9,16 @@ import numpy as np
 
 from ndpsim.policies.interface import COPIES, Migration
 from ndpsim.policies.own.oracle.moves import LayerMoves, on_gpu, plan_of
-from ndpsim.policies.rehearsal import Rehearsal, Rehearsed, Stage
-from ndpsim.policies.script import Answer, Script, Visit, legal_assignment, whole_expert_ns
+from ndpsim.policies.script import (
+    Answer,
+    Rehearsal,
+    Rehearsed,
+    Script,
+    Stage,
+    Visit,
+    legal_assignment,
+    whole_expert_ns,
+)
 from ndpsim.policies.views import Estimates, Flags, Ints, LayerView, Machine
 
 _TRIALS = 8  # maximum number of changed answers of a visit

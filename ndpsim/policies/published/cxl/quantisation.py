@@ -16,10 +16,11 @@ import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.policies.published.cxl.prefix_split import BITS
 from ndpsim.policies.views import Floats
 from ndpsim.workload.routing.arrays import read_npz
 
+#: Possible bits of an expert's weights; the last axis of a table of losses.
+BITS = (1, 2, 3, 4)
 _BUNDLED = Path(__file__).parent / "quantisation_loss_synthetic.csv"
 _COLUMNS = ("expert", "bits", "loss")
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.sums import product_sum
-from ndpsim.policies.statistics import descending
+from ndpsim.policies.offline import descending
 from ndpsim.policies.views import Estimates, Flags, Floats, Ints
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ndpsim.policies.assignment.bottleneck import ARRIVING, CPU, DIMM, GPU, MISSING, RESIDENT, Scheduling
 from ndpsim.policies.assignment.relocation import COLD, HOT, WARM, Prediction
-from ndpsim.policies.statistics import descending
+from ndpsim.policies.offline import descending
 from ndpsim.policies.views import STRIPED, Estimates, Flags, Floats, Ints
 
 
@@ -98,18 +98,20 @@ class CostModel:
         4. Reads are terms of equation 6.
         """
         gpu, cpu, ndp = self._times(tokens)
-        of = self.estimates
-        late_copy_ns = max(0.0, of.pcie_ns - of.window_ns)  # the part after the end of the window
-        part_ns = of.localized_read_ns / max(self.dimms, 1)
+        estimates = self.estimates
+        late_copy_ns = max(
+            0.0, estimates.pcie_ns - estimates.window_ns
+        )  # the part after the end of the window
+        part_ns = estimates.localized_read_ns / max(self.dimms, 1)
         time = np.empty((3, 3, 2, len(gpu)))
-        for localized, read in enumerate((of.striped_read_ns, of.localized_read_ns)):
-            time[GPU, MISSING, localized] = np.maximum(np.maximum(gpu, of.pcie_ns), read)  # eq. 2
+        for localized, read in enumerate((estimates.striped_read_ns, estimates.localized_read_ns)):
+            time[GPU, MISSING, localized] = np.maximum(np.maximum(gpu, estimates.pcie_ns), read)  # eq. 2
             time[GPU, ARRIVING, localized] = np.maximum(gpu, late_copy_ns)
             time[GPU, RESIDENT, localized] = gpu  # eq. 1
             time[CPU, :, localized] = np.maximum(cpu, read)  # eq. 3
         time[DIMM, :, 0], time[DIMM, :, 1] = np.inf, ndp  # eq. 4
         contention = np.zeros((2, 3, 2))
-        contention[CPU] = of.striped_read_ns if whole_reads else part_ns, of.localized_read_ns
+        contention[CPU] = estimates.striped_read_ns if whole_reads else part_ns, estimates.localized_read_ns
         contention[GPU, MISSING] = contention[CPU, MISSING]
         return time.reshape(3, -1), contention.reshape(2, -1)
 
@@ -173,9 +175,13 @@ class CostModel:
         """Costs of each expert in a step with these numbers of tokens, which may be means."""
         if loads.dtype.kind != "i":
             return self._expert_costs(loads)
-        of, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
+        known, tokens = self._by_tokens, np.minimum(loads, self.estimates.most_tokens)
         return ExpertCosts(
-            of.striped[tokens], of.localized[tokens], of.resident[tokens], of.ndp[tokens], of.cold[tokens]
+            known.striped[tokens],
+            known.localized[tokens],
+            known.resident[tokens],
+            known.ndp[tokens],
+            known.cold[tokens],
         )
 
     def _expert_costs(self, loads: NDArray[np.floating | np.integer]) -> ExpertCosts:

@@ -11,8 +11,7 @@ from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM, ControllerOption
 from ndpsim.dram.traces import read_requests
 from ndpsim.simulate import Memory, run_requests
 from ndpsim.simulate.results import TraceResult
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
-from ndpsim.studies.sweeps.parameters import file_digests, hardware_of
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand, file_digests, hardware_of, scalars_of
 
 
 class SweptDram(SweptCommand):

@@ -8,10 +8,17 @@ from typing import Any
 
 from ndpsim.base.options.gemv import ALONE, GEMV, HOST, check_gemv
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_host_read
+from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult
-from ndpsim.simulate.weights import named_weights
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
-from ndpsim.studies.sweeps.parameters import expert_of, file_digests, hardware_of, weight_format
+from ndpsim.studies.sweeps.command import (
+    Resolved,
+    SweptCommand,
+    expert_of,
+    file_digests,
+    hardware_of,
+    scalars_of,
+    weight_format,
+)
 
 
 class SweptGemv(SweptCommand):

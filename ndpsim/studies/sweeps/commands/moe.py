@@ -8,16 +8,15 @@ from dataclasses import asdict
 from typing import Any
 
 from ndpsim.base.options import Table
-from ndpsim.base.options.generated import BATCH, STEPS
 from ndpsim.base.options.moe import MOE
+from ndpsim.base.options.routing import BATCH, STEPS
 from ndpsim.config import Hardware
 from ndpsim.inference.layers.record import Observer
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.processors import load_processors
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
 from ndpsim.simulate.results.moe import PolicyRun
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
-from ndpsim.studies.sweeps.parameters import file_digests, hardware_of
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand, file_digests, hardware_of, scalars_of
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing.generate import existing_file, is_spec
 from ndpsim.workload.routing.trace import load_routing

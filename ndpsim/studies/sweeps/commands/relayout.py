@@ -10,10 +10,16 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options.relayout import MOVED, RELAYOUT
 from ndpsim.config import load_hardware
 from ndpsim.simulate import simulate_relayout
+from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results import RelayoutResult
-from ndpsim.simulate.weights import named_weights
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
-from ndpsim.studies.sweeps.parameters import expert_of, hardware_sets, weight_format
+from ndpsim.studies.sweeps.command import (
+    Resolved,
+    SweptCommand,
+    expert_of,
+    hardware_sets,
+    scalars_of,
+    weight_format,
+)
 
 _TOPOLOGY = "link.topology"
 

@@ -11,9 +11,8 @@ from ndpsim.inference.serving.machines import default_policy
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.policies.choose import choose_policy
 from ndpsim.simulate.results.serving import ServingResult
-from ndpsim.studies.sweeps.command import Resolved, SweptCommand, scalars_of
+from ndpsim.studies.sweeps.command import Resolved, SweptCommand, file_digests, hardware_of, scalars_of
 from ndpsim.studies.sweeps.commands.moe import config_of, policy_files
-from ndpsim.studies.sweeps.parameters import file_digests, hardware_of
 from ndpsim.workload.models import load_model
 from ndpsim.workload.requests.spec import is_spec, parse_spec
 from ndpsim.workload.routing.generate import is_spec as is_routing_spec

@@ -15,8 +15,17 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.command import SweptCommand
-from ndpsim.studies.sweeps.executors import Answer, Answers, Submitted, Task, Tasks, run_tasks
-from ndpsim.studies.sweeps.executors.attempt import attempt, failure, reason_of
+from ndpsim.studies.sweeps.executors import (
+    Answer,
+    Answers,
+    Submitted,
+    Task,
+    Tasks,
+    attempt,
+    failure,
+    reason_of,
+    run_tasks,
+)
 
 _CONNECT_S = 10.0
 _WORKERS_S = 60.0  # to wait for the first worker

@@ -18,8 +18,7 @@ from typing import Any
 
 from ndpsim.base.options.swept import STUDY
 from ndpsim.studies.sweeps.command import SweptCommand
-from ndpsim.studies.sweeps.executors import Answer, Answers, Task, Tasks, run_tasks
-from ndpsim.studies.sweeps.executors.attempt import attempt, failure
+from ndpsim.studies.sweeps.executors import Answer, Answers, Task, Tasks, attempt, failure, run_tasks
 
 _ATTEMPTS = 2  # attempts of a point whose process ends
 _STARTS = 3  # attempts to start a process

@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ndpsim.base.settings import Setting
-from ndpsim.workload.requests.drawing import gamma
-from ndpsim.workload.requests.spec import ArrivalGenerator, ArrivalTimes
+from ndpsim.workload.requests.spec import ArrivalGenerator, ArrivalTimes, gamma
 
 _NS = 1e9
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ndpsim.base.settings import Setting
-from ndpsim.workload.requests.drawing import exponential
-from ndpsim.workload.requests.spec import ArrivalGenerator, ArrivalTimes
+from ndpsim.workload.requests.spec import ArrivalGenerator, ArrivalTimes, exponential
 
 _NS = 1e9
 

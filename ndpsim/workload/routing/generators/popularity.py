@@ -16,7 +16,7 @@ from ndpsim.base.errors import InputError, one_of
 from ndpsim.base.settings import Setting
 from ndpsim.base.text_files import read_json
 from ndpsim.workload.routing.counts import BUNDLED, ExpertCounts, bundled_counts, parse_counts, read_counts
-from ndpsim.workload.routing.shares import shuffled
+from ndpsim.workload.routing.drawing import shuffled
 from ndpsim.workload.routing.spec import Randoms, RoutingGenerator, RoutingShape, Shares
 
 

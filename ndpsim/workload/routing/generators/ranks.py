@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from ndpsim.base.errors import unknown
 from ndpsim.base.settings import Setting
 from ndpsim.workload.routing.counts import BUNDLED
-from ndpsim.workload.routing.shares import filled, shuffled
+from ndpsim.workload.routing.drawing import filled, shuffled
 from ndpsim.workload.routing.spec import Randoms, RoutingGenerator, RoutingShape, Shares
 
 _FILE = BUNDLED / "rank_shares.csv"

@@ -13,7 +13,7 @@ import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.settings import Setting
-from ndpsim.workload.routing.shares import class_counts, filled, shuffled
+from ndpsim.workload.routing.drawing import class_counts, filled, shuffled
 from ndpsim.workload.routing.spec import Randoms, RoutingGenerator, RoutingShape, Shares
 
 

@@ -1,0 +1,169 @@
+"""Serving worked by hand: steps with the cache in the host's memory, queues, shares of the path, sentences."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ndpsim
+from builders.small_moe import CACHED_BYTES, MODEL
+from ndpsim.base.options.serve import ServeSettings
+from ndpsim.inference.layers.residents import Residents
+from ndpsim.inference.serving.gpus import Exchange, GpuSteps
+from ndpsim.inference.serving.kv import KvCache
+from ndpsim.inference.serving.scheduler import Limits
+from ndpsim.inference.serving.server import set_up
+from ndpsim.inference.serving.summary import _most_waiting, _over_time, served
+from ndpsim.policies import Placement
+from ndpsim.policies.interface import GivesRoom
+from ndpsim.report.serving import rates_notes, serving_notes, serving_table
+from ndpsim.workload.requests import Requests
+from test_serving import MACHINE, OnGpu, engine, requests, serve
+
+TWO = ("gpu.count=2", "gpu.link_gbps=10", "gpu.link_latency_us=5")
+
+
+# ---- Times
+
+
+def test_a_decode_step_waits_for_the_cache_that_the_host_has():
+    """PCIe carries 1 GB/s, in packets of 256 bytes with headers of 24: each of four layers reads all tokens before."""
+    prompt, slow = 1024, ("pcie.gbps=1", "gpu.pcie_gbps=1", "pcie.packet_bytes=256", "pcie.header_bytes=24")
+    near, far = (serve(requests((prompt, 2)), max_tokens=prompt, sets=slow, kv=kv) for kv in ("gpu", "host"))
+    read_ns = 4 * prompt * CACHED_BYTES / 256 * 280
+    (before,), (after,) = near.per_request, far.per_request
+    assert read_ns < after.tpot_ns < read_ns + before.tpot_ns < 1.1 * read_ns
+
+
+def test_policies_expect_the_mean_context_of_as_many_sequences_as_can_run():
+    """Prompts of 100 and 301 tokens and half of 10 and 20 output tokens: 208 in the mean, and the new one."""
+    dense = ndpsim.load_processors(MACHINE).dense_time
+    for limit, closed, sequences in ((8, None, 2), (1, None, 1), (8, 1, 1)):
+        asked = requests((100, 10), (301, 20), closed_loop=closed)
+        settings = ServeSettings(
+            hw=MACHINE, model=MODEL, requests=asked, policy=OnGpu, max_batch=limit, kv="gpu"
+        )
+        estimates = set_up(settings).machine.setup.estimates  # type: ignore[attr-defined]
+        time = dense(MODEL, sequences, 209)
+        assert estimates.window_ns == pytest.approx(time.attention_ns + time.router_ns, rel=1e-12)
+
+
+def test_shares_of_the_critical_path_of_engines_are_those_of_the_slower_one():
+    """Of two steps on two GPUs the slower GPU counts, and the exchanges before and behind each layer's experts."""
+    time = ndpsim.load_processors("trimoe").dense_time(MODEL, 1, 40, 40)
+    alone = replace(time, attention=tuple(replace(one, time_ns=0.0) for one in time.attention))
+    alone = replace(alone, dense_layer_ns=0.0, shared_ns=0.0, head_ns=0.0)
+    by_tokens = {tokens: replace(alone, router_ns=1000.0 * tokens) for tokens in (1, 5)}
+    steps = GpuSteps(MODEL, lambda step: by_tokens[step.tokens], 16, None, Exchange(2, 10.0, 700.0), 2)
+    chunks: list[Any] = [SimpleNamespace(tokens=tokens, computed=0) for tokens in by_tokens]
+    for number in range(2):
+        steps.run(number, [[one] for one in chunks])
+    work_ns, link_ns = 2 * 3 * 5000, 2 * 2 * 3 * (700 + 5 * 512 * 2 / 10)
+    found = steps.results(steps.clock_ns)
+    assert found["bottleneck"] == pytest.approx(
+        {"gpu": work_ns / (work_ns + link_ns), "link": link_ns / (work_ns + link_ns)}
+    )
+    assert found["utilization"] == pytest.approx(
+        {"gpu 0": work_ns / 5 / steps.clock_ns, "gpu 1": work_ns / steps.clock_ns}
+    )
+
+
+# ---- Queues
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_requests_wait_until_the_one_before_has_ended(ahead):
+    """One sequence at once, of two steps of 10 ns: requests of 0, 5 and 25 ns run from 0, 20 and 40 ns."""
+    asked = requests((4, 2), (4, 2), (4, 2), arrivals=[0.0, 5.0, 25.0])
+    ran, _, _ = engine(asked, "vllm", Limits(1, 16), KvCache(20, 4), ahead)
+    ran.run()
+    done = served(asked, ran.sequences)
+    assert [(one.admitted_ns, one.end_ns) for one in done] == [(0, 20), (20, 40), (40, 60)]
+    _, means = _over_time(done, ran.history, 0.0, 60.0)
+    assert means == pytest.approx({"running": 1.0, "queue": (15 + 15) / 60})
+    assert _most_waiting(done, ran.history) == 1
+
+
+def test_the_longest_queue_is_that_at_the_end_of_a_step():
+    asked = requests(*[(4, 2)] * 5, arrivals=[0.0, 1.0, 2.0, 3.0, 100.0])
+    ran, _, _ = engine(asked, "vllm", Limits(1, 16), KvCache(20, 4))
+    ran.run()
+    done = served(asked, ran.sequences)
+    assert _most_waiting(done, ran.history) == 3
+    waits = [20 - 1, 40 - 2, 60 - 3]
+    _, means = _over_time(done, ran.history, 0.0, 120.0)
+    assert means == pytest.approx({"running": 100 / 120, "queue": sum(waits) / 120})
+
+
+# ---- Room
+
+
+def test_experts_of_least_worth_leave_for_the_cache_and_none_that_is_moved():
+    placement = Placement.striped(2, 3)
+    placement.resident[:] = [[True, True, False], [True, True, True]]
+    moving = np.zeros((2, 3), bool)
+    moving[1, 1] = True
+
+    class Worth(GivesRoom):
+        name = "worth"
+
+        def resident_worth(self, placement: Placement) -> Any:
+            return np.array([[3.0, 1.0, 0.0], [2.0, 0.5, 1.0]])
+
+    left: list[Any] = []
+    places = SimpleNamespace(now=placement, moving=moving, gpu_room=6, gpu_free=1)
+    migrations = SimpleNamespace(decide=lambda found, clock: left.extend(found))
+    run: Any = SimpleNamespace(
+        policy=Worth(),
+        state=SimpleNamespace(places=places, migrations=migrations),
+        setup=SimpleNamespace(machine=SimpleNamespace(layers=(3, 7), shape=(2, 3))),
+        clock_ns=5.0,
+    )
+    residents = Residents(run)
+    assert (residents.now(), residents.movable) == (5, 4)
+    residents.evict(3)
+    assert [(one.kind, one.layer, one.expert) for one in left] == [
+        ("evict", 3, 1),
+        ("evict", 7, 2),
+        ("evict", 7, 0),
+    ]
+
+
+# ---- Sentences
+
+
+def test_sentences_on_several_rates_name_the_lowest_that_grows_and_the_highest_served():
+    base = serve(requests((8, 2)))
+    runs = [
+        replace(base, offered_per_s=rate, requests_per_s=done, growing=grows)
+        for rate, done, grows in (
+            (40.0, 31.0, True),
+            (10.0, 10.0, False),
+            (20.0, 33.0, True),
+            (30.0, 32.0, True),
+        )
+    ]
+    assert rates_notes(runs)[1:] == ["the queue grows from 20.00 requests/s on; at most 33.00 are served"]
+    assert len(rates_notes(runs[1:2])) == 1
+    assert "the queue grows: 40.00 requests/s arrive, and 31.00 are served" in serving_notes(runs[0])
+
+
+def test_blocks_are_those_of_all_engines():
+    result = ndpsim.run_serving(
+        "trimoe", MODEL, requests((40, 2), (40, 2)), sets=TWO, kv_blocks=20, max_batch=3, max_tokens=48
+    )
+    assert result.most_kv_blocks == 2 * 3  # of 16 tokens
+    shown = [cell for _, cell in serving_table(result) if " of " in cell and "blocks" not in cell]
+    assert "6 of 40" in shown
+
+
+def test_requests_of_no_rate_are_scaled_by_none():
+    asked = Requests(np.zeros(2), np.array([4, 4]), np.array([2, 2]), closed_loop=1)
+    result = serve(asked)
+    assert result.offered_per_s is None
+    assert not result.growing
+    assert result.mean_queue == pytest.approx(0)
