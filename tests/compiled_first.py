@@ -47,7 +47,6 @@ def compile_controllers() -> None:
         ("GDDR7", "GDDR7_16Gb_x8", "GDDR7_28000_PAM3"),
     ):
         _run_channel(device)
-    _run_channel(hbm3, "closed-cap", makes=(FastController,))
 
 
 #: By worker.
@@ -64,12 +63,7 @@ def _run_session(kind: Any, sets: Sequence[str] = ()) -> None:
     session.run()
 
 
-def _run_channel(
-    named: tuple[Any, ...],
-    row_policy: str = "open",
-    slots: int = 32,
-    makes: Sequence[Any] = (FastController, ScanController),
-) -> None:
+def _run_channel(named: tuple[Any, ...], row_policy: str = "open", slots: int = 32) -> None:
     device = resolve(*named)
     options = ControllerOptions(row_policy=row_policy, read_buffer=slots)
     tables, policy = (
@@ -78,6 +72,6 @@ def _run_channel(
     )
     number = np.arange(100)
     same, writes = np.zeros_like(number), number % 2
-    for make in makes:
+    for make in (FastController, ScanController):
         source = state.make_source((same, same, same, number // 4, same, writes, number))
         run_channel(make(tables, policy), source, sink.null_sink(), command_room(), len(number))

@@ -169,10 +169,14 @@ def test_every_weight_and_every_request_passes_once(saturated, arbitration):
 
 
 @pytest.mark.parametrize(
-    ("channel", "arbitration"),
-    [(name, one) for name in ("ddr5", "same-bank", "ddr4") for one in ARBITRATIONS],
+    *all_pairs(
+        {
+            "channel": ["ddr5", "same-bank", "ddr4"],
+            "arbitration": ARBITRATIONS,
+            "pattern": ["sequential", "random"],
+        }
+    )
 )
-@pytest.mark.parametrize("pattern", ["sequential", "random"])
 def test_the_commands_of_every_lane_are_legal(channel, arbitration, pattern):
     refresh = "same-bank" if channel == "same-bank" else "all-bank"
     hardware = load_hardware("trimoe", CHANNELS[channel])

@@ -220,6 +220,15 @@ def test_a_run_with_fused_calls_adds_up_and_is_above_its_bound(tmp_path: Path) -
     assert all(0 < layer.bound_ns <= layer.end_ns - layer.start_ns for layer in layers)
 
 
+def test_policies_expect_no_call_of_a_layer_without_experts_on_the_gpu() -> None:
+    """Of fused calls of 900 us, balance and fiddler expect none where the CPU computes all experts."""
+    for name in ("balance:prefetch=false", "fiddler:experts=cpu"):
+        sets = [*CALLS, "gpu.call_overhead_us=900"]
+        run, _, _ = recorded(name, hw="dali-7532-3090", gpu_experts=0, sets=sets)
+        assert run.experts["gpu_hit"] == run.experts["gpu_miss"] == 0
+        assert run.estimated_ns < 1.1 * run.moe_ns
+
+
 def test_policies_expect_one_call_a_layer() -> None:
     run, layers, _ = recorded("ktransformers", gpu_experts=16, sets=CALLS)
     assert run.experts["gpu_hit"] == sum(run.experts.values())

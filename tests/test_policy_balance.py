@@ -58,7 +58,13 @@ def test_a_layer_is_shared_out_as_step_by_step():
     for _ in range(60):
         dimms, experts = int(random.choice([0, 2, 4])), int(random.integers(2, 12))
         shards = int(random.choice([1, 2])) if dimms else 1
-        more = dict(shared_ns=3.0, vector_ns=5.0, token_ns=0.7, window_ns=float(random.choice([30.0, 150.0])))
+        more = dict(
+            shared_ns=3.0,
+            call_ns=float(random.choice([0, 2])),
+            vector_ns=5.0,
+            token_ns=0.7,
+            window_ns=float(random.choice([30.0, 150.0])),
+        )
         of_machine = machine(experts, dimms=dimms, has_cpu=bool(random.random() < 0.7), gpu_experts=experts)
         policy = balance(of_machine, estimates(**NDP, **more), parts=5)
         policy.shards = shards
@@ -94,6 +100,18 @@ def test_the_cpu_takes_what_would_be_copied_longer():
     answer = policy.assign(layer_view([[0]] * 4, dimm=[-1] * 8))
     assert engines(answer) == {0: {"cpu": 1.0}}
     assert answer.estimated_ns == pytest.approx(40 + 2 * 3 * 1)
+
+
+def test_a_fused_call_counts_where_an_expert_is_on_the_gpu():
+    """4 tokens: 46 ns on the CPU, as above, beside 10 of shared experts; on the GPU 10, a call of 50 and 14."""
+    timed = estimates(shared_ns=60.0, call_ns=50.0)
+    for has_cpu, ns in ((True, 46.0), (False, 74.0)):
+        policy = balance(
+            machine(dimms=0, has_cpu=has_cpu, experts_per_token=1, gpu_experts=8), timed, splits=0
+        )
+        answer = policy.assign(layer_view([[0]] * 4, resident=(0,), dimm=[-1] * 8))
+        assert engines(answer) == {0: {"cpu" if has_cpu else "gpu": 1.0}}
+        assert answer.estimated_ns == pytest.approx(ns)
 
 
 def test_two_groups_of_dimms_work_at_the_same_time():

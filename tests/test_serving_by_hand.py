@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 
 import ndpsim
+from builders.policy_machines import ESTIMATES, EXPERTS, background_view, layer_view
+from builders.policy_machines import MACHINE as POLICY_MACHINE
 from builders.small_moe import CACHED_BYTES, MODEL
 from ndpsim.base.options.serve import ServeSettings
 from ndpsim.inference.layers.residents import Residents
@@ -18,10 +20,11 @@ from ndpsim.inference.serving.kv import KvCache
 from ndpsim.inference.serving.scheduler import Limits
 from ndpsim.inference.serving.server import set_up
 from ndpsim.inference.serving.summary import _most_waiting, _over_time, served
-from ndpsim.policies import Placement
+from ndpsim.policies import OfflineView, Placement, choose_policy, policies
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.report.serving import rates_notes, serving_notes, serving_table
 from ndpsim.workload.requests import Requests
+from ndpsim.workload.routing import Routing
 from test_serving import MACHINE, OnGpu, engine, requests, serve
 
 TWO = ("gpu.count=2", "gpu.link_gbps=10", "gpu.link_latency_us=5")
@@ -97,6 +100,11 @@ def test_the_longest_queue_is_that_at_the_end_of_a_step():
     waits = [20 - 1, 40 - 2, 60 - 3]
     _, means = _over_time(done, ran.history, 0.0, 120.0)
     assert means == pytest.approx({"running": 100 / 120, "queue": sum(waits) / 120})
+    # Of two that end together and one that comes before, one has waited.
+    asked = requests(*[(4, 2)] * 3, arrivals=[0.0, 0.0, 15.0])
+    ran, _, _ = engine(asked, "vllm", Limits(2, 16), KvCache(20, 4))
+    ran.run()
+    assert _most_waiting(served(asked, ran.sequences), ran.history) == 1
 
 
 # ---- Room
@@ -131,6 +139,45 @@ def test_experts_of_least_worth_leave_for_the_cache_and_none_that_is_moved():
         ("evict", 7, 2),
         ("evict", 7, 0),
     ]
+
+
+@pytest.mark.parametrize("name", [name for name, kind in policies().items() if issubclass(kind, GivesRoom)])
+def test_an_expert_that_all_tokens_choose_stays_longer_than_one_that_none_does(name):
+    """Of layer 1 the GPU has experts 0 to 3; all tokens of three steps choose 0 and 1."""
+    tokens = np.arange(101.0)
+    timed = replace(
+        ESTIMATES,
+        sharded_ns=lambda dimms: 5 * tokens / dimms,
+        ndp_part_ns=lambda dimms: 0.0,
+        sharded_read_ns=lambda dimms: 8.0,
+    )
+    ids = np.broadcast_to(np.array([[0, 1]], np.int16), (1, 2, 8, 2)).copy()
+    asked = f"{name}:cache=lru" if name == "on-demand" else name
+    policy = choose_policy(asked).start(POLICY_MACHINE, timed)
+    placement = policy.place(OfflineView(POLICY_MACHINE, timed, Routing(EXPERTS, (1, 2), ids), 8))
+    placement.resident[:] = [[True] * 4 + [False] * 2, [False] * 6]
+    for step in range(3):
+        for layer in (1, 2):
+            here = range(4) if layer == 1 else ()
+            view = layer_view(
+                [[0, 1]] * 8, here, experts=EXPERTS, step=step, layer=layer, scores=[[0.6, 0.4]] * 8
+            )
+            policy.assign(view)
+            policy.background(
+                background_view(
+                    view, placement.resident.copy(), next_layer=3 - layer, next_loads=[8, 8, 0, 0, 0, 0]
+                )
+            )
+    worth = policy.resident_worth(placement)
+    assert worth[0, :2].min() > worth[0, 2:4].max()
+
+
+@pytest.mark.parametrize(("distance", "sign"), [("ahead", 1), ("printed", -1)])
+def test_hobbit_counts_layers_from_the_last_one_of_a_step(distance, sign):
+    """Of two layers the first comes next: none between, against one of two, with a weight of 0.2."""
+    policy = choose_policy(f"hobbit:layer_distance={distance}").start(POLICY_MACHINE, ESTIMATES)
+    worth = policy.resident_worth(Placement.striped(2, EXPERTS))
+    assert worth[0] - worth[1] == pytest.approx(sign * 0.2 * 0.5)
 
 
 # ---- Sentences

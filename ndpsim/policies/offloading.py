@@ -85,7 +85,8 @@ class Offloading(Policy[Parameters_co]):
         """
         estimates, there = self.estimates, view.placement.resident | view.arriving
         gpu, cpu = np.asarray(gpu, np.int64), np.asarray(cpu, np.int64)
-        gpu_ns = estimates.shared_ns + float(estimates.gpu_ns[view.loads[gpu]].sum())
+        begun_ns = estimates.shared_ns - (0.0 if len(gpu) else estimates.call_ns)
+        gpu_ns = begun_ns + float(estimates.gpu_ns[view.loads[gpu]].sum())
         cpu_ns = float(estimates.on_cpu_ns[view.loads[cpu]].sum()) if len(cpu) else 0.0
         return gpu_ns, np.count_nonzero(~there[gpu]) * self.copy_ns, cpu_ns
 

@@ -45,14 +45,16 @@ class HostTraffic:
     requests: Requests | None = None
 
     @classmethod
-    def of(cls, host_gbps: Any, read_share: float, pattern: Any, bus_gbps: float) -> HostTraffic:
-        """Traffic from a caller's arguments.
+    def of(
+        cls, gbps: Any, read_share: float, pattern: Any, bus_gbps: float, key: str = "host_gbps"
+    ) -> HostTraffic:
+        """Traffic from a caller's arguments; `key`: the name of the rate in messages.
 
         Raises:
             InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; or the pattern is neither
                 a name nor a trace of addresses.
         """
-        rate, name = _rate(host_gbps, bus_gbps), _pattern(pattern)
+        rate, name = _rate(gbps, bus_gbps, key), _pattern(pattern)
         if name in PATTERNS:
             return cls(rate, read_share, name)
         requests = read_requests(name)
@@ -74,16 +76,16 @@ class HostTraffic:
         return interval.numerator, interval.denominator
 
 
-def _rate(host_gbps: Any, bus_gbps: float) -> float | None:
+def _rate(gbps: Any, bus_gbps: float, key: str) -> float | None:
     """GB/s; None for "saturate"."""
-    if isinstance(host_gbps, str) and host_gbps == "saturate":
+    if isinstance(gbps, str) and gbps == "saturate":
         return None
     try:
-        return number(host_gbps, "host_gbps", 0, bus_gbps)
+        return number(gbps, key, 0, bus_gbps)
     except InputError:
         carried = f"the {bus_gbps:g} GB/s that a DIMM carries to the host"
-        problem = f"{shown(host_gbps)} is neither 'saturate' nor a number from 0 to {carried}"
-        raise InputError(problem, "range", key="host_gbps") from None
+        problem = f"{shown(gbps)} is neither 'saturate' nor a number from 0 to {carried}"
+        raise InputError(problem, "range", key=key) from None
 
 
 def _pattern(pattern: Any) -> str:

@@ -191,7 +191,7 @@ class Session:
         """
         machine, run = self.machine, self._run
         asked = settings.gbps, settings.read_share, settings.pattern
-        traffic = HostTraffic.of(*asked, self.hardware.dimm_host_gbps)
+        traffic = HostTraffic.of(*asked, self.hardware.dimm_host_gbps, "gbps")
         dimm = whole_number(settings.dimm, "dimm", 0, len(machine.geometry.dimms_of(0)) - 1)
         place = run.first_free_place[dimm] if dimm < len(run.first_free_place) else 0
         requests = host_round(self.hardware, traffic, place)
@@ -212,7 +212,7 @@ class Session:
             InputError: an argument is invalid, or no weights are on this channel.
         """
         machine, run, layout = self.machine, self._run, settings.layout
-        traffic = HostTraffic.of(settings.gbps, 1.0, "sequential", self.hardware.dimm_host_gbps)
+        traffic = HostTraffic.of(settings.gbps, 1.0, "sequential", self.hardware.dimm_host_gbps, "gbps")
         weights, _ = named_weights(settings.model, settings.bits)
         geometry, first = geometry_of(self.hardware), 0
         if parse_layout(layout)[0] != "striped":

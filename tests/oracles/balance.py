@@ -29,7 +29,7 @@ def fixed(uses: Uses, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
     """
     estimates, machine = uses.estimates, uses.machine
     base, opening = np.zeros(GROUPS_NS + uses.groups), np.zeros((3, GROUPS_NS + uses.groups))
-    base[GPU_NS] = estimates.shared_ns
+    base[GPU_NS] = estimates.shared_ns - estimates.call_ns
     late = arriving - estimates.window_ns / uses.copy_ns  # copies that windows have not hidden
     if late > 0:
         base[PCIE_NS], base[CHANNELS_NS] = late * uses.copy_ns, late * uses.read_ns
@@ -42,7 +42,7 @@ def fixed(uses: Uses, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
         vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
         opening[CPU, CPU_NS] = opening[NDP, GROUPS_NS:] = 2 * vectors_ns
         opening[CPU if machine.has_cpu else NDP, PCIE_NS] = vectors_ns
-        opening[GPU, PCIE_NS] = estimates.gpu_ns[loads[0]]
+        opening[GPU, PCIE_NS], opening[GPU, GPU_NS] = estimates.gpu_ns[loads[0]], estimates.call_ns
     return base, opening
 
 
@@ -71,7 +71,9 @@ def shared_out(
     chosen = Chosen(first, second, moved, np.empty(len(base)), np.empty(3, np.int64), sums)
     estimated_ns = least_maximum(problem, splits, parts, chosen)
     if at_first == count:
-        alone_ns = float((base + of_each[:, GPU].sum(axis=0))[:CPU_NS].max())
+        on_gpu = base + of_each[:, GPU].sum(axis=0)
+        on_gpu[GPU_NS] += opening[GPU, GPU_NS]
+        alone_ns = float(on_gpu[:CPU_NS].max())
         if alone_ns <= estimated_ns:
             return alone_ns, [Parts(order), Parts(order[:0]), Parts(order[:0])]
     experts, shares, ends = np.empty(2 * count, np.int64), np.empty(2 * count), np.zeros(3, np.int64)

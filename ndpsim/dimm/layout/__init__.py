@@ -1,9 +1,9 @@
 """Locations of weights: the DIMM, lane, bank, row and burst of every bit of a matrix.
 
-`formats` defines the bits of weights, scales and zero points. `regions` puts the rows of an expert's matrices
-into the order of reading. `interleaving` distributes their bursts over lanes. `layouts` does this for slices
-of an expert (`weights`) on the DIMMs of a machine (`geometry`); `named` makes layouts by name. `moves` lists
-the bits that move between two layouts.
+`formats` defines the bits of weights, scales and zero points, and slices of weights. `interleaving` puts the
+rows of an expert's matrices into the order of reading, and distributes their bursts over lanes. `layouts`
+does this for slices of an expert on the DIMMs of a machine (`geometry`), `tiled` for systolic arrays; `named`
+makes layouts by name. `moves` lists the bits that move between two layouts.
 """
 
 from ndpsim.dimm.layout.formats import (

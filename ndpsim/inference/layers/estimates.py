@@ -74,6 +74,7 @@ def estimates_of(
         window_ns=max(decode.attention_ns + decode.router_ns, to_gpu_ns, to_host_ns, read_ns, written_ns),
         cache_ns=max(to_gpu_ns, read_ns + written_ns),
         shared_ns=decode.shared_ns + processors.gpu.call_ns,
+        call_ns=processors.gpu.call_ns,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
         sharded_ns=sharded_ns,

@@ -33,6 +33,7 @@ class FixedUses(NamedTuple):
     """What a layer uses in any case, and what it opens; times in ns."""
 
     shared_ns: float  # the shared experts
+    call_ns: float  # the GPU's call for others
     hidden: float  # copies that windows hide
     copy_ns: float
     read_ns: float  # the host reads an expert
@@ -144,16 +145,17 @@ def fill_fixed(sharing, fixed, count, arriving):
         for r in range(GROUPS_NS, len(base)):
             opening[NDP, r] = 2 * vectors_ns
         opening[CPU if fixed.has_cpu else NDP, PCIE_NS] = vectors_ns
+        opening[GPU, GPU_NS] = fixed.call_ns
         fewest = sharing.tokens[sharing.by_tokens[count - 1]]
         opening[GPU, PCIE_NS] = sharing.gpu_ns[min(fewest, len(sharing.gpu_ns) - 1)]
 
 
 @inlined
-def time_on_gpu(base, uses):
+def time_on_gpu(base, call_ns, uses):
     """Time of experts that the GPU has, without vectors to and from other engines."""
     most = 0.0
     for r in range(CPU_NS):
-        total = 0.0
+        total = call_ns if r == GPU_NS else 0.0
         for expert in range(len(uses)):
             total += uses[expert, GPU, r]
         most = max(most, base[r] + total)
@@ -202,7 +204,7 @@ def share_out(sharing, fixed, loads, here, dimm, arriving, splits, parts, expert
     chosen = Chosen(way, split_way, split_parts, sharing.loads, sharing.counts, sums)
     estimated_ns = least_maximum(problem, splits, parts, chosen)
     if at_first == count:
-        alone_ns = time_on_gpu(base, uses)
+        alone_ns = time_on_gpu(base, fixed.call_ns, uses)
         if alone_ns <= estimated_ns:
             estimated_ns = alone_ns
             way[:], split_parts[:] = GPU, 0

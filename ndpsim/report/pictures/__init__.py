@@ -1,7 +1,7 @@
 """Pictures of results, a module for each kind of result.
 
-`canvas` makes figures from panels and writes them, `colours` defines the meaning of each colour, `bars`
-draws shares of time and energy, and `curves` draws values over time.
+`canvas` makes figures from panels, in colours with a meaning, and writes them; `bars` draws shares of time
+and energy.
 """
 
 from __future__ import annotations

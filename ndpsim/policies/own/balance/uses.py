@@ -117,7 +117,8 @@ class Uses:
     def _fixed_uses(self) -> FixedUses:
         estimates, machine = self.estimates, self.machine
         return FixedUses(
-            float(estimates.shared_ns),
+            float(estimates.shared_ns - estimates.call_ns),
+            float(estimates.call_ns),
             float(estimates.copy_window_ns / self.copy_ns),
             float(self.copy_ns),
             float(self.read_ns),

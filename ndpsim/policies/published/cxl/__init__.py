@@ -1,3 +1,3 @@
-"""Context-aware CXL-NDP: `policy` is the policy; `prefix_split` chooses bits by a table of losses."""
+"""Context-aware CXL-NDP: `policy` is the policy, and chooses bits of experts; `quantisation` reads losses."""
 
 from ndpsim.policies.published.cxl.policy import POLICY

@@ -1,3 +1,3 @@
-"""DALI: `policy` is the policy; `assignment` solves equations 3 to 9; `residual` predicts by 10 and 11."""
+"""DALI: `policy` is the policy, with the prediction of equations 10 and 11; `assignment` solves 3 to 9."""
 
 from ndpsim.policies.published.dali.policy import POLICY

@@ -1,4 +1,4 @@
-"""TriMoE: `policy` is the policy; `makespan` has the equations of section 4.2, `relocation` those of 4.3."""
+"""TriMoE: `policy` is the policy, with the migrations of section 4.3; `makespan` has the equations of 4.2."""
 
 from ndpsim.policies.published.trimoe.policy import POLICY
 

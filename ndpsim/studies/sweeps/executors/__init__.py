@@ -94,7 +94,7 @@ class Task:
 #: Tasks to run; None: no task before the next result has been processed.
 Tasks = Iterator[Task | None]
 
-#: What `attempt.attempt` returns.
+#: What `attempt` returns.
 Answer = dict[str, Any]
 
 #: Tasks with their results, as they finish.
