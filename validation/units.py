@@ -174,11 +174,11 @@ cache takes in the banks.
 
 ## Equal power
 
-Energies of AttAcc are published as a whole (its simulator), those of AiM in part, and those of the other units
-and of the GPU not at all, so a comparison at equal power is not made. AttAcc's distances between
+Energies of AttAcc are published as a whole (its simulator), those of AiM in part, and those of the other
+units and of the GPU not at all, so a comparison at equal power is not made. AttAcc's distances between
 multiplications (`nCCDAB`, `nCCDSB`: 6) are those that keep the power of a stack within its limit, and all its
-places above keep it. Without the limit (`nCCDAB=4`), units at banks take {unlimited} of the time for 32 sequences of
-2,048 tokens of mixtral-8x7b.
+places above keep it. Without the limit (`nCCDAB=4`), units at banks take {unlimited} of the time for 32
+sequences of 2,048 tokens of mixtral-8x7b.
 
 ## Limits
 

@@ -12,6 +12,7 @@ from ndpsim.simulate.results.moe import LayerCheck as LayerCheck
 from ndpsim.simulate.results.moe import MoeResult as MoeResult
 from ndpsim.simulate.results.moe import PolicyRun as PolicyRun
 from ndpsim.simulate.results.relayout import HostMove as HostMove
+from ndpsim.simulate.results.relayout import MovedExpert as MovedExpert
 from ndpsim.simulate.results.relayout import OtherDimms as OtherDimms
 from ndpsim.simulate.results.relayout import RelayoutResult as RelayoutResult
 from ndpsim.simulate.results.relayout import Stretch as Stretch
