@@ -48,6 +48,7 @@ from ndpsim.inference.processors import ExpertTime as ExpertTime
 from ndpsim.inference.processors import GpuMemory as GpuMemory
 from ndpsim.inference.processors import Processors as Processors
 from ndpsim.inference.processors import load_processors as load_processors
+from ndpsim.inference.processors.layer_attention import simulate_layer_attention as simulate_layer_attention
 from ndpsim.inference.serving.log import ServingLog, ServingObserver
 from ndpsim.inference.serving.server import find_rate as find_rate
 from ndpsim.policies import Policy
@@ -167,6 +168,7 @@ def run_moe(  # ndpsim.inference.layers.run
     dense_bits: int | None = ...,
     weights: str | None = ...,
     kv: str = ...,
+    attention: str = ...,
     kv_bits: int = ...,
     context: int = ...,
     gpu_experts: int | None = ...,
@@ -192,6 +194,7 @@ def run_serving(  # ndpsim.inference.serving.server
     preemption: str = ...,
     parallel: str | None = ...,
     kv: str = ...,
+    attention: str = ...,
     kv_bits: int = ...,
     kv_blocks: int | None = ...,
     block_tokens: int = ...,

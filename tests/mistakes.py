@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shortened
 from ndpsim.config import data_path
 
-_LONGEST = 2000  # maximum characters of a message
+_LONGEST = 1000  # maximum characters of a message
 _OURS = data_path("hwconfigs", "trimoe").parents[1]
 
 
@@ -27,7 +27,7 @@ def mistake(error: BaseException | None) -> str:
     assert error is not None
     assert isinstance(error, InputError), error
     line = "" if error.line is None else f":{error.line}"
-    place = "" if error.file is None else f"{error.file}{line}: "
+    place = "" if error.file is None else f"{shortened(error.file, 300)}{line}: "
     message, subject = str(error), f"{error.key}: " if error.key else ""
     assert message.startswith(" ".join(f"{place}{subject}".split())), message
     assert len(message.splitlines()) == 1, message

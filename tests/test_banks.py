@@ -20,10 +20,12 @@ from ndpsim.base.errors import InputError
 from ndpsim.config.banks import bank_hardware_names, load_bank_hardware
 from ndpsim.dimm.banks import aim, attacc, hbm_pim
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks import lines as bank_lines
+from ndpsim.dram.banks.programs import Line, Program
 from ndpsim.dram.banks.run import run_program
 from ndpsim.dram.spec.extension import BankDevice, extension_named
 from ndpsim.dram.traces.unit_commands import UnitCommands, read_unit_commands, write_unit_commands
+from ndpsim.simulate.bank_layout import place_bank_operands
 from ndpsim.simulate.bank_operands import simulate_bank_attention, simulate_bank_expert
 from ndpsim.simulate.pim import run_pim
 from ndpsim.studies.banks import compare_banks, first_difference, program_of, read_case
@@ -175,6 +177,159 @@ def test_the_kernel_in_order_equals_the_plain_controller(name):
         same(device, lines, run_in_order)
 
     check()
+
+
+def outcome(program, device: BankDevice, **options):
+    """Cycles and commands of each channel, or the reason why there are none."""
+    try:
+        run = run_program(program, device, **options)
+    except InputError as error:
+        return str(error)
+    return run.cycles, run.per_channel.tolist(), run.requests
+
+
+def again(lines: list[Line], times: int) -> list[Line]:
+    """The lines several times, two rows further each time."""
+    return [
+        line._replace(row=line.row + 2 * n) if line.row >= 0 else line for n in range(times) for line in lines
+    ]
+
+
+@given(request_lines(), idealisations("attacc"), st.sampled_from([900, 5070]), st.integers(2, 12))
+@settings(max_examples=20)
+def test_repeated_requests_are_skipped_exactly(lines, ideal, interval, times):
+    device = small_device("attacc", 3, ideal, nREFI=interval, nRFC=90)
+    program = again(lines, times)
+    assert outcome(program, device) == outcome(program, device, skip=False)
+
+
+@pytest.mark.parametrize("name", ["aim", "aim-lpddr5", "hbm-pim"])
+def test_repeated_instructions_are_skipped_exactly(name):
+    end = next(word for word, request in extension_named(name).requests.items() if request.ends)
+
+    @given(instruction_lines(name), idealisations(name), st.sampled_from([900, 3900]), st.integers(2, 12))
+    @settings(max_examples=15)
+    def check(lines, ideal, interval, times):
+        device = small_device(name, 3, ideal, nREFI=interval, nRFC=60, nRFCab=60)
+        program = again([line for line in lines if line.word != end], times)
+        assert outcome(program, device) == outcome(program, device, skip=False)
+
+    check()
+
+
+def test_layouts_repeat_and_most_of_their_clocks_are_skipped():
+    for level in ("bank", "bankgroup", "buffer"):
+        hardware = load_bank_hardware("attacc", ["channels=2", f"level={level}"])
+        units = Units(level, 16, 1, 32, 16384, 2)
+        program = attacc.attention(Attention(24, 1, 128, 512), units)
+        run = run_program(program, hardware.device)
+        assert outcome(program, hardware.device, skip=False) == (
+            run.cycles,
+            run.per_channel.tolist(),
+            run.requests,
+        )
+        assert run.skipped > run.cycles / 4
+
+
+def test_a_program_in_small_pieces_gives_the_same_commands(monkeypatch):
+    case = read_case(CASES / "attacc_bg_attention_small.yaml")
+    whole = [run_program(program_of(case), case.hardware.device, record_commands=True)]
+    whole.append(run_program(aim.gemv(Gemv(1040, 48), AIM), load_bank_hardware("aim").device, True))
+    monkeypatch.setattr(bank_lines, "_FEWEST", 3)
+    lines = list(program_of(case))
+    made = Program(lambda: (line for line in lines))
+    pieces = [run_program(made, case.hardware.device, record_commands=True)]
+    pieces.append(run_program(aim.gemv(Gemv(1040, 48), AIM), load_bank_hardware("aim").device, True))
+    for one, other in zip(whole, pieces, strict=True):
+        assert np.array_equal(one.commands.columns, other.commands.columns)
+        assert one.requests == other.requests
+
+
+# ---- A host beside the units
+
+AIM = Units("bank", 16, 32, 64, 16384, 32)
+ARBITRATIONS = ("host-first", "ndp-first", "slice:clocks=300", "batch:reads=4,clocks=200")
+
+
+def beside(name: str, channels: int, lines, **host):
+    hardware = load_bank_hardware(name, [f"channels={channels}"])
+    result = run_pim(lines, hardware, record_commands=True, host=host)
+    report = check_units(result.command_traces, hardware.device)
+    assert report.ok, report.violations[0].message
+    return result
+
+
+@pytest.mark.parametrize("arbitration", ARBITRATIONS)
+@pytest.mark.parametrize("name", ["aim", "hbm-pim", "attacc"])
+def test_commands_of_a_host_beside_units_are_legal(name, arbitration):
+    units = Units("bank", 16, 8, 32 if name != "aim" else 64, 16384, 2)
+    layout = {"aim": aim, "hbm-pim": hbm_pim, "attacc": attacc}[name]
+    shape = Gemv(256, 64)
+    for pattern, gbps in (("sequential", "saturate"), ("random", 0.1)):
+        if gbps == "saturate" and arbitration == "host-first":
+            continue  # units wait for 16,384 clocks each time
+        found = beside(
+            name, 2, layout.gemv(shape, units), host_gbps=gbps, pattern=pattern, arbitration=arbitration,
+            read_share=0.5,
+        )  # fmt: skip
+        alone = run_pim(layout.gemv(shape, units), load_bank_hardware(name, ["channels=2"]))
+        assert found.host["units_cycles_alone"] == alone.cycles <= found.cycles
+        assert found.host["gbps"] <= found.host["gbps_alone"] * 1.01
+        moved = found.host["read_bytes"] + found.host["write_bytes"]
+        assert found.host["gbps"] == pytest.approx(moved / found.time_ns)
+        work = {"MAC16", "MACAB", "RDMAC16", "MVSB", "WRREG"} & set(alone.commands)
+        assert {n: found.commands[n] for n in work} == {n: alone.commands[n] for n in work}
+
+
+@pytest.mark.parametrize(
+    ("name", "lines", "lost"),
+    [
+        # By hand: the read's ACT at clock 1, and tRC to the first ACT16.
+        ("aim", [Line("MAC_ABK", (0,), row=0, column=0, size=64), Line("EOC", (0,))], 89),
+        # By hand: the read's ACT at clock 1, and tRAS to the change of mode, which closes the row.
+        ("hbm-pim", [Line("WR_CRF", (0,), column=0, size=2), Line("END", (0,))], 33),
+    ],
+)
+def test_a_read_before_the_units_costs_what_its_row_costs(name, lines, lost):
+    found = beside(name, 1, lines, host_gbps=0.001, read_share=1)
+    assert found.cycles - found.host["units_cycles_alone"] == lost
+    assert (found.host["read_bytes"], found.host["write_bytes"]) == (32, 0)
+
+
+def test_units_first_leave_the_host_no_bandwidth_and_turns_share_it():
+    lines = [Line("MAC_ABK", (0,), row=row, column=0, size=64) for row in range(40)] + [Line("EOC", (0,))]
+    shares = []
+    for arbitration in ("ndp-first", "slice:clocks=2000", "slice:clocks=1000"):
+        host = beside("aim", 1, lines, host_gbps="saturate", read_share=1, arbitration=arbitration).host
+        shares.append(host["gbps"] / host["gbps_alone"])
+    assert shares[0] == 0
+    # A turn of the host and one of the units are equally long; the units finish within one of theirs.
+    assert 0.3 < shares[1] < 0.7
+    assert 0.3 < shares[2] < 0.7
+
+
+@pytest.mark.parametrize(
+    ("host", "key"),
+    [
+        ({"host_gbps": 0}, "host_gbps"),
+        ({"host_gbps": 1e6}, "host_gbps"),
+        ({"host_gbps": 1, "pattern": "trace.csv"}, "host-pattern"),
+        ({"host_gbps": 1, "arbitration": "both"}, "arbitration"),
+        ({"rate": 1}, "host"),
+        (3, "host"),
+    ],
+)
+def test_wrong_host_traffic_is_refused_in_one_line(host, key):
+    with pytest.raises(InputError) as refused:
+        run_pim([Line("EOC", (0,))], "aim", host=host)
+    assert refused.value.key == key
+    assert "\n" not in str(refused.value)
+
+
+def test_a_program_with_accesses_of_the_host_does_not_run_beside_another_host():
+    with pytest.raises(InputError) as refused:
+        run_pim([Line("RD", (0,), row=0), Line("EOC", (0,))], "aim", host={"host_gbps": 1})
+    assert refused.value.key == "program"
 
 
 # ---- Bundled devices, programs and files
@@ -413,7 +568,8 @@ def test_operands_that_do_not_fit_are_refused():
     for run, key in (
         (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 128, 1000), "batch"),
         (lambda: simulate_bank_attention("hbm-pim", "mixtral-8x7b", 128), "hw"),
-        (lambda: simulate_bank_attention("attacc", "deepseek-v2", 128), "model"),
+        (lambda: simulate_bank_attention("aim", "deepseek-v2", 128), "model"),
+        (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 1 << 20, 8), "batch"),
         (lambda: simulate_bank_expert("aim", Expert(1 << 20, 1 << 20)), "outputs"),
         (lambda: simulate_bank_expert("attacc", Expert(64, 64), sets=["level=buffer"]), "engine"),
     ):
@@ -421,6 +577,65 @@ def test_operands_that_do_not_fit_are_refused():
             run()
         assert refused.value.key == key
         assert "\n" not in str(refused.value)
+
+
+def test_queries_of_a_head_share_reads_if_units_multiply_with_several_vectors():
+    """By hand: a token's key has 2 columns over 4 banks, its value 2; 128 tokens are 8 a group."""
+
+    def run(vectors: int):
+        sets = ["channels=8", f"vectors={vectors}"]
+        return simulate_bank_attention("attacc", "mixtral-8x7b", 128, sets=sets)
+
+    one, four = run(1), run(4)
+    extra = 8  # the first row opens early
+    assert one.commands["MACAB"] == 8 * 4 * (8 * 2 + 8 * 2) + extra
+    assert four.commands["MACAB"] == 8 * (8 * 2 + 8 * 2)
+    assert {n: four.commands[n] for n in ("WRGB", "MVSB", "SFM")} == {
+        n: one.commands[n] for n in ("WRGB", "MVSB", "SFM")
+    }
+    assert four.cycles < one.cycles
+
+
+def test_latent_vectors_are_read_once_for_keys_and_values():
+    """By hand: a key of 512 + 64 elements has 9 columns over 4 banks, 8 of which are the value."""
+    run = simulate_bank_attention("attacc", "deepseek-v2", 32, sets=["channels=1"], record_commands=True)
+    assert run.commands["MACAB"] == 128 * 2 * (9 + 8) + 1
+    assert run.commands["SFM"] == 128
+    rows = run.command_traces.columns[7, run.command_traces.columns[1] == 4]
+    assert rows.max() == 0
+
+
+def test_bytes_across_the_pins_are_those_of_registers_and_buffers():
+    for name, moved in (("aim", ("WRGB", "WRMAC16", "RDMAC16")), ("attacc", ("WRGB",))):
+        result = simulate_bank_expert(name, Expert(256, 256))
+        assert result.pin_bytes == 32 * sum(result.commands[word] for word in moved)
+
+
+def test_energy_is_that_of_banks_commands_pins_and_products():
+    result = simulate_bank_expert("attacc", Expert(256, 256))
+    energy, commands = result.energy_nj, result.commands
+    # By hand: 64 banks of 32 bytes at 0.55 pJ a bit; the interposer has 0.3; a product 0.32 pJ.
+    assert energy["MACAB"] == pytest.approx(commands["MACAB"] * 64 * 256 * 0.55 / 1000)
+    assert energy["io"] == pytest.approx(commands["WRGB"] * 256 * 0.3 / 1000)
+    assert energy["multiply"] == pytest.approx(commands["MACAB"] * 64 * 16 * 0.32 / 1000)
+    assert energy["total"] == pytest.approx(sum(nj for n, nj in energy.items() if n != "total" and nj))
+    aim_energy = simulate_bank_expert("aim", Expert(256, 256))
+    assert aim_energy.energy_nj["ACT16"] == pytest.approx(aim_energy.commands["ACT16"] * 16 * 2.95035)
+    assert aim_energy.energy_nj["TMOD"] is None
+    unknown = simulate_bank_expert("hbm-pim", Expert(256, 256)).energy_nj
+    assert {name for name, nj in unknown.items() if nj} == set()
+
+
+def test_operands_lie_where_programs_read_them():
+    """By hand: 4,096 tokens of 128 elements of 2 bytes are 1 MiB, in 16 rows of 1 KiB of 64 banks; 32 queries."""
+    placed = place_bank_operands("attacc", "mixtral-8x7b", "attention")
+    assert [(o.name, o.first_row, o.rows, o.banks, o.channels, o.bytes) for o in placed.operands] == [
+        ("keys", 0, 32, 64, 16, 2 << 20),
+        ("values", 8192, 32, 64, 16, 2 << 20),
+    ]
+    assert set(placed.columns[:, :32].ravel().tolist()) == {32}
+    aim_values = place_bank_operands("aim", "mixtral-8x7b", "attention").operands[1]
+    assert (aim_values.rows, aim_values.bytes) == (32, 1 << 20)
 
 
 # ---- The command line
@@ -480,3 +695,28 @@ def test_programs_run_and_are_checked_on_the_command_line(here):
         "attention", "--hw", "aim", "--model", "mixtral-8x7b", "--context", "64", "--json", "-"
     )
     assert (status, json.loads(out)["config"]["workload"]["context"]) == (0, 64)
+
+
+def test_a_program_runs_beside_a_host_on_the_command_line(here):
+    program = Path("program.csv")
+    program.write_text("instruction,size,channels,bank,row\nMAC_ABK,64,0-1,,0\nEOC,,,,\n")
+    words = ("pim", str(program), "--hw", "aim", "--set", "channels=2")
+    status, out, err = call(*words, "--host-traffic", "1", "--arbitration", "ndp-first", "--json", "-")
+    assert (status, err) == (0, "")
+    assert json.loads(out)["host"]["arbitration"] == "ndp-first"
+    status, out, _ = call(*words, "--host-traffic", "1")
+    assert "GB/s alone; units" in out
+    assert call(*words, "--arbitration", "ndp-first")[0] == 2
+    assert call(*words, "--host-traffic", "x")[0] == 2
+
+
+def test_layouts_are_shown_on_the_command_line(here):
+    words = ("show", "layout", "attention", "--model", "mixtral-8x7b", "--hw", "aim")
+    status, out, err = call(*words, "--plot", "banks.svg")
+    assert (status, err) == (0, "")
+    assert "values   1,000        32" in out
+    assert Path("banks.svg").stat().st_size > 1000
+    for wrong in (("striped", "--hw", "aim"), ("attention", "--hw", "hbm-pim"), ("gemv", "--hw", "trimoe")):
+        status, _, err = call("show", "layout", wrong[0], "--model", "mixtral-8x7b", *wrong[1:])
+        assert (status, err.count("\n")) == (2, 1)
+    assert call("show", "layout", "gemv", "--hw", "aim", "--bits", "4")[0] == 2

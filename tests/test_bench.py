@@ -19,7 +19,14 @@ from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
 from ndpsim.studies.bench import ROWS, experts, run_rows, traffic
-from ndpsim.studies.bench.experts import ExpertCall, FreshProcess, PolicyLayers, ServedLayers, UnlikeCalls
+from ndpsim.studies.bench.experts import (
+    ExpertCall,
+    FreshProcess,
+    PolicyLayers,
+    ServedLayers,
+    UnlikeCalls,
+    WholeRun,
+)
 from ndpsim.studies.bench.row import Results, best_seconds
 from ndpsim.studies.bench.table import COLUMNS, cells, markdown
 from ndpsim.studies.bench.traces import WholeTrace
@@ -255,6 +262,23 @@ def test_a_layer_takes_the_mean_of_all_steps_but_the_first(monkeypatch):
     ends = iter([float(n) for n in range(16)])
     with pytest.raises(MismatchError, match="layer_trimoe: cycles came out as 700"):
         replace(row, pinned=Results(256, 701, {})).run(1)
+
+
+@pytest.mark.parametrize("is_cold", [False, True])
+def test_a_whole_run_takes_its_processor_time_and_is_cold_with_an_empty_cache(monkeypatch, is_cold):
+    ends, caches = iter([0.0, 9.0, 10.0, 14.0, 20.0, 22.5]), []
+
+    def run(*asked: Any, cache: Any) -> Any:
+        assert asked == ("trimoe", "deepseek-v2", ["balance"])
+        caches.append(cache)
+        return SimpleNamespace(runs=[SimpleNamespace(pairs=512, time_ns=3e9, layer_ns={"mean": 700.4})])
+
+    monkeypatch.setattr(experts, "run_moe", run)
+    monkeypatch.setattr(experts.time, "process_time", lambda: next(ends))
+    row = WholeRun("moe", "a run", Results(512, 700, {}), "trimoe", "deepseek-v2", "balance", is_cold)
+    measured = row.run(2)
+    assert (measured.seconds, measured.work, measured.simulated_s) == (2.5, row.pinned, 3.0)
+    assert len({id(cache) for cache in caches}) == (3 if is_cold else 1)
 
 
 def test_a_layer_that_is_served_takes_the_mean_of_all_steps_but_the_first(monkeypatch):

@@ -654,6 +654,17 @@ def test_cache_says_which_folders_this_version_uses(root):
     assert current == {jit.entries().name, results}
 
 
+def test_cache_says_why_a_folder_of_kernels_is_not_used(root):
+    from ndpsim.base import jit
+
+    Entries("kernels", jit.entries().name.partition("-")[2], dict).write("one", CONTENT)
+    folder = root / jit.entries().name
+    folder.chmod(0o777)
+    found = json.loads(said("cache", "--json", "-"))
+    assert [one["problem"] for one in found["roots"][0]["folders"]] == [f"other users can write {folder}"]
+    assert "not used" in said("cache")
+
+
 def test_cache_says_why_a_folder_is_not_used(root):
     root.chmod(0o777)
     assert f"not used: other users can write {root}" in said("cache")

@@ -34,6 +34,8 @@ UNITS = {
     "cxl": ("systolic", "activation"),
     "cache-7960x-4090": (),
     "dali-7532-3090": (),
+    "dgx-attacc": (),
+    "aim-cards": (),
 }
 
 PRINTED: dict[str, dict[str, object]] = {
@@ -116,6 +118,15 @@ PRINTED: dict[str, dict[str, object]] = {
         "gpu.memory_tbps": 0.936,
         "gpu.pcie_gbps": 32,
     },
+    # src/config.py of attacc_simulator.
+    "dgx-attacc": {
+        "gpu.memory_tbps": 3.352,
+        "banks.device": "attacc",
+        "banks.count": 5,
+        "banks.link_gbps": 600 / 2,
+    },
+    # aim_simulator's GDDR6_AiM.
+    "aim-cards": {"dimm.subchannels": 32, "banks.device": "aim"},
 }
 UNSOURCED = {"name", "title", "paper"}
 #: Endings of keys of units inside a DIMM whose values no paper gives.
@@ -126,6 +137,8 @@ PLACES = {
     "cxl": ("Table 2, ",),
     "cache-7960x-4090": ("Table I:", "Table III", "Table IV", "Section "),
     "dali-7532-3090": ("Table 1, ", "Section 6.1, "),
+    "dgx-attacc": ("attacc_simulator ", "NVIDIA, DGX A100 "),
+    "aim-cards": ("aim_simulator ", "CENT, ", "AiM, "),
 }
 
 HARDWARE = {name: load_hardware(name) for name in PRINTED}

@@ -176,6 +176,7 @@ def test_what_a_layer_cannot_change_is_refused(tmp_path: Path) -> None:
         ({"3": {"num_experts": 4}}, "unknown-key"),
         ({"99": {"head_dim": 64}}, "form"),
         ({"x": {"head_dim": 64}}, "form"),
+        ({"²": {"head_dim": 64}}, "form"),
         ({"3": 64}, "form"),
         ({"3": {"head_dim": [64]}}, "form"),
         ({"3": {"head_dim": 0}}, "form"),

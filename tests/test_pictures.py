@@ -41,6 +41,7 @@ from ndpsim.report.pictures.expert import reads_over_time
 from ndpsim.report.text import facts_of, title_of
 from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
+from ndpsim.simulate.bank_layout import place_bank_operands
 from ndpsim.simulate.statistics import latency_distribution
 from ndpsim.workload.models import Expert
 
@@ -227,6 +228,8 @@ def pictures(tmp_path_factory, moe_by_hand):
         for name in ("chain", "ring", "mesh", "full", "bus", "groups")
     }
     made["topologies"] = relayouts.topologies_figure, topologies
+    placed = place_bank_operands("aim", "mixtral-8x7b", "attention", context=1000)
+    made["bank-layout"] = layout.bank_layout_figure, placed
     for name in ("striped", "sharded:2"):
         made[f"layout {name}"] = layout.layout_figure, place_expert("trimoe", larger, name)
     for names in (("trimoe",), ("trimoe", "enhanced-ktransformers")):

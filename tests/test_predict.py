@@ -297,8 +297,8 @@ def test_memory_is_a_part_and_a_number_of_dimms():
 def test_every_upgrade_is_there_with_what_it_gives():
     result = predicted(upgrades=True, sets=HALF)
     upgrades = {one.name: one for one in result.upgrades}
-    assert list(upgrades) == ["memory", "gpu", "link", "ndp"]
-    assert [one.problem for one in result.upgrades] == [""] * 4
+    assert list(upgrades) == ["memory", "gpu", "link", "ndp", "banks"]
+    assert [one.problem for one in result.upgrades] == [""] * 5
     for one in result.upgrades:
         assert one.decode_gain == pytest.approx(one.decode_tokens_per_s / result.decode.tokens_per_s)
         assert one.prefill_gain == pytest.approx(one.prefill_tokens_per_s / result.prefill.tokens_per_s)
@@ -387,7 +387,7 @@ def test_json_has_rates_parts_and_upgrades():
     for phase in ("prefill", "decode"):
         assert told[phase]["tokens_per_s"] > 0
         assert sum(told[phase]["parts_ns"].values()) == pytest.approx(told[phase]["time_ns"])
-    assert [one["name"] for one in told["upgrades"]] == ["memory", "gpu", "link", "ndp"]
+    assert [one["name"] for one in told["upgrades"]] == ["memory", "gpu", "link", "ndp", "banks"]
     assert told["config"]["machine"]["memory"] == "ddr5-4800"
     assert told["config"]["rates"]["gpu.memory_tbps"][:2] == [1.008, "TB/s"]
 

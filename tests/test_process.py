@@ -17,6 +17,7 @@ import pytest
 from calls import refused_call, said
 from mistakes import refused
 from ndpsim.base import run_files
+from ndpsim.base.arrays import read_npy, read_npz
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import ensure_writable, open_plain_or_gzip, replacing
 from ndpsim.base.run_files import inputs_protected, note_input, remove_leftovers, temporary_file
@@ -27,7 +28,6 @@ from ndpsim.dram.traces import read_commands, write_commands
 from ndpsim.policies.choose import choose_policy
 from ndpsim.studies.sweeps.command import file_digests
 from ndpsim.workload.models import load_model
-from ndpsim.workload.routing.arrays import read_npy, read_npz
 from ndpsim.workload.routing.tensors import read_saved
 
 ROOT = Path(__file__).parents[1]

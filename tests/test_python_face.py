@@ -24,8 +24,7 @@ import pytest
 import ndpsim
 import ndpsim.simulate
 from mistakes import refused
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.config.files import data_folder
 from ndpsim.dimm.layout import Geometry, make_layout, parse_layout
 from ndpsim.dram.traces import check_command_form
@@ -288,6 +287,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "dense_bits": [*but(None), 0, 33, 16.0, "16"],
             "weights": but(None),
             "kv": but(),
+            "attention": but(),
             "kv_bits": [*but(), 0, 33, 16.0, "16"],
             "context": _COUNT,
             "gpu_experts": [*but(None), -1, 1.0],
@@ -325,6 +325,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "max_tokens": _COUNT,
             "preemption": but(),
             "kv": but(),
+            "attention": but(),
             "kv_bits": [*but(), 0, 33, 16.0, "16"],
             "kv_blocks": [*but(None), 0, 1.0],
             "block_tokens": _COUNT,
@@ -540,6 +541,18 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "batch": _COUNT,
             "record_commands": _FLAG,
             **_IN_BANKS,
+        },
+    ),
+    "simulate_layer_attention": (
+        ndpsim.simulate_layer_attention,
+        {"hw": "dgx-attacc", "model": "mixtral-8x7b", "context": 64},
+        {
+            **_HW,
+            "model": [*but(), SMALL],
+            "context": _COUNT,
+            "batch": _COUNT,
+            "engine": but(None),
+            "cache": _FLAG,
         },
     ),
     "load_bank_hardware": (ndpsim.load_bank_hardware, {"hw": "aim"}, _IN_BANKS),

@@ -340,7 +340,7 @@ def test_a_note_of_something_else_does_not_count(tmp_path, folder, monkeypatch, 
         (out / "points" / "finished.json").write_text("[]")
     result = sweep("fake", vary, fixed=fixed, out=out)
     assert len(resolved) >= 2
-    assert runs(folder) == ran + (2 if change == "file" else 0)
+    assert runs(folder) == ran + (2 if change in ("file", "version") else 0)
     assert [row["n"] for row in result] == vary["n"]
 
 
@@ -493,6 +493,50 @@ def test_a_folder_of_another_sweep_is_refused_unless_forced(tmp_path, vary, fixe
     assert (tmp_path / "table.csv").read_text() == before
     sweep("fake", vary, fixed=fixed, out=tmp_path, jobs=1, force=True)
     assert (tmp_path / "table.csv").read_text() != before
+
+
+@pytest.mark.parametrize("forced", [False, True])
+def test_tables_are_those_of_the_run_that_took_the_folder_last(tmp_path, forced):
+    """Another run begins and ends while one runs; it has more values, or is another sweep."""
+    vary = {"how": ["ok"]} if forced else {"n": [1, 2, 3]}
+
+    def other(share: float) -> None:
+        if share == 1 and not took:
+            took.append(sweep("fake", vary, out=tmp_path, jobs=1, force=forced))
+
+    took: list[SweepResult] = []
+    if forced:
+        with refused("unwritable out"):
+            sweep("fake", {"n": [1, 2]}, out=tmp_path, jobs=1, progress=other)
+    else:
+        assert len(sweep("fake", {"n": [1, 2]}, out=tmp_path, jobs=1, progress=other)) == 2
+    described = json.loads((tmp_path / "sweep.json").read_text())
+    header, *rows = (tmp_path / "table.csv").read_text().splitlines()
+    assert (described["varied"], len(rows)) == (vary, len(took[0]))
+    assert header.startswith(f"{next(iter(vary))},")
+
+
+def test_a_forced_run_of_fewer_values_gives_way_to_the_one_with_all(tmp_path):
+    def other(share: float) -> None:
+        if share == 1 and not took:
+            took.append(sweep("fake", {"n": [2]}, out=tmp_path, jobs=1, force=True))
+
+    took: list[SweepResult] = []
+    sweep("fake", {"n": [1, 2]}, out=tmp_path, jobs=1, progress=other)
+    assert json.loads((tmp_path / "sweep.json").read_text())["varied"] == {"n": [1, 2]}
+    assert len((tmp_path / "table.csv").read_text().splitlines()) == 3
+
+
+def test_no_table_of_another_run_stands_beside_a_description(tmp_path):
+    sweep("fake", {"n": [1, 2]}, out=tmp_path, jobs=1)
+
+    def killed(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        sweep("fake", {"how": ["ok"]}, out=tmp_path, jobs=1, force=True, progress=killed)
+    assert json.loads((tmp_path / "sweep.json").read_text())["varied"] == {"how": ["ok"]}
+    assert not (tmp_path / "table.csv").exists()
 
 
 def test_values_may_be_added_to_a_sweep(tmp_path):

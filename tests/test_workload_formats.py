@@ -14,7 +14,13 @@ import numpy as np
 import pytest
 
 from mistakes import refused
-from ndpsim.workload.requests import Requests, import_requests, request_formats
+from ndpsim.workload.requests import (
+    Requests,
+    convert_requests,
+    import_requests,
+    request_formats,
+    save_requests,
+)
 
 AZURE = "TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 CODE_2023 = AZURE + "\r\n".join(
@@ -324,3 +330,42 @@ def test_a_file_of_no_format_is_refused(tmp_path):
         import_requests(written(tmp_path, lines(MOONCAKE)), "mooncak")
     with refused("range first"):
         import_requests(written(tmp_path, lines(MOONCAKE)), first=0)
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_converted_file_is_that_of_the_requests_however_it_is_cut(name, tmp_path, monkeypatch):
+    path = written(tmp_path, READ[name][0])
+    requests = import_requests(path)
+    save_requests(requests, tmp_path / "whole.csv")
+    for block in (1, 2, 1 << 16):
+        monkeypatch.setattr("ndpsim.workload.requests.recorded._BLOCK", block)
+        source, count = convert_requests(path, tmp_path / "parts.csv")
+        assert (dict(source), count) == (dict(requests.source), len(requests))
+        assert (tmp_path / "parts.csv").read_bytes() == (tmp_path / "whole.csv").read_bytes()
+
+
+def test_a_converted_file_is_not_kept(tmp_path, monkeypatch):
+    text = AZURE + "".join(f"2023-02-28 23:59:{n:02d}.0000000,1,1\r\n" for n in range(50))
+    monkeypatch.setattr("ndpsim.workload.requests.recorded._BLOCK", 4)
+    blocks: list[int] = []
+    request_formats()["azure-2023"].read(
+        written(tmp_path, text), None, lambda block: blocks.append(len(block))
+    )
+    assert blocks == [4] * 11  # and 6 at the end
+
+
+def test_a_recording_that_is_too_large_is_refused_on_the_way(tmp_path, monkeypatch):
+    text = AZURE + "".join(f"2023-02-28 23:59:{n:02d}.0000000,1,1\r\n" for n in range(50))
+    monkeypatch.setattr("ndpsim.workload.requests.recorded._BLOCK", 4)
+    monkeypatch.setenv("NDPSIM_MEMORY_GIB", str(64 * 15 / (1 << 30)))
+    with refused("too-large r.txt:17"):
+        import_requests(written(tmp_path, text))
+    convert_requests(tmp_path / "r.txt", tmp_path / "r.csv")
+
+
+def test_tokens_and_times_beyond_any_are_named_with_their_line(tmp_path):
+    huge = 10**30
+    with refused("range r.txt:2 input_toks"):
+        import_requests(written(tmp_path, llmss(input_toks=huge)))
+    with refused("range r.txt:2 arrival_time_ns"):
+        import_requests(written(tmp_path, llmss(arrival_time_ns=huge)))

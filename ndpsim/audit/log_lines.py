@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,7 +71,7 @@ class Findings:
 def begins_with(path: str | PathLike[str], begin: bytes) -> bool:
     """Whether `path` is a readable file, plain or gzip, that begins with `begin`."""
     try:
-        if not Path(path).is_file():
+        if not os.path.isfile(path):
             return False
         with open_plain_or_gzip(Path(path)) as file, reading(Path(path)):
             return file.read(len(begin)) == begin

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ndpsim.base.errors import shown
+
 Fault = tuple[str, str]  # the name of a rule, and a message
 
 _SLACK_NS = 1e-3  # times have the precision of a double
@@ -54,7 +56,7 @@ def dimms_of(location: str) -> range | None:
         return range(int(localized[1]), int(localized[1]) + 1)
     if sharded:
         return range(int(sharded[2]), int(sharded[2]) + int(sharded[1]))
-    raise ValueError(f"'{location[:40]}' is no location of an expert")
+    raise ValueError(f"{shown(location)} is no location of an expert")
 
 
 @dataclass(frozen=True)

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import numbers
 import operator
 import os
-import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ndpsim.base.errors import Code, InputError, listed, unknown
+from ndpsim.base.errors import Code, InputError, listed, shown, unknown
 
 T = TypeVar("T")
 #: A function that a simulation calls with the share of its work that is done.
 Progress = Callable[[float], None]
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 60
-_SHORT.maxlong = 40
-
-
-def shown(value: object) -> str:
-    """A value as a message quotes it: its `repr`, shortened where it is long."""
-    try:
-        return _SHORT.repr(value)
-    except Exception:  # a number of too many digits, or an object whose own repr fails
-        return f"a {type(value).__name__} that cannot be shown"
 
 
 def whole_number(value: Any, name: str, least: int, most: int | None = None, counted: str = "") -> int:
@@ -133,7 +121,11 @@ def path_of(value: Any, name: str) -> Path:
     Raises:
         InputError: it is neither, it is empty, or it has a NUL character.
     """
-    written = os.fspath(value) if isinstance(value, os.PathLike) else value
+    try:
+        written = os.fspath(value)
+        os.fsencode(written)  # a part of a surrogate pair has no name on the disk
+    except Exception:  # an object's own error, too
+        written = None
     if not isinstance(written, str) or not written or "\0" in written:
         raise InputError(f"{shown(value)} is not a path; give a str or a Path", "type", key=name)
     return Path(written)
@@ -150,7 +142,27 @@ def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ..
     refused = isinstance(value, (bytes, bytearray, Mapping, AbstractSet, os.PathLike))
     if refused or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
         raise InputError(f"{shown(value)} is not a list", "type", key=name)
-    return tuple(each(element, name) for element in value)
+    try:
+        elements = list(value)
+    except InputError:
+        raise
+    except Exception as error:
+        problem = f"{shown(value)} cannot be iterated ({type(error).__name__}: {error})"
+        raise InputError(problem, "type", key=name) from None
+    return tuple(each(element, name) for element in elements)
+
+
+def plain_mapping(value: Any, name: str) -> dict[str, Any]:
+    """A copy of a mapping whose keys are texts; None gives an empty one.
+
+    Raises:
+        InputError: the argument is not such a mapping.
+    """
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InputError(f"{shown(value)} is not a mapping whose keys are texts", "type", key=name)
+    return dict(value)
 
 
 def instance(value: Any, name: str, kind: type[T]) -> T:
@@ -165,6 +177,21 @@ def instance(value: Any, name: str, kind: type[T]) -> T:
     return value
 
 
+def _takes_one(value: Any) -> bool:
+    """Whether a value can be called with one argument, as far as it says what it takes."""
+    if not callable(value):
+        return False
+    try:
+        signature = inspect.signature(value)
+    except Exception:  # of another language, or an object's own error
+        return True
+    try:
+        signature.bind(0.0)
+    except TypeError:
+        return False
+    return True
+
+
 def progress_function(value: Any, name: str = "progress") -> Progress:
     """The function to call with the share of work done; None: one that does nothing.
 
@@ -173,7 +200,7 @@ def progress_function(value: Any, name: str = "progress") -> Progress:
     """
     if value is None:
         return lambda share: None
-    if not callable(value):
+    if not _takes_one(value):
         raise InputError(f"{shown(value)} is no function of the share of work done", "type", key=name)
     called: Progress = value
     return called

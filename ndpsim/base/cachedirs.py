@@ -41,6 +41,7 @@ _ENTRY = ".entry"
 # Entries, temporary files of killed runs, and what Numba keeps itself.
 _OURS = re.compile(rf".+\{_ENTRY}|\.ndpsim-.+\.tmp|.+\.nb[ci](\.tmp\..+)?")
 
+_LONGEST_PATH = 4096  # bytes, of Linux; no folder has a longer name
 _BLOCK_BYTES = 4096  # the least that a file takes on disk
 _MOST_BYTES = 1 << 28  # some ten versions of all kernels; no file is as large
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # links are not followed, and pipes not waited for
@@ -75,6 +76,8 @@ def problem_of(folder: Path) -> str | None:
     `folder` and all folders above it must not be links. It must belong to the user, and no other user may
     write to it, or to a folder above it without the sticky bit.
     """
+    if _is_too_long(folder):
+        return f"its name has {len(str(folder)):,} characters"
     for part in (folder, *folder.parents):
         try:
             status = os.lstat(part)
@@ -112,10 +115,19 @@ def roots() -> list[Path]:
     """The folders that may contain caches, in the order in which they are tried."""
     chosen = os.environ.get("NDPSIM_CACHE_DIR")
     usual = chosen or platformdirs.user_cache_dir("ndpsim")
-    found = [Path(os.path.realpath(usual))] if chosen or os.path.isabs(usual) else []  # with a home folder
+    found = [_resolved(usual)] if chosen or os.path.isabs(usual) else []  # with a home folder
     with suppress(OSError):  # no folder for temporary files can be written
         found.append(Path(os.path.realpath(tempfile.gettempdir())) / f"ndpsim-{os.geteuid()}")
     return list(dict.fromkeys(found))
+
+
+def _resolved(name: str) -> Path:
+    """The folder without links; a name that is too long for one stays, for `problem_of` to name."""
+    return Path(name if _is_too_long(name) else os.path.realpath(name))
+
+
+def _is_too_long(name: str | Path) -> bool:
+    return len(os.fspath(name)) > _LONGEST_PATH
 
 
 class CacheFolder(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpsim.base.arguments import shown, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import whole_number
+from ndpsim.base.errors import InputError, shown
 
 RULES = ("standard", "reference")  #: Sets of rules of a standard; the first is the default.
 RFM = ("off", "all-bank", "same-bank", "per-bank")

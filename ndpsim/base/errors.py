@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import difflib
 import functools
+import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-_LONGEST = 80  # characters of an unknown name in a message
+_LONGEST = 100  # characters of a value in a message
+_LINE = 900  # characters of a message
+_NAME = 300  # characters of the name of a file or key in front of it
 _NEAR = 0.75  # share of characters in common, above which one name may be a slip for another
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 60
+_SHORT.maxlong = 40
 _SHOWN = 24  # known names in a message; of more, those most like the unknown one
 _PART = 3  # characters of a name, from which it may be the beginning or the end of another
 
@@ -86,9 +92,10 @@ class InputError(ValueError):
         self.file = None if file is None else str(file)
         self.line = line
         self.key = key
-        location = "" if self.file is None else self.file + (f":{line}" if line else "") + ": "
-        subject = "" if key is None else f"{key}: "
-        super().__init__(" ".join(f"{location}{subject}{problem}".split()))
+        name = None if self.file is None else shortened(self.file, _NAME)
+        location = "" if name is None else name + (f":{line}" if line else "") + ": "
+        subject = "" if key is None else f"{shortened(key, _NAME)}: "
+        super().__init__(one_line(f"{location}{subject}{problem}"))
 
     def at(self, file: object = None, line: int | None = None, key: str | None = None) -> InputError:
         """The same mistake at another place: `key` stays where none is given, file and line do not."""
@@ -98,6 +105,29 @@ class InputError(ValueError):
         """The arguments from which another process makes the error again."""
         again = functools.partial(type(self), file=self.file, line=self.line, key=self.key, code=self.code)
         return again, (self.problem,)
+
+
+def shortened(text: str, most: int = _LONGEST) -> str:
+    """A text for a message: of a longer one its beginning, its length and its end."""
+    if len(text) <= most:
+        return text
+    end = most // 4
+    return f"{text[: most - end]}... ({len(text):,} characters) ...{text[-end:]}"
+
+
+def shown(value: object) -> str:
+    """A user's value as a message quotes it: its `repr`, `shortened` where it is long."""
+    try:
+        return repr(shortened(value)) if isinstance(value, str) else shortened(_SHORT.repr(value))
+    except Exception:  # a number of too many digits, or an object whose own repr fails
+        return f"a {type(value).__name__} that cannot be shown"
+
+
+def one_line(text: str) -> str:
+    """A message in one line of at most about 1,000 bytes, from its beginning and its end."""
+    size = len(text.encode(errors="backslashreplace"))
+    most = _LINE * len(text) // size if size > _LINE else _LINE
+    return " ".join(shortened(text, most).split())
 
 
 def no_way_on(what: str) -> InputError:
@@ -123,15 +153,17 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """Words for the known name most like `name`, to follow what is wrong with it; empty without one."""
-    guess = nearest(name, known)
+    guess = nearest(name, (other for other in known if other != name))
     return f"; did you mean '{guess}'?" if guess else ""
 
 
 def one_of(name: object, known: Iterable[str], what: str) -> str:
     """Words for a name that is none of `known`: ``unknown WHAT 'x'; did you mean 'y'? (known: a, ...)``."""
     names, written = sorted(known), str(name)
-    written = written if len(written) <= _LONGEST else f"{written[:_LONGEST]}..."
-    return f"unknown {what} '{written}'{did_you_mean(written, names)} (known: {listed(names, written)})"
+    near = written[:_LONGEST]
+    return (
+        f"unknown {what} '{shortened(written)}'{did_you_mean(written, names)} (known: {listed(names, near)})"
+    )
 
 
 def listed(names: Sequence[str], like: str = "") -> str:

@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.units import format_bytes
 
 #: The environment variable that sets another limit, in GiB.
@@ -32,7 +32,7 @@ def memory_limit() -> int:
     except ValueError:
         gib = math.nan
     if not 0 < gib <= 1 << 20:
-        problem = f"{text[:40]!r} is not a number of GiB above 0, up to {1 << 20}"
+        problem = f"{shown(text)} is not a number of GiB above 0, up to {1 << 20}"
         raise InputError(problem, "range", key=VARIABLE)
     return int(gib * (1 << 30))
 

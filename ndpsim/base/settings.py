@@ -8,9 +8,9 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
-from ndpsim.base.arguments import path_of, settings, shown
+from ndpsim.base.arguments import path_of, settings
 from ndpsim.base.arguments import text as as_text
-from ndpsim.base.errors import InputError, one_of, unknown
+from ndpsim.base.errors import InputError, one_of, shown, unknown
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Setting:
         whole = isinstance(self.default, int)
         if not self.least <= value <= self.most or (whole and not value.is_integer()):
             kind = "a whole number" if whole else "a number"
-            problem = f"'{text[:40]}' is not {kind} from {self.least:g} to {self.most:g} ({self.meaning})"
+            problem = f"{shown(text)} is not {kind} from {self.least:g} to {self.most:g} ({self.meaning})"
             raise InputError(problem, "range", key=key)
         return int(value) if whole else value
 

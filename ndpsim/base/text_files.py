@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.files import open_plain_or_gzip, reading
 from ndpsim.base.limits import ensure_fits, memory_limit
 
@@ -63,8 +63,11 @@ def json_with(*keys: str) -> Callable[[Path, bytes], bool]:
     return lambda path, head: head.lstrip().startswith(b"{") and any(key in head for key in quoted)
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, held: bool = True) -> Iterator[tuple[int, str]]:
     """The lines of a text file, plain or gzip, that are not blank, with their numbers from 1.
+
+    Args:
+        held: whether the caller keeps what it reads, so that a large file is refused.
 
     Raises:
         InputError: the file cannot be read, is not UTF-8 text, or would need too much memory.
@@ -77,7 +80,7 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 raise InputError(
                     f"has more than {_LONGEST_LINE >> 20} MiB", "too-large", file=path, line=number
                 )
-            if number % 4096 == 1:
+            if held and number % 4096 == 1:
                 ensure_fits(_LINE_FACTOR * total, "its content", file=path, line=number)
             try:
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -87,17 +90,27 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
                 yield number, text
 
 
+def read_bytes(path: Path, factor: int) -> bytes:
+    """The content of a file, plain or gzip, of which each byte takes `factor` bytes of memory in the end.
+
+    Raises:
+        InputError: the file cannot be read, or would need too much memory.
+    """
+    most = memory_limit() // factor
+    with open_plain_or_gzip(path) as file, reading(path):
+        content = file.read(most + 1)
+    if len(content) > most:
+        ensure_fits(factor * len(content), "its content", file=path)
+    return content
+
+
 def read_json(path: Path) -> Any:
     """The content of a JSON file, plain or gzip.
 
     Raises:
         InputError: the file cannot be read, is not JSON, or would need too much memory.
     """
-    most = memory_limit() // _JSON_FACTOR
-    with open_plain_or_gzip(path) as file, reading(path):
-        content = file.read(most + 1)
-    if len(content) > most:
-        ensure_fits(_JSON_FACTOR * len(content), "its content", file=path)
+    content = read_bytes(path, _JSON_FACTOR)
     try:
         return json.loads(content)
     except json.JSONDecodeError as error:
@@ -106,13 +119,16 @@ def read_json(path: Path) -> Any:
         raise InputError(f"invalid JSON: {error}", "form", file=path) from None
 
 
-def json_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def json_objects(path: Path, held: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:
     """The objects of a file of JSON lines, plain or gzip, with the numbers of their lines from 1.
+
+    Args:
+        held: as for `numbered_lines`.
 
     Raises:
         InputError: the file cannot be read, or a line is not a JSON object.
     """
-    for line, text in numbered_lines(path):
+    for line, text in numbered_lines(path, held):
         try:
             record = json.loads(text)
         except (ValueError, RecursionError) as error:
@@ -132,6 +148,6 @@ def whole_of(record: dict[str, Any], key: str, file: Path, line: int | None) -> 
     if key not in record:
         raise InputError("is missing", "missing", file=file, line=line, key=key)
     if type(value) is not int or value < 0:
-        problem = f"{str(value)[:40]} is not a whole number from 0"
+        problem = f"{shown(value)} is not a whole number from 0"
         raise InputError(problem, "type", file=file, line=line, key=key)
     return value

@@ -2,32 +2,61 @@
 
 from __future__ import annotations
 
-from ndpsim.base.options import table
-from ndpsim.base.options.pim import ATTENTION
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import refuse, table
+from ndpsim.base.options.pim import ATTENTION, PIM
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import COMMANDS, JSON
+from ndpsim.cli.options import answer, plot_of
+from ndpsim.cli.pim import BANK_OUTPUTS, finish, records
+
+_OPERANDS = ("model", "context", "batch")
 
 
 @taking(
     ATTENTION,
-    table({"Results": (JSON, COMMANDS)}),
+    table({"What is simulated": (PIM["set"],)}),
+    BANK_OUTPUTS,
     examples=(
         "ndpsim attention --hw attacc --model qwen3-235b-a22b --context 4096 --batch 8 --engine bankgroup",
         "ndpsim attention --hw aim --model qwen3-235b-a22b --context 1000 --json -",
     ),
 )
 def command(options: Options) -> None:
-    """Simulate scores and context of one step of a layer on one device with units in its banks.
+    """Simulate scores and context of one step of a layer on units in banks.
+
+    On a device, one program of all sequences runs. On a machine (--hw dgx-attacc) the sequences are dealt
+    over its devices, and transfers are included; --engine gpu is the roofline of its GPU.
 
     All sequences have the same context; keys and values are in place. Softmax is a command of AttAcc, and
     outside of AiM. docs/banks.md has the layouts.
     """
-    from ndpsim.cli.pim import finish
-    from ndpsim.config.banks import load_bank_hardware
+    from ndpsim.config.banks import is_bank_hardware, load_bank_hardware
     from ndpsim.simulate.bank_operands import simulate_bank_attention
 
+    plot = plot_of(options, "banks")
+    if not is_bank_hardware(ATTENTION.value(options, "hw")):
+        _on_machine(options)
+        return
+    if options.get("engine") == "gpu":
+        problem = "gpu is of a machine (ndpsim list hw), and this is a device"
+        raise InputError(problem, "unsupported", key="engine")
     sets = [*options.get("set", ()), *([f"level={options['engine']}"] if "engine" in options else [])]
     hardware = load_bank_hardware(ATTENTION.value(options, "hw"), sets, ATTENTION.value(options, "rules"))
-    model, context, batch = (ATTENTION.value(options, name) for name in ("model", "context", "batch"))
-    result = simulate_bank_attention(hardware, model, context, batch, record_commands="commands" in options)
-    finish(options, hardware, result)
+    model, context, batch = (ATTENTION.value(options, name) for name in _OPERANDS)
+    result = simulate_bank_attention(hardware, model, context, batch, record_commands=records(options))
+    finish(options, hardware, result, plot)
+
+
+def _on_machine(options: Options) -> None:
+    """The attention on the devices of a machine, or on its GPU."""
+    from ndpsim.inference.processors.layer_attention import simulate_layer_attention
+    from ndpsim.report.pim import print_attention
+
+    refuse(
+        options, "is of a device; a machine has several", *(name for name in BANK_OUTPUTS if name != "json")
+    )
+    refuse(options, "is of a device: its machine has the standard's", "rules")
+    hw, model, context, batch = (ATTENTION.value(options, name) for name in ("hw", *_OPERANDS))
+    engine, sets = options.get("engine"), options.get("set", ())
+    result = simulate_layer_attention(hw, model, context, batch, engine, sets)
+    answer(options, result.to_dict, lambda: print_attention(result))

@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 
 from ndpsim.base.files import replacing
-from ndpsim.base.options import Kind, Output, Parameter, Whole, table
+from ndpsim.base.options import Choice, Kind, Output, Parameter, Real, Whole, refuse, table
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, picture, plot_of, progress_of
 
@@ -19,6 +19,19 @@ _BENCH = table(
                 Kind(form="NAME"),
                 names="bench-rows",
                 repeatable=True,
+            ),
+            Parameter(
+                "only",
+                "speed: rows with known results; scale: long and large work, with its memory, for hours.",
+                Choice(("speed", "scale"), "kind of rows"),
+                "speed",
+            ),
+            Parameter(
+                "share",
+                "Size of the work of --only scale, as a share of the full size.",
+                Real(1e-6, 1.0),
+                1.0,
+                needs="only=scale",
             ),
             Parameter(
                 "repeat",
@@ -48,6 +61,9 @@ def command(options: Options) -> None:
     every counter, and also Ramulator 2.1 if its Python package `ramulator` is installed. The exit status is 1
     if a value differs.
     """
+    if _BENCH.value(options, "only") == "scale":
+        _measure_scale(options)
+        return
     from ndpsim.report.printing import print_table
     from ndpsim.report.words import counted
     from ndpsim.studies.bench import run_rows
@@ -68,6 +84,28 @@ def command(options: Options) -> None:
         options,
         lambda: {"rows": [row.to_dict() for row in measured], "machine": machine()},
         lambda: print_table(f"best of {counted(repeat, 'run')}", COLUMNS, map(cells, measured)),
+    )
+
+
+def _measure_scale(options: Options) -> None:
+    """Measure long and large work, each kind in a process of its own."""
+    refuse(options, "is for rows of --only speed", "row", "repeat", "plot", "markdown")
+    from ndpsim.base.units import format_bytes, format_time
+    from ndpsim.report.printing import print_table
+    from ndpsim.studies.bench.scale import run_scale
+
+    with progress_of("measuring") as progress:
+        measured = run_scale((), _BENCH.value(options, "share"), progress)
+    columns = ("row", "work", "size", "CPU", "wall", "memory")
+    rows = [
+        (row.name, row.about, f"{row.count:,}", *(format_time(s * 1e9) for s in (row.cpu_s, row.wall_s)))
+        for row in measured
+    ]
+    cells = [(*cells, format_bytes(row.peak_bytes)) for cells, row in zip(rows, measured, strict=True)]
+    answer(
+        options,
+        lambda: {"rows": [row.to_dict() for row in measured]},
+        lambda: print_table("long and large work", columns, cells),
     )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ndpsim.base.errors import shortened
 from ndpsim.base.options import Flag, Parameter, table
 from ndpsim.cli.command import Options, group, options_of, taking
 from ndpsim.cli.options import JSON, check_outputs, write_json
@@ -23,6 +24,7 @@ def _root(root: Path, current: Collection[str]) -> dict[str, Any]:
             "folder": str(folder.path),
             "kind": folder.kind,
             "current": folder.path.name in current,
+            "problem": problem_of(folder.path),
             "entries": folder.entries,
             "size_bytes": folder.size_bytes,
             "written": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(folder.written)),
@@ -68,13 +70,13 @@ def command(context: click.Context, json: str | None) -> None:
         return
     for root in found:
         problem = f", not used: {root['problem']}" if root["problem"] else ""
-        click.echo(f"{root['folder']}: {format_bytes(root['size_bytes'])}{problem}")
+        click.echo(f"{shortened(root['folder'], 300)}: {format_bytes(root['size_bytes'])}{problem}")
     rows = [
         (
             Path(folder["folder"]).name,
             str(folder["entries"]),
             format_bytes(folder["size_bytes"]),
-            "this one" if folder["current"] else "",
+            _use_of(folder),
             ", ".join(f"{name} {folder['made_by'][name]}" for name in _VERSIONS if name in folder["made_by"]),
         )
         for root in found
@@ -82,6 +84,13 @@ def command(context: click.Context, json: str | None) -> None:
     ]
     if rows:
         print_table("", ("folder", "entries", "size", "version", "made by"), rows)
+
+
+def _use_of(folder: dict[str, Any]) -> str:
+    """Whether this version uses a folder, in words."""
+    if folder["problem"]:
+        return f"not used: {folder['problem']}"
+    return "this one" if folder["current"] else ""
 
 
 _VERSIONS = ("ndpsim", "numba", "numpy", "python")

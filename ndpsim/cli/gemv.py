@@ -22,6 +22,7 @@ from ndpsim.cli.options import (
     progress_of,
     timeline,
 )
+from ndpsim.cli.pim import BANK_OUTPUTS, CHECK_UNITS, finish, records
 
 if TYPE_CHECKING:
     from ndpsim.config import Hardware
@@ -37,6 +38,7 @@ _OUTPUTS = table(
                 "expert",
                 "contention",
                 "host-read",
+                "banks",
             ),
             REPORT,
             COMMANDS,
@@ -49,7 +51,7 @@ _OUTPUTS = table(
             ),
             timeline("the phases"),
         ),
-        "Validation": (EXACT_CHECK,),
+        "Validation": (EXACT_CHECK, CHECK_UNITS),
     }
 )
 
@@ -81,6 +83,7 @@ def command(options: Options) -> None:
     if _is_in_banks(options):
         _in_banks(options)
         return
+    refuse(options, "is of units in banks; ndpsim check judges other commands", "check")
     check_gemv(options, "--")
     host_reads, beside = options.get("engine") == "host-read", "host-traffic" in options
     if host_reads:
@@ -106,18 +109,17 @@ def _is_in_banks(options: Options) -> bool:
 
 def _in_banks(options: Options) -> None:
     """Run the expert on a device with units in its banks."""
-    from ndpsim.cli.pim import finish
     from ndpsim.config.banks import load_bank_hardware
     from ndpsim.simulate.bank_operands import simulate_bank_expert
     from ndpsim.studies.sweeps.command import expert_of
 
-    own = "hw", "set", "model", "shape", "tokens", "json", "commands"
+    own = "hw", "set", "model", "shape", "tokens", *BANK_OUTPUTS
     refuse(options, "is not of units in banks", *(name for name in options if name not in own))
+    plot = plot_of(options, "banks")
     hardware = load_bank_hardware(options["hw"], options.get("set", ()))
-    tokens, record = GEMV.value(options, "tokens"), "commands" in options
-    finish(
-        options, hardware, simulate_bank_expert(hardware, expert_of(options), tokens, record_commands=record)
-    )
+    tokens, record = GEMV.value(options, "tokens"), records(options)
+    result = simulate_bank_expert(hardware, expert_of(options), tokens, record_commands=record)
+    finish(options, hardware, result, plot)
 
 
 def _check_lane(options: Options, lanes: int, what: str) -> None:

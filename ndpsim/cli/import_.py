@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
 
 import click
 
@@ -38,7 +38,7 @@ def command(options: Options) -> None:
     from ndpsim.config.importers import import_hardware
 
     out = options.get("out")
-    if out is not None and "force" not in options and Path(out).exists():
+    if out is not None and "force" not in options and os.path.exists(out):
         raise InputError(f"{out} exists; --force replaces it", key="out", code="unwritable")
     imported = import_hardware(options["file"], options.get("name"))
     for note in imported.notes:

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 
-from ndpsim.base.errors import InputError, MismatchError
+from ndpsim.base.errors import InputError, MismatchError, one_line
 from ndpsim.base.run_files import inputs_protected
 from ndpsim.cli.command import CommandGroup, group
 from ndpsim.cli.notices import notices
@@ -97,9 +97,9 @@ def _status_of(arguments: Sequence[str] | None) -> int:
         click.echo(error.ctx.get_help() if error.ctx else error.format_message())
         return 0
     except click.ClickException as error:
-        return _refuse(" ".join(error.format_message().split()))
+        return _refuse(error.format_message())
     except MismatchError as error:
-        click.echo(f"ndpsim: error: {error}", err=True)
+        click.echo(f"ndpsim: error: {one_line(str(error))}", err=True)
         return 1
     except (KeyboardInterrupt, click.Abort):
         click.echo("ndpsim: interrupted", err=True)
@@ -118,5 +118,5 @@ def _without_name(error: OSError) -> str:
 
 
 def _refuse(reason: str) -> int:
-    click.echo(f"ndpsim: error: {reason}", err=True)
+    click.echo(f"ndpsim: error: {one_line(reason)}", err=True)
     return 2

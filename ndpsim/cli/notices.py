@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from ndpsim.base.errors import one_line
+
 # Approximate compile times of slow kernels in seconds, on a machine of 2024.
 COMPILE_S = {
     "ndpsim.audit.kernels.find_early": 1,
@@ -56,7 +58,7 @@ def _seconds(kernels: Counter[str]) -> int:
 
 def _say(text: str) -> None:
     with contextlib.suppress(OSError):  # an error in a notice must not prevent the result
-        click.echo(f"ndpsim: {text}", err=True)
+        click.echo(f"ndpsim: {one_line(text)}", err=True)
 
 
 def announce_kernels(command: str, options: Mapping[str, Any]) -> None:

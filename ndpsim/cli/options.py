@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVarTuple
 
 import click
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.files import ensure_writable, is_in_place, replacing
 from ndpsim.base.options import Choice, Flag, Output, Parameter, Several, Table, refuse
 from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM, ControllerOptions
@@ -65,7 +65,7 @@ def timing_overrides(sets: Sequence[str]) -> dict[str, int | str]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not re.fullmatch(_VALUE, value, re.ASCII):
             forms = "nCL=40, tRCD=14.16ns, rows=65536 or density=16Gb"
-            raise InputError(f"'{text[:60]}' is not of the form {forms}", "form", key="--set")
+            raise InputError(f"{shown(text)} is not of the form {forms}", "form", key="--set")
         overrides[name] = int(value) if value.isdigit() else value
     return overrides
 
@@ -131,7 +131,7 @@ def check_folder(folder: Path, option: str) -> None:
     Raises:
         InputError: it is a file.
     """
-    if os.path.lexists(folder) and not folder.is_dir():
+    if os.path.lexists(folder) and not os.path.isdir(folder):
         raise InputError(f"{folder} is not a folder", "unwritable", key=option)
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import Any
 
 import click
 
@@ -10,9 +11,6 @@ from ndpsim.base.options import refuse, table
 from ndpsim.base.options.requests import DESCRIBE, GENERATE, IMPORT, RECORDED
 from ndpsim.cli.command import Options, group, taking
 from ndpsim.cli.options import JSON, answer, naming
-
-if TYPE_CHECKING:
-    from ndpsim.workload.requests import Requests
 
 
 @group(
@@ -26,13 +24,11 @@ def command() -> None:
     """
 
 
-def _save(requests: Requests, out: str) -> None:
-    """Write requests, and print a line about them."""
+def _tell(out: str, source: Mapping[str, Any], count: int) -> None:
+    """Print a line about written requests."""
     from ndpsim.report.workload import requests_title
-    from ndpsim.workload.requests import save_requests
 
-    save_requests(requests, out)
-    click.echo(f"wrote {out} from {requests_title(requests)}")
+    click.echo(f"wrote {out} from {requests_title(source, count)}")
 
 
 @taking(
@@ -55,12 +51,13 @@ def generate(options: Options) -> None:
     logarithms, for log-normal lengths. input_most and output_most are upper limits. With lengths=FILE, pairs
     of lengths are drawn from the requests of a file of any known format.
     """
-    from ndpsim.workload.requests import generate_requests
+    from ndpsim.workload.requests import generate_requests, save_requests
 
     spec = GENERATE.value(options, "spec")
     with naming(requests="SPEC"):
         requests = generate_requests(spec, **GENERATE.arguments(options, "seed"))
-    _save(requests, options["out"])
+    save_requests(requests, options["out"])
+    _tell(options["out"], requests.source or {}, len(requests))
 
 
 @taking(
@@ -78,13 +75,14 @@ def import_(options: Options) -> None:
     CSV), vllm-bench (JSON of vllm bench serve --save-detailed) and csv, ndpsim's own. Files may be compressed
     with gzip. Failed requests are left out. The first request arrives at 0, except in ndpsim's own files.
     """
-    from ndpsim.workload.requests import import_requests
+    from ndpsim.workload.requests import convert_requests
 
-    requests = import_requests(**IMPORT.arguments(options, "file", "format", "first"))
-    failed = (requests.source or {}).get("failed")
+    arguments = IMPORT.arguments(options, "file", "format", "first")
+    source, count = convert_requests(path=options["out"], **arguments)
+    failed = source.get("failed")
     if failed:
         click.echo(f"ndpsim: note: {failed} requests failed, and are left out", err=True)
-    _save(requests, options["out"])
+    _tell(options["out"], source, count)
 
 
 @taking(

@@ -170,6 +170,11 @@ def _show_schema(options: Options) -> None:
 
 
 def _show_layout(options: Options) -> None:
+    from ndpsim.config.banks import is_bank_hardware
+
+    if "hw" in options and is_bank_hardware(options["hw"]):
+        _show_bank_layout(options)
+        return
     from ndpsim.report.bundled import print_layout
     from ndpsim.simulate import place_expert
     from ndpsim.studies.sweeps.command import weight_format
@@ -183,6 +188,23 @@ def _show_layout(options: Options) -> None:
 
         plot.draw(layout_figure, placed)
     answer(options, placed.to_dict, lambda: print_layout(placed))
+
+
+def _show_bank_layout(options: Options) -> None:
+    """The operands of a device with units in its banks."""
+    from ndpsim.report.bundled import print_bank_layout
+    from ndpsim.simulate.bank_layout import place_bank_operands
+
+    refuse(options, "is not of units in banks", "panels", *_OF_WEIGHTS)
+    plot = plot_of(options, "bank-layout")
+    placed = place_bank_operands(
+        options["hw"], SHOW.value(options, "model"), options["name"], options.get("set", ())
+    )
+    if plot is not None:
+        from ndpsim.report.pictures.layout import bank_layout_figure
+
+        plot.draw(bank_layout_figure, placed)
+    answer(options, placed.to_dict, lambda: print_bank_layout(placed))
 
 
 def _show_processor(options: Options) -> None:
@@ -258,6 +280,7 @@ _USED = {
     examples=(
         "ndpsim show hw trimoe --set dimm.ranks=2",
         "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
+        "ndpsim show layout attention --hw attacc --model mixtral-8x7b",
     ),
 )
 def command(options: Options) -> None:
@@ -266,12 +289,12 @@ def command(options: Options) -> None:
     `show hw` prints every value of a system with its unit and source, after the changes of --set. With --for,
     it lists all values that the file lacks for a command, with an example and a place to find each; the exit
     status is 1 if the command cannot run. `show part` prints every value of a CPU, memory, GPU or link. `show
-    layout` prints the bytes of each matrix of an expert on each DIMM. `show timing` prints every timing of a
-    speed preset in clocks and ns, under both sets of rules where they differ, with its source. `show policy`
-    prints the parameters of a policy of ndpsim moe, or of your own FILE.py:CLASS. `show processor gpu` (or
-    cpu) prints the time of an expert for several numbers of tokens. `show weights` prints the bits of each
-    part of a model in a weight file, and its size.
-    """
+    layout` prints the bytes of each matrix of an expert on each DIMM; with units in banks, `show layout gemv`
+    and `show layout attention` (of a sequence of 4,096 tokens) print the rows of operands in a bank. `show
+    timing` prints every timing of a speed preset in clocks and ns, under both sets of rules where they
+    differ, with its source. `show policy` prints the parameters of a policy of ndpsim moe, or of your own
+    FILE.py:CLASS. `show processor gpu` (or cpu) prints the time of an expert for several numbers of tokens.
+    `show weights` prints the bits of each part of a model in a weight file, and its size."""
     what = options["what"]
     for name in options.keys() - {"what", "name", "json", *_USED.get(what, ())}:
         users = [kind for kind, used in _USED.items() if name in used]

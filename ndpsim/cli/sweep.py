@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options import Output, Parameter, Table, joined, refuse, table
 from ndpsim.base.options.swept import PLOT, STUDIES, STUDY, SWEEP, SWEPT, StudyOptions
 from ndpsim.cli.command import CommandGroup, Options, TableCommand, group
@@ -94,6 +94,7 @@ _COMMANDS = {
     "moe": "a model's layers under a policy",
     "relayout": "experts from one layout to another",
     "dram": "a request trace through a memory controller",
+    "attention": "the attention of a layer on units in banks",
     "serve": "requests served under a policy",
     "FILE.yaml": "the sweep of a file; options override the file",
 }
@@ -190,7 +191,7 @@ def pairs(options: Options, option: str, form: str) -> dict[str, str]:
     for text in options.get(option, ()):
         key, equals, value = (part.strip() for part in text.partition("="))
         if not equals or not key or not value:
-            raise InputError(f"'{text[:60]}' is not of the form {form}", key=option, code="form")
+            raise InputError(f"{shown(text)} is not of the form {form}", key=option, code="form")
         if key in pairs:
             raise InputError(f"'{key}' is given twice", key=option, code="twice")
         pairs[key] = value

@@ -10,19 +10,19 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.arguments import choice, path_of, several, whole_number
+from ndpsim.base.arguments import choice, number, path_of, several, whole_number
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.choices import RULES
-from ndpsim.base.errors import SETS, InputError, unknown
+from ndpsim.base.errors import SETS, InputError, shown, unknown
 from ndpsim.config.files import data_names, data_path, is_path
 from ndpsim.config.nodes import Node, parse, read_text
 from ndpsim.dram.spec.extension import LEVELS, BankDevice, Extension, Values, device_of, extension_named
 
-_SECTIONS = ("device", "unit", "timings")
+_SECTIONS = ("device", "unit", "timings", "energy")
 _TOP = ("name", "title", "paper", "extension", "clock_ps", "refresh", *_SECTIONS, "reference")
 _WORDS = ("name", "title", "paper", "extension")
 _SIZES = ("channels", *(f"{level}s" for level in LEVELS), "rows", "columns", "burst_bytes")
-_UNIT = ("level", "banks", "multipliers", "element_bytes", "accumulators", "buffer_bytes")
+_UNIT = ("level", "banks", "multipliers", "element_bytes", "accumulators", "buffer_bytes", "vectors")
 _REFRESHES = ("all-bank", "none")
 _ENGINES = ("bank", "bankgroup", "buffer")  # a buffer is at a pseudo-channel
 _LARGEST = 1 << 40
@@ -46,6 +46,8 @@ class BankHardware:
         device: the device.
         burst_bytes: bytes of a column.
         unit: keys of the unit: its level, multipliers, bytes of an element, accumulators, buffer.
+        energy: published energies: pJ of a bank in a command, by command (of the whole command if it acts on
+            no banks); io_pj_per_bit on the pins, product_pj of a product and its sum. Others are not known.
         rules: "standard" or "reference".
         values: all values by their keys, with their sources.
     """
@@ -57,6 +59,13 @@ class BankHardware:
     unit: Mapping[str, Any]
     rules: str
     values: Mapping[str, Stated] = field(repr=False)
+    energy: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def capacity_bytes(self) -> int:
+        """Bytes of all banks."""
+        sizes = self.device.sizes
+        return sizes["channels"] * self.device.banks * sizes["rows"] * sizes["columns"] * self.burst_bytes
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -72,6 +81,7 @@ class BankHardware:
             "device": dict(device.sizes),
             "timings": dict(device.timings),
             "unit": dict(self.unit),
+            "energy": dict(self.energy),
         }
 
 
@@ -159,6 +169,8 @@ def _checked(key: str, value: Any) -> Any:
         return choice(value, key, _REFRESHES, "refresh")
     if name == "level":
         return choice(value, key, _ENGINES, "place of a unit")
+    if key.startswith("energy."):
+        return number(value, key, 0, _LARGEST)
     least = 0 if name.startswith("n") else 1
     return whole_number(value, key, least, _LARGEST)
 
@@ -197,7 +209,7 @@ def _setting(text: str, values: Mapping[str, Stated]) -> tuple[str, Any]:
     """The full key and the value of a ``key=value`` option."""
     written, equals, value = (part.strip() for part in text.partition("="))
     if not equals or not written or not value:
-        raise InputError(f"'{text[:60]}' is not KEY=VALUE, for instance nCCDAB=4", "form", file=SETS)
+        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance nCCDAB=4", "form", file=SETS)
     if written == "idealise":
         return written, value
     known = {*values, "refresh"} - {*_WORDS}
@@ -205,9 +217,9 @@ def _setting(text: str, values: Mapping[str, Stated]) -> tuple[str, Any]:
     if full is None:
         short = [key.rpartition(".")[2] for key in known]
         raise unknown(written, [*short, "idealise"], "key", file=SETS, key=written)
-    number = int(value) if value.isascii() and value.isdigit() else value
+    written_number = int(value) if value.isascii() and value.isdigit() else value
     try:
-        return full, _checked(full, number)
+        return full, _checked(full, written_number)
     except InputError as error:
         raise error.at(SETS, key=written) from None
 
@@ -236,5 +248,10 @@ def _resolved(
     refreshes = values["refresh"].value == "all-bank" if "refresh" in values else False
     resolved = Values(sizes, section("timings"), Fraction(values["clock_ps"].value), refreshes)
     device = device_of(extension, resolved, ideal)
+    energy = section("energy")
+    for key in energy:
+        known = (*device.names, "io_pj_per_bit", "product_pj")
+        if key not in known:
+            raise unknown(key, known, "energy", key=f"energy.{key}")
     title = values["title"].value if "title" in values else name
-    return BankHardware(name, title, device, burst, section("unit"), rules, values)
+    return BankHardware(name, title, device, burst, section("unit"), rules, values, energy)

@@ -43,7 +43,7 @@ def check_memories(hardware: Hardware) -> None:
     Raises:
         InputError: they are not, or there is no such DRAM.
     """
-    for check in (_check_subchannels, _check_ranks, _check_timings, _check_host_memory):
+    for check in (_check_subchannels, _check_ranks, _check_timings, _check_host_memory, _check_banks):
         check(hardware)
 
 
@@ -154,6 +154,28 @@ def _check_host_memory(hardware: Hardware) -> None:
     if own.dimms % own.channels:
         problem = f"{own.dimms} is not a multiple of the {own.channels} of host.memory.channels"
         raise _error(hardware, problem, "host.memory.dimms", "range")
+
+
+def _check_banks(hardware: Hardware) -> None:
+    """Check the devices with units in their banks; with experts, they are the DIMMs of the file."""
+    device, section = hardware.bank_device, hardware.system.banks
+    if device is None or section is None or not hardware.experts_in_banks:
+        return
+    if hardware.system.ndp is not None:
+        raise _error(hardware, "experts, and ndp has other units of the DIMMs", "banks.computes", "conflict")
+    if hardware.host_reads_dimms:
+        problem = "experts, which need a host with memory of its own: host.memory"
+        raise _error(hardware, problem, "banks.computes", "missing")
+    if section.count != hardware.system.dimm.count:
+        problem = (
+            f"{section.count} is not dimm.count, {hardware.system.dimm.count}: the DIMMs are the devices"
+        )
+        raise _error(hardware, problem, "banks.count", "conflict")
+    if device.capacity_bytes != hardware.dimm_bytes:
+        problem = (
+            f"{device.name} has {device.capacity_bytes:,} B, and a DIMM of the file {hardware.dimm_bytes:,} B"
+        )
+        raise _error(hardware, problem, "banks.device", "conflict")
 
 
 def _check_pcie(system: System, draft: Draft) -> None:

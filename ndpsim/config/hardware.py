@@ -8,13 +8,16 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Shown
 from ndpsim.base.units import exact, format_bytes
+from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.dram import Dram
+from ndpsim.config.files import is_path
 from ndpsim.config.keys import Row, leaves, unit_of
 from ndpsim.config.origins import Origin, dotted
 from ndpsim.config.system import MULTIPLIERS, UNITS, Cxl, Dimm, Host, Ndp, Pcie, Relayout, System
@@ -145,6 +148,44 @@ class Hardware(Shown):
         dimm = Dimm(count=own.dimms, ranks=own.ranks, subchannels=max(1, DIMM_BITS // bits))
         return Hardware(plain.model_copy(update={"dimm": dimm}), origins, self.file, {})
 
+    @functools.cached_property
+    def bank_device(self) -> BankHardware | None:
+        """A device with units in its banks, of which the machine has `banks.count`; None: it has none.
+
+        Raises:
+            InputError: there is no such device, at its place in the file.
+        """
+        section = self.system.banks
+        if section is None:
+            return None
+        origin, name = self.origins["banks.device"], section.device
+        if is_path(name) and origin.kind != "set":
+            name = str(Path(origin.file).parent / name)
+        level = [] if section.level is None else [f"level={section.level}"]
+        try:
+            return load_bank_hardware(name, level)
+        except InputError as error:
+            raise origin.error(str(error), "banks.device", error.code) from None
+
+    @property
+    def experts_in_banks(self) -> bool:
+        """Whether the DIMMs are devices with units in their banks."""
+        return self.system.banks is not None and self.system.banks.computes == "experts"
+
+    @property
+    def has_units(self) -> bool:
+        """Whether DIMMs compute experts."""
+        return self.system.ndp is not None or self.experts_in_banks
+
+    @property
+    def unit_read_gbps(self) -> float:
+        """The rate above which no unit of a DIMM reads; in banks, a column of each bank in each clock."""
+        device = self.bank_device
+        if device is None or not self.experts_in_banks:
+            return self.dimm_peak_gbps
+        columns = device.device.sizes["channels"] * device.device.banks
+        return float(1000 * columns * device.burst_bytes / device.device.clock_ps)
+
     @property
     def capacity_bytes(self) -> int:
         """Capacity of all DIMMs together."""
@@ -237,6 +278,7 @@ class Hardware(Shown):
                 "host_memory_gbps": self.host_memory.host_gbps,
                 **{f"{name}_gflops": gflops for name, gflops in self.unit_gflops.items()},
             },
+            **({} if self.bank_device is None else {"bank_device": self.bank_device.to_dict()}),
         }
 
     @functools.cached_property

@@ -13,10 +13,10 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import BaseModel, ValidationError
 
 from ndpsim.base.arguments import choice, path_of, several
-from ndpsim.base.arguments import shown as quoted
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.caching import FileCache
 from ndpsim.base.errors import SETS, Code, InputError, nearest, one_of
+from ndpsim.base.errors import shown as quoted
 from ndpsim.config.consistency import (
     SECTIONS,
     Missing,
@@ -67,7 +67,7 @@ def setting(text: str) -> tuple[KeyPath, str]:
     written, equals, value = text.partition("=")
     written = written.strip()
     if not equals or not written:
-        raise InputError(f"{shown(text)} is not KEY=VALUE, for instance dimm.ranks=2", "form", file=SETS)
+        raise InputError(f"{quoted(text)} is not KEY=VALUE, for instance dimm.ranks=2", "form", file=SETS)
     if not value.strip():
         raise InputError("has no value after '='", "missing", file=SETS, key=written)
     key = tuple(written.split("."))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.caching import FileCache
-from ndpsim.base.errors import InputError, did_you_mean, one_of
+from ndpsim.base.errors import InputError, did_you_mean, one_of, shortened
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS, data_folder, is_path, part_names
 from ndpsim.config.hardware import DIMM_BITS
 from ndpsim.config.keys import Row, allowed, field_at, refusal, section_of, unit_of
@@ -40,7 +40,6 @@ _PROCESSOR_KEYS: dict[KeyPath, tuple[KeyPath, ...]] = {
     ),
 }  # fmt: skip
 _ABOUT = ("name", "title", "also")
-_SHOWN = 80  # characters of an unknown name in a message
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def load_part(name: str) -> Part:
         if path is not None:
             return _checked(_read(path, kind, _HOME[kind]))
     known = [name for kind in PART_KINDS for name in _bundled(kind)]
-    problem = f"unknown part '{name[:_SHOWN]}'{did_you_mean(name, known)} (ndpsim list parts has them all)"
+    problem = f"unknown part '{shortened(name)}'{did_you_mean(name, known)} (ndpsim list parts has them all)"
     raise InputError(problem, "unknown-name", key="part")
 
 
@@ -259,7 +258,7 @@ def _named(draft: Draft, section: KeyPath, folder: Path) -> Part | None:
         known = {name: data_folder(f"hwconfigs/parts/{kind}") / f"{name}.yaml"} if name in names else {}
         known = known or _bundled(kind)
         if name not in known:
-            what = f"unknown {PART_KINDS[kind]} '{name[:_SHOWN]}'{did_you_mean(name, known)}"
+            what = f"unknown {PART_KINDS[kind]} '{shortened(name)}'{did_you_mean(name, known)}"
             problem = f"{what} (known: {', '.join(names)}; a path ends in .yaml)"
             raise origin.error(problem, dotted(key), "unknown-name")
         path = known[name]

@@ -19,7 +19,7 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from ndpsim.base.errors import did_you_mean
+from ndpsim.base.errors import did_you_mean, shown
 
 
 def _thousandths(value: float) -> float:
@@ -43,7 +43,7 @@ def _word(word: str, pattern: str, form: str) -> str:
     field = word.partition(":")[0]
     if not re.fullmatch(pattern, word):
         hint = "" if field in ADDRESS_FIELDS else did_you_mean(field, ADDRESS_FIELDS)
-        raise ValueError(f"'{word[:60]}' is not {form}{hint} (fields: {', '.join(ADDRESS_FIELDS)})")
+        raise ValueError(f"{shown(word)} is not {form}{hint} (fields: {', '.join(ADDRESS_FIELDS)})")
     return field
 
 

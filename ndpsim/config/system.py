@@ -283,6 +283,26 @@ class Cxl(Section):
     pj_per_bit: PicojoulesPerBit | None = key("energy of the link, both ends", None)
 
 
+class Banks(Section):
+    """Devices with units in their banks, which compute attention, or experts as well."""
+
+    device: Text = key("device with units in its banks: a name of ndpsim list pim-hw, or the path of a file")
+    count: int = key("number of these devices: stacks, cards", 1, ge=1, le=1024)
+    level: Literal["bank", "bankgroup", "buffer"] | None = key(
+        "place of the units, where the device has several; null: as its file says", None
+    )
+    computes: Literal["attention", "experts"] = key(
+        "what they compute: attention; or experts, too: the DIMMs of the file are then these devices",
+        "attention",
+    )
+    link_gbps: WireGbps | None = key(
+        "bandwidth between the GPU and all devices in one direction; null: they are on the link of the GPU "
+        "to the host",
+        None,
+    )
+    link_latency_ns: LinkLatency = key("latency of that link", 0.0)
+
+
 class Activation(Section):
     """The unit for non-linear functions beside the multipliers."""
 
@@ -352,3 +372,4 @@ class System(Section):
     pcie: Pcie | None = None
     cxl: Cxl | None = None
     ndp: Ndp | None = None
+    banks: Banks | None = None

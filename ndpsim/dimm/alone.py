@@ -16,6 +16,7 @@ from ndpsim.dimm.relayout import (
 from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, step_of
 from ndpsim.dram.fast.fields import RD, READS, WR, WRITES
+from ndpsim.dram.fast.vectors import filled
 from ndpsim.dram.state import NEXT_REFRESH, SERVED, Channel
 
 
@@ -40,7 +41,7 @@ def step_bus(sharing, setup, agents, lanes, hosts, wakeups, bus, clock):
     if clock >= wake[0] or mode_changes(policy, state):
         sink, trace = data_sink(agents.claims, agents.claims.no_credit), commands_at(lanes.commands, bus)
         channel = Channel(policy, lanes.shape, state, lanes.latencies[0, 0], source, sink, trace)
-        issued, wake[0] = step_of(channel, clock)
+        issued, _, wake[0] = step_of(channel, filled(clock), clock)
         if issued.command == RD or issued.command == WR:
             state.value[SERVED] -= 1
             record_served_request(relayout, bus, issued.request, clock)

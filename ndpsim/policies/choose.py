@@ -23,9 +23,9 @@ from typing import Any, Literal, Union, cast, get_args, get_origin
 from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 
-from ndpsim.base.arguments import settings, several, shown
+from ndpsim.base.arguments import settings, several
 from ndpsim.base.arguments import text as as_text
-from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.errors import InputError, one_of, shown
 from ndpsim.base.plugins import plugins_by_name
 from ndpsim.base.run_files import note_input
 from ndpsim.policies import own, published
@@ -171,7 +171,11 @@ def choose_policies(asked: Sequence[str | type[Policy] | ChosenPolicy]) -> list[
     Raises:
         InputError: as `choose_policy`, or there are none.
     """
-    chosen = several(asked, "policies", lambda pick, _: None if pick == ALL else choose_policy(pick))
+
+    def chosen_one(pick: Any, _: str) -> ChosenPolicy | None:
+        return None if isinstance(pick, str) and pick == ALL else choose_policy(pick)
+
+    chosen = several(asked, "policies", chosen_one)
     if not chosen:
         raise InputError("is empty: there is nothing to run", "missing", key="policies")
     named = {pick.name for pick in chosen if pick is not None}

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import instance, shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import instance
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Reported
 from ndpsim.policies.answers import Answering, checked_assignment, checked_migrations, checked_placement
 from ndpsim.policies.choose import ChosenPolicy, choose_policy

@@ -63,6 +63,8 @@ class Machine:
         bits: bits of a weight, except in replicas; for a weight file with fractions of bits the nearest whole
             number.
         format: format of a routed expert's weights in a weight file; None: all have `bits` bits.
+        attention: "gpu", or "ndp": devices with units in their banks compute that of decoded tokens, while
+            the GPU and PCIe are free.
     """
 
     model: MoeShape
@@ -77,6 +79,7 @@ class Machine:
     has_links: bool = True
     bits: int = 16
     format: ExpertFormat | None = None
+    attention: str = "gpu"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -113,6 +116,7 @@ class Estimates:
         window_ns: between two layers' experts: attention and dense parts on the GPU, or the transfer of the
             KV cache from the host's memory and back, whichever is longer; the mean if layers have different
             attention.
+        banks_ns: the part of `window_ns` in which devices with units in their banks compute attention.
         cache_ns: the part of `window_ns` in which PCIe to the GPU or the host's channels carry the KV cache.
         shared_ns: the shared experts of a layer on the GPU, and the overhead of a fused call of the others.
         call_ns: the part of `shared_ns` that is this overhead; a layer without such experts does not have it.
@@ -144,6 +148,7 @@ class Estimates:
     shared_ns: float
     token_ns: float
     cache_ns: float = 0.0
+    banks_ns: float = 0.0
     vector_ns: float = 0.0
     sharded_ns: Callable[[int], Floats] = _not_simulated
     gpu_part_ns: float = 0.0

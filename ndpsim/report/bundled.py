@@ -21,6 +21,7 @@ from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.text import print_rows
 from ndpsim.report.words import counted
 from ndpsim.simulate import PlacedExpert
+from ndpsim.simulate.bank_layout import BankLayout
 from ndpsim.simulate.machine import DimmPart, LanePart
 from ndpsim.workload.models.weights import CLASSES, WeightFile
 
@@ -205,3 +206,25 @@ def print_expert_times(expert: str, hardware: str, times: Sequence[ExpertTime]) 
     print_table(title, *table_of(times, *_COLUMNS), left=0)
     if not first.holds_weight_read:
         print_text("Its weights are read over the host's memory channels beside these times.")
+
+
+def bank_layout_title(layout: BankLayout) -> str:
+    """A title that says what is placed on which device."""
+    return f"{layout.what} on {layout.hardware}: rows of {layout.rows:,} in each bank"
+
+
+def print_bank_layout(layout: BankLayout) -> None:
+    """Print the rows of each operand, and its bytes in a channel."""
+    columns = ("operand", "first row", "rows", "banks of a channel", "channels", "bytes of a channel")
+    rows = [
+        (
+            operand.name,
+            f"{operand.first_row:,}",
+            f"{operand.rows:,}",
+            str(operand.banks),
+            str(operand.channels),
+            format_bytes(operand.bytes),
+        )
+        for operand in layout.operands
+    ]
+    print_table(bank_layout_title(layout), columns, rows)

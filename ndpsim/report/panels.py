@@ -44,6 +44,7 @@ PANELS = {
     "expert": ("bandwidth", "phases", "bus", "energy"),
     "contention": ("bandwidth", "phases", "time", "energy"),
     "host-read": ("bandwidth", "bus", "energy"),
+    "banks": ("bandwidth", "commands"),
     "relayout": ("bandwidth", "links", "dram", "energy"),
     "topologies": ("bandwidth", "time", "busy", "energy"),
     "latencies": ("tail", "histogram", "energy"),
@@ -53,6 +54,7 @@ PANELS = {
     "serve": ("sequences", "tokens", "blocks", "latencies"),
     "rates": ("ttft", "tpot", "throughput"),
     "layout": ("lanes", "first", "down"),
+    "bank-layout": ("banks",),
     "bench": ("rows",),
     "predict": ("prefill", "decode", "upgrades"),
 }

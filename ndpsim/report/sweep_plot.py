@@ -29,6 +29,7 @@ _SUBJECTS = {
     "relayout": "Relayout",
     "dram": "Request trace",
     "serve": "Serving",
+    "attention": "Attention",
 }
 
 Row = Mapping[str, Any]

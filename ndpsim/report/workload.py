@@ -9,7 +9,6 @@ from ndpsim.base.reported import label_of, said, with_unit
 from ndpsim.base.units import PLUS_MINUS, percent
 from ndpsim.report.printing import print_grid, print_table, print_text
 from ndpsim.report.words import counted, source_words
-from ndpsim.workload.requests import Requests
 from ndpsim.workload.requests.statistics import Lengths, RequestStatistics
 from ndpsim.workload.routing import RoutingStatistics
 from ndpsim.workload.routing.estimates import Estimate
@@ -99,9 +98,9 @@ def print_routing(statistics: RoutingStatistics) -> None:
 # ---- requests ----
 
 
-def requests_title(requests: Requests) -> str:
+def requests_title(source: Mapping[str, Any], count: int) -> str:
     """A title: the origin and number of requests."""
-    return f"{source_words(requests.source or {}, 'requests')}: {counted(len(requests), 'request')}"
+    return f"{source_words(source, 'requests')}: {counted(count, 'request')}"
 
 
 def _lengths(name: str, lengths: Lengths) -> tuple[str, str, str]:

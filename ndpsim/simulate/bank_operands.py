@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -15,14 +16,14 @@ from ndpsim.base.options.pim import ATTENTION
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm import banks
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Line, Piece, Program, as_program
 from ndpsim.simulate.pim import bank_hardware_of, run_lines
 from ndpsim.simulate.results.pim import PimResult
 from ndpsim.workload.models import Expert, MoeShape, load_model
 from ndpsim.workload.models.attention import Attention as LayerAttention
 
 
-def _layouts(hardware: BankHardware) -> Any:
+def layouts_of(hardware: BankHardware) -> Any:
     """The module of `ndpsim.dimm.banks` with the layouts of a device."""
     extension, modules = hardware.device.extension, plugins.modules_by_name(banks)
     name = next((key for key in (extension.name, extension.name.partition("-")[0]) if key in modules), "")
@@ -33,29 +34,45 @@ def _layouts(hardware: BankHardware) -> Any:
     return modules[name]
 
 
-def _units(hardware: BankHardware, channels: int | None = None) -> Units:
-    device, unit = hardware.device, hardware.unit
+def units_of(hardware: BankHardware, channels: int | None = None) -> Units:
+    """What layouts need of a device.
+
+    Raises:
+        InputError: it has no units at the place that was asked for.
+    """
+    device, unit, places = hardware.device, hardware.unit, layouts_of(hardware).PLACES
+    level = unit.get("level", "bank")
+    if level not in places:
+        problem = f"{hardware.name} has no units at a {level} (it has: {', '.join(places)})"
+        raise InputError(problem, "unsupported", key="engine")
     return Units(
-        unit.get("level", "bank"),
+        level,
         hardware.burst_bytes // unit.get("element_bytes", 2),
         unit.get("accumulators", 1),
         device.sizes["columns"],
         device.sizes["rows"],
         channels or device.sizes["channels"],
         device.ideal,
+        unit.get("vectors", 1),
     )
 
 
-def _joined(parts: Sequence[Sequence[Line]], hardware: BankHardware) -> list[Line]:
+def joined(parts: Sequence[Program | Sequence[Line]], hardware: BankHardware) -> Program:
     """Programs one after the other: one end, and a barrier between two."""
+    return Program(lambda: _one_after_the_other([as_program(part) for part in parts], hardware))
+
+
+def _one_after_the_other(parts: Sequence[Program], hardware: BankHardware) -> Iterator[Line | Piece]:
     words = hardware.device.extension.requests
     barrier = next((name for name, word in words.items() if word.barrier), None)
-    lines: list[Line] = []
-    for part in parts:
-        if lines and barrier is not None:
-            lines.append(Line(barrier, tuple(range(hardware.device.sizes["channels"])), row=0, column=0))
-        lines += [line for line in part if not words[line.word].ends]
-    return [*lines, *(line for line in parts[-1][-1:] if words[line.word].ends)]
+    for number, part in enumerate(parts, start=1):
+        for piece in part.pieces():
+            ends = words[piece.words[piece.word[-1]]].ends and number < len(parts)
+            kept = piece.until(-1) if ends else piece
+            if len(kept.word):
+                yield kept
+        if barrier is not None and number < len(parts):
+            yield Line(barrier, tuple(range(hardware.device.sizes["channels"])), column=0)
 
 
 def _with_workload(result: PimResult, **workload: Any) -> PimResult:
@@ -87,15 +104,30 @@ def simulate_bank_expert(
     hardware = bank_hardware_of(hw, sets, rules)
     expert = model if isinstance(model, Expert) else load_model(model).expert
     whole_number(tokens, "tokens", 1, MAX_TOKENS)
-    layouts, units = _layouts(hardware), _units(hardware)
+    result = run_lines(expert_program(hardware, expert, tokens)[0], hardware, record_commands)
+    return _with_workload(
+        result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
+    )
+
+
+def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple[Program, dict[str, range]]:
+    """The program of an expert, and the rows of its matrices in each bank.
+
+    Raises:
+        InputError: the matrices do not fit, or no layout is known.
+    """
+    layouts, units = layouts_of(hardware), units_of(hardware)
     first = Gemv(expert.hidden, 2 * expert.intermediate)
     second = Gemv(expert.intermediate, expert.hidden)
     row = layouts.rows_of(first, units)
     parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
-    result = run_lines(_joined(parts, hardware), hardware, record_commands)
-    return _with_workload(
-        result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
-    )
+    rows = {"gate and up": range(row), "down": range(row, row + layouts.rows_of(second, units))}
+    return joined(parts, hardware), rows
+
+
+def expert_lines(hardware: BankHardware, expert: Expert, tokens: int) -> Program:
+    """The program of an expert: see `simulate_bank_expert`."""
+    return expert_program(hardware, expert, tokens)[0]
 
 
 def simulate_bank_attention(
@@ -109,8 +141,10 @@ def simulate_bank_attention(
 ) -> PimResult:
     """Simulate scores and context of one step of a layer, for sequences of one length.
 
-    AttAcc has a head a channel, with one query each; AiM has a head of keys and values a channel, and as many
-    sequences beside each other as its channels have room for. Keys are read again for each query.
+    AttAcc has a query of a head a channel, or as many as its units multiply with a column at once
+    (`unit.vectors`), each with keys and values of its own. AiM has a head of keys and values a channel, and
+    as many sequences beside each other as its channels have room for. Latent vectors (MLA) are a head whose
+    values are the first elements of its keys; the products that expand them are outside.
 
     Args:
         hw: a device with units in its banks, see `run_pim`.
@@ -124,39 +158,82 @@ def simulate_bank_attention(
         InputError: an argument is wrong, or the cache does not fit.
     """
     hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
-    attention = shape.attention
-    if not isinstance(attention, LayerAttention) or attention.kind == "mla":
-        problem = f"the attention of {shape.name} has no layout on units in banks"
-        raise InputError(problem, "unsupported", key="model")
-    ATTENTION["context"].checked(context)
-    ATTENTION["batch"].checked(batch)
-    longest = max(4096, context)
-    heads, queries = attention.kv_heads, attention.heads // attention.kv_heads
-    layouts = _layouts(hardware)
-    if not hasattr(layouts, "attention"):
-        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
-    operands = Attention(heads, queries, attention.head_size, context, longest)
-    if hardware.device.extension.controller == "look-ahead":
-        lines = layouts.attention(operands._replace(heads=heads * batch), _units(hardware))
-    else:
-        lines = _beside(layouts.attention(operands, _units(hardware, heads)), heads, batch, hardware)
-    result = run_lines(lines, hardware, record_commands)
+    program, _ = attention_program(hardware, shape, context, batch)
+    result = run_lines(program, hardware, record_commands)
     return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
 
 
-def _beside(lines: Sequence[Line], heads: int, batch: int, hardware: BankHardware) -> list[Line]:
+def attention_program(
+    hardware: BankHardware, shape: MoeShape, context: int, batch: int
+) -> tuple[Program, dict[str, range]]:
+    """The program of a layer's attention, and the rows of keys and values in each bank.
+
+    Raises:
+        InputError: an argument is wrong, the cache does not fit, or no layout is known.
+    """
+    ATTENTION["context"].checked(context)
+    ATTENTION["batch"].checked(batch)
+    attention, missing = shape.attention, shape.attention_problem
+    if attention is None:
+        problem = (
+            missing or f"{shape.name} says nothing of attention: num_attention_heads and the keys beside it"
+        )
+        raise InputError(problem, "missing", key="model")
+    if isinstance(attention, LayerAttention) and attention.kind == "mla":
+        operands = _operands(attention, context)
+    else:
+        operands = attention_operands(hardware, attention, shape.name, context)
+    layouts = layouts_of(hardware)
+    if not hasattr(layouts, "attention"):
+        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    if hardware.device.extension.controller == "look-ahead":
+        operands = operands._replace(heads=operands.heads * batch)
+        units = units_of(hardware)
+        return layouts.attention(operands, units), layouts.cache_rows(operands, units)
+    units = units_of(hardware, operands.heads)
+    program = _beside(layouts.attention(operands, units), operands.heads, batch, hardware)
+    return program, layouts.cache_rows(operands, units)
+
+
+def _operands(attention: LayerAttention, context: int) -> Attention:
+    """The operands of a step of a sequence; tokens that its last one does not attend to are left out."""
+    tokens, longest = context - attention.first_key(context - 1), max(4096, context)
+    if attention.latent_rank:
+        size = attention.latent_rank + attention.rope_size
+        return Attention(1, attention.heads, size, tokens, longest, attention.latent_rank, True)
+    queries = attention.heads // attention.kv_heads
+    return Attention(attention.kv_heads, queries, attention.head_size, tokens, longest, attention.value_size)
+
+
+def attention_operands(hardware: BankHardware, attention: object, model: str, context: int) -> Attention:
+    """The attention of a sequence on a device, which has keys and values of one size for each head.
+
+    Raises:
+        InputError: no layout is known for this attention, or on this device.
+    """
+    if (
+        not isinstance(attention, LayerAttention)
+        or attention.kind == "mla"
+        or attention.head_size != attention.value_size
+    ):
+        problem = f"the attention of {model} has no layout on units in banks"
+        raise InputError(problem, "unsupported", key="model")
+    if not hasattr(layouts_of(hardware), "attention"):
+        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    return _operands(attention, context)
+
+
+def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) -> Program:
     """The program of one sequence, for as many sequences beside each other as there are channels for."""
     most = hardware.device.sizes["channels"] // heads
     if most == 0:
         problem = f"{heads} heads of keys and values need as many channels"
         raise InputError(problem, "unsupported", key="model")
-    parts = []
-    for first in range(0, batch, most):
-        count = min(most, batch - first)
-        parts.append(
-            [
-                line._replace(channels=tuple(c + n * heads for n in range(count) for c in line.channels))
-                for line in lines
-            ]
-        )
-    return _joined(parts, hardware)
+
+    def copied(count: int) -> Iterator[Piece]:
+        for piece in program.pieces():
+            lists = (tuple(c + n * heads for n in range(count) for c in listed) for listed in piece.lists)
+            yield piece._replace(lists=tuple(lists))
+
+    counts = [min(most, batch - first) for first in range(0, batch, most)]
+    return joined([Program(partial(copied, count)) for count in counts], hardware)

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import number, path_of, shown
-from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.arguments import number, path_of
+from ndpsim.base.errors import InputError, one_of, shown
 from ndpsim.base.options.host import PATTERNS
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware

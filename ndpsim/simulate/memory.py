@@ -6,8 +6,8 @@ from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
-from ndpsim.base.arguments import instance, number, shown, text
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import instance, number, text
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.dram import CHANNEL, RULE_SET, ChannelSettings, ControllerOptions
 from ndpsim.base.options.settings import called_with, fields_of
 from ndpsim.base.reported import text_table

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import several, shown, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import several, whole_number
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.limits import ensure_fits
 from ndpsim.base.units import frequency_period_ps
 from ndpsim.config import Hardware

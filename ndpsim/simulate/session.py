@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import number, several, shown, whole_number
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.arguments import number, several, whole_number
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.options.session import (
     DimmSettings,
     LaterMoveSettings,

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import Progress, flag, instance, progress_function, shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import Progress, flag, instance, progress_function
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.limits import ensure_fits
 from ndpsim.base.options.dram import JOBS, ChannelSettings, ControllerOptions, TraceSettings
 from ndpsim.base.options.settings import called_with, fields_of

@@ -18,13 +18,13 @@ import numpy as np
 
 from ndpsim.audit.banks import check_units
 from ndpsim.base.arguments import path_of
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Reported, quantity
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.nodes import Node, parse, plain_of, read_text
 from ndpsim.dimm.banks import attacc
 from ndpsim.dimm.banks.shapes import Attention, Units
-from ndpsim.dram.banks.programs import Line, read_program
+from ndpsim.dram.banks.programs import Line, Program, read_program
 from ndpsim.dram.spec.extension import Extension, Values, device_of, extensions
 from ndpsim.dram.traces.unit_commands import COLUMNS, UnitCommands, header_of, read_unit_commands
 from ndpsim.simulate.pim import run_pim
@@ -99,7 +99,7 @@ def _extension(facts: Mapping[str, Any], file: Path, root: Node) -> Extension:
         root.value["controller"].line if isinstance(root.value, dict) and "controller" in root.value else None
     )
     known = ", ".join(f"{found.name} on {found.standard}" for found in extensions().values())
-    problem = f"ndpsim has no units of '{controller}' on '{standard[:40]}' (it has {known})"
+    problem = f"ndpsim has no units of '{controller}' on {shown(standard)} (it has {known})"
     raise InputError(problem, "unsupported", file=file, line=line, key="controller")
 
 
@@ -138,7 +138,7 @@ def read_case(path: str | PathLike[str]) -> BankCase:
     return BankCase(facts, hardware, file)
 
 
-def program_of(case: BankCase) -> list[Line]:
+def program_of(case: BankCase) -> list[Line] | Program:
     """The program of a case: its own file, that of the case which its notes name, or made from its workload.
 
     Raises:

@@ -10,9 +10,10 @@ from __future__ import annotations
 import logging
 import os
 import re
+import resource
 import warnings
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shortened
 
 __all__ = ["IS_TRIED", "TRIED", "event", "extending", "numba", "types"]
 
@@ -33,12 +34,23 @@ _REFUSED = re.compile(
 
 def _ignore(name: str, value: str) -> None:
     os.environ.pop(name, None)
-    _log.warning("%s=%s is ignored: Numba does not take this value", name, " ".join(value.split())[:60])
+    _log.warning("%s=%s is ignored: Numba does not take this value", name, shortened(" ".join(value.split())))
 
 
 for _name, _form in _USABLE.items():
     if _name in os.environ and not _form.fullmatch(os.environ[_name]):
         _ignore(_name, os.environ[_name])
+
+
+def _suspects() -> str:
+    """What may prevent Numba from being imported, in words."""
+    found = [name for name in sorted(os.environ) if name.startswith("NUMBA_")]
+    found += [".numba_config.yaml here"] if os.path.lexists(".numba_config.yaml") else []
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY:
+        found.append(f"the limit of {limit >> 20} MiB of address space (ulimit -v)")
+    return f"; suspects: {shortened(', '.join(found))}" if found else ""
+
 
 with warnings.catch_warnings(record=True) as _said:
     warnings.simplefilter("always")
@@ -48,9 +60,7 @@ with warnings.catch_warnings(record=True) as _said:
         from numba.core import event
     except Exception as _error:
         _reason = " ".join(f"{type(_error).__name__}: {_error}".split())[:300]
-        _place = ", or .numba_config.yaml here" if os.path.lexists(".numba_config.yaml") else ""
-        problem = f"Numba cannot be imported with its NUMBA_ settings{_place} ({_reason})"
-        raise InputError(problem, "not-installed") from None
+        raise InputError(f"Numba cannot be imported{_suspects()} ({_reason})", "not-installed") from None
 
 for _warning in _said:
     _refused = _REFUSED.search(str(_warning.message))

@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ndpsim.base.arguments import shown
 from ndpsim.base.choices import BITS, one_of_bits
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.table import Kind, Own, Parameter, Whole
 
 DEFAULT_MODEL = "qwen3-235b-a22b"  #: Of commands for one expert.

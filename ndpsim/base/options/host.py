@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.settings import Settings, like, option
 from ndpsim.base.options.table import Choice, Kind, Parameter, Real, Whole
 from ndpsim.base.plugins import option_names

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
 from ndpsim.base.options.routing import BATCH, MOST, SEED, STEPS
@@ -24,7 +24,7 @@ def _layers(value: Any, key: str) -> list[int]:
     for part in str(value).replace(" ", "").split(","):
         found = _RANGE.fullmatch(part)
         if found is None or int(found[2] or found[1]) < int(found[1]):
-            problem = f"'{str(value)[:40]}' is not of the form 0-7 or 3,5,8-11"
+            problem = f"{shown(value)} is not of the form 0-7 or 3,5,8-11"
             raise InputError(problem, key=key, code="form")
         numbers |= set(range(int(found[1]), int(found[2] or found[1]) + 1))
     return sorted(numbers)
@@ -33,7 +33,7 @@ def _layers(value: Any, key: str) -> list[int]:
 def _step_and_layer(value: Any, key: str) -> tuple[int, int]:
     found = re.fullmatch(r"\s*([0-9]{1,6})\s*,\s*([0-9]{1,6})\s*", str(value), re.ASCII)
     if found is None:
-        problem = f"'{str(value)[:40]}' is not of the form STEP,LAYER, for instance 3,12"
+        problem = f"{shown(value)} is not of the form STEP,LAYER, for instance 3,12"
         raise InputError(problem, key=key, code="form")
     return int(found[1]), int(found[2])
 
@@ -114,6 +114,13 @@ class MoeSettings(Settings):
         "auto",
         Choice(("auto", "gpu", "host"), "place of the cache"),
         "Location of the KV cache: auto, gpu or host.",
+        SIMULATED,
+    )
+    attention: str = option(
+        "gpu",
+        Choice(("gpu", "ndp"), "place of attention"),
+        "Where decoded tokens attend to others: gpu, or ndp: devices with units in their banks, which have "
+        "the KV cache.",
         SIMULATED,
     )
     kv_bits: int = option(16, Whole(1, 32), "Bits of a value in the KV cache.", WEIGHTS)

@@ -6,11 +6,13 @@ from dataclasses import replace
 
 from ndpsim.base.options.dram import RULE_SET
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.table import Choice, Kind, Parameter, Whole, table
+from ndpsim.base.options.host import TrafficSettings
+from ndpsim.base.options.settings import table_of
+from ndpsim.base.options.table import Choice, Kind, Parameter, Whole, joined, table
 
 PIM_HW = replace(HW, help="The device with units in its banks.", default="aim", names="pim-hw")
 
-PIM = table(
+_PROGRAM = table(
     {
         "What is simulated": (
             Parameter(
@@ -33,23 +35,30 @@ PIM = table(
     }
 )
 
+_TRAFFIC = table_of(TrafficSettings)
+PIM = joined(_PROGRAM, _TRAFFIC)
+HOST = tuple(_TRAFFIC)  #: Parameters of host traffic.
+
 MOST_CONTEXT = 1 << 20  #: Tokens.
 ENGINES = ("bank", "bankgroup", "buffer")  #: Where units are; a buffer is at a pseudo-channel.
 
 ATTENTION = table(
     {
         "What is simulated": (
-            replace(PIM_HW, default="attacc"),
+            replace(
+                PIM_HW,
+                help="A device with units in its banks, or a machine with such devices (its file has banks).",
+                default="attacc",
+            ),
             model_of("mixtral-8x7b"),
             Parameter("context", "Tokens in the cache of each sequence.", Whole(1, MOST_CONTEXT), 4096),
             Parameter("batch", "Sequences.", Whole(1, 1 << 16), 1),
             Parameter(
                 "engine",
-                "Where the units are: bank, bankgroup, or buffer (at a pseudo-channel).",
-                Choice(ENGINES, "place of units"),
+                "Where the units are: bank, bankgroup, or buffer (at a pseudo-channel); gpu: a GPU.",
+                Choice((*ENGINES, "gpu"), "engine"),
                 otherwise="as the hardware says",
             ),
-            PIM["set"],
             PIM["rules"],
         ),
     }

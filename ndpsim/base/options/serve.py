@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ndpsim.base.arguments import text
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
 from ndpsim.base.options.moe import CACHE, MOE, POLICY, ROUTING, SIMULATED, WEIGHTS
@@ -49,7 +49,7 @@ def service_level(value: Any, key: str = "slo") -> ServiceLevel:
     for part in text(value, key).split(","):
         found = _LIMIT.fullmatch(part)
         if found is None or f"{found[1]}_ns" in limits or not float(found[2]):
-            problem = f"'{value[:40]}' is not of the form ttft=1s,tpot=50ms"
+            problem = f"{shown(value)} is not of the form ttft=1s,tpot=50ms"
             raise InputError(problem, key=key, code="form")
         limits[f"{found[1]}_ns"] = float(found[2]) * _NS[found[3]]
     return ServiceLevel(**limits)
@@ -126,6 +126,7 @@ class ServeSettings(Settings):
         otherwise="data, or tensor for a dense model",
     )
     kv: str = like(MOE["kv"], _ENGINE)
+    attention: str = like(MOE["attention"], _ENGINE)
     kv_bits: int = like(MOE["kv-bits"], _ENGINE)
     kv_blocks: int | None = option(
         None,

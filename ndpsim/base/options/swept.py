@@ -14,12 +14,20 @@ from ndpsim.base.options.dram import DRAM
 from ndpsim.base.options.gemv import GEMV
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.moe import MOE, SIMULATED
+from ndpsim.base.options.pim import ATTENTION
 from ndpsim.base.options.relayout import RELAYOUT
 from ndpsim.base.options.serve import SERVE
 from ndpsim.base.options.settings import Settings, option, table_of
 from ndpsim.base.options.table import Choice, Flag, Folder, Kind, Parameter, Table, Whole, joined, table
 
-SWEPT: Mapping[str, Table] = {"gemv": GEMV, "moe": MOE, "relayout": RELAYOUT, "dram": DRAM, "serve": SERVE}
+SWEPT: Mapping[str, Table] = {
+    "gemv": GEMV,
+    "moe": MOE,
+    "relayout": RELAYOUT,
+    "dram": DRAM,
+    "serve": SERVE,
+    "attention": ATTENTION,
+}
 
 STUDIES = (".yaml", ".yml", ".json")  #: Endings of files that describe a sweep or a search.
 KINDS = ("lines", "bars", "heat", "pareto")  #: Kinds of pictures of a sweep.

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.config.importers.sheet import Place
 
 _WHOLE = re.compile(r"[-+]?(0[xX][0-9a-fA-F]{1,16}|[0-9]{1,19})")
@@ -44,19 +44,19 @@ class Entry:
     def whole(self) -> int:
         """A whole number, decimal or 0x...; InputError for any other value."""
         if not _WHOLE.fullmatch(self.text):
-            raise self.place.error(f"{self.text[:60]!r} is not a whole number", code="type")
+            raise self.place.error(f"{shown(self.text)} is not a whole number", code="type")
         return int(self.text, 16 if "x" in self.text.lower() else 10)
 
     def number(self) -> Decimal:
         """A number above zero; InputError for any other value."""
         if not _NUMBER.fullmatch(self.text) or Decimal(self.text) <= 0:
-            raise self.place.error(f"{self.text[:60]!r} is not a number above 0", code="range")
+            raise self.place.error(f"{shown(self.text)} is not a number above 0", code="range")
         return Decimal(self.text)
 
     def flag(self) -> bool:
         """A yes or no; InputError for any other value."""
         if self.text.lower() not in _BOOL:
-            raise self.place.error(f"{self.text[:60]!r} is neither true nor false", code="type")
+            raise self.place.error(f"{shown(self.text)} is neither true nor false", code="type")
         return _BOOL[self.text.lower()]
 
 
@@ -85,7 +85,7 @@ class Ini:
     def _take(self, section: str, line: str, number: int) -> None:
         key, equals, value = (part.strip() for part in line.partition("=" if "=" in line else ":"))
         if not equals or not key:
-            problem = f"{line[:60]!r} is neither [section] nor key = value"
+            problem = f"{shown(line)} is neither [section] nor key = value"
             raise InputError(problem, "form", file=self.file, line=number)
         if not section:
             raise InputError("comes before the first [section]", "form", file=self.file, line=number, key=key)

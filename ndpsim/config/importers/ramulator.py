@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ndpsim.base.errors import one_of
+from ndpsim.base.errors import one_of, shortened
 from ndpsim.config.importers.sheet import Place, Sheet
 from ndpsim.config.importers.tree import Tree
 from ndpsim.dram.spec import Organisation, Standard, standards
@@ -61,7 +61,7 @@ def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]
     """
     name, place = dram.word("impl"), dram.place("impl")
     if name is None or name not in known:
-        what = "is missing" if name is None else f"{name[:60]} is not supported"
+        what = "is missing" if name is None else f"{shortened(name)} is not supported"
         raise place.error(
             f"{what} (supported: {', '.join(known)})", code="unsupported" if name else "missing"
         )

@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ndpsim.base.errors import InputError
-from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
+from ndpsim.dram.banks.programs import Line, Program
+
+#: Places of units.
+PLACES = ("bank",)
 
 _BANKS = 16
 
@@ -28,54 +31,69 @@ def rows_of(shape: Gemv, units: Units) -> int:
     return up(shape.outputs, _BANKS * units.channels) * up(shape.inputs, units.columns * units.elements)
 
 
-def gemv(shape: Gemv, units: Units, first_row: int = 0) -> list[Line]:
+def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     """A GEMV on the first channels; `first_row`: that of the matrix in its banks.
 
     Raises:
         InputError: the matrix does not fit the banks.
     """
-    channels = tuple(range(units.channels))
-    row = units.columns * units.elements
+    refuse_rows(first_row + rows_of(shape, units), units, "outputs")
+    return Program(lambda: _gemv(shape, units, first_row))
+
+
+def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line]:
+    channels, row = tuple(range(units.channels)), units.columns * units.elements
     outputs, pieces = up(shape.outputs, _BANKS * units.channels), up(shape.inputs, row)
-    refuse_rows(first_row + outputs * pieces, units, "outputs")
-    lines = []
     for piece in range(pieces):
         columns = up(min(row, shape.inputs - piece * row), units.elements)
-        lines.append(_line("WR_GB", channels, columns))
+        yield _line("WR_GB", channels, columns)
         for first in range(0, outputs, units.accumulators):
             batch = range(first, min(first + units.accumulators, outputs))
-            lines += [_line("WR_BIAS", channels) for _ in batch]
-            lines += [
-                _line("MAC_ABK", channels, columns, first_row + output * pieces + piece) for output in batch
-            ]
-            lines += [_line("RD_MAC", channels) for _ in batch]
-    return [*lines, _end(channels)]
+            yield from (_line("WR_BIAS", channels) for _ in batch)
+            for output in batch:
+                yield _line("MAC_ABK", channels, columns, first_row + output * pieces + piece)
+            yield from (_line("RD_MAC", channels) for _ in batch)
+    yield _end(channels)
 
 
 def _end(channels: Channels) -> Line:
     return Line("EOC", channels)
 
 
-def attention(shape: Attention, units: Units) -> list[Line]:
+def attention(shape: Attention, units: Units) -> Program:
     """Scores and context of one step; keys and values are read again for every query of a head.
 
     Raises:
         InputError: the heads do not fill the channels, a token's keys do not fit a row, or rows are missing.
     """
-    row = units.columns * units.elements
+    row, size = units.columns * units.elements, shape.value_size or shape.head_size
+    if shape.latent:
+        problem = "values of AiM lie across rows; latent vectors (MLA) hold them in the keys"
+        raise InputError(problem, "unsupported", key="model")
     if shape.heads != units.channels:
         problem = f"{shape.heads} heads of keys and values need as many channels; there are {units.channels}"
         raise InputError(problem, "unsupported", key="channels")
-    if shape.heads * shape.head_size > row or shape.head_size % _BANKS:
+    if shape.heads * shape.head_size > row or size % _BANKS:
         problem = f"keys of {shape.heads} heads of {shape.head_size} elements do not fit a row of {row}"
         raise InputError(problem, "unsupported", key="model")
-    rounds = up(shape.longest, _BANKS * units.channels)
-    dimensions = shape.head_size // _BANKS
-    spaced = up(shape.longest, row)
-    first_value = max(1000, rounds)
-    refuse_rows(first_value + dimensions * spaced, units, "context")
-    lines = [*_scores(shape, units), *_context(shape, units, first_value, spaced)]
-    return [*lines, _end(tuple(range(units.channels)))]
+    values = cache_rows(shape, units)["values"]
+    refuse_rows(values.stop, units, "context")
+    return Program(lambda: _attention(shape, units, values.start, up(shape.longest, row)))
+
+
+def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
+    """The rows of keys and values in each bank."""
+    keys = up(shape.longest, _BANKS * units.channels)
+    dimensions = (shape.value_size or shape.head_size) // _BANKS
+    first = max(1000, keys)
+    spaced = up(shape.longest, units.columns * units.elements)
+    return {"keys": range(keys), "values": range(first, first + dimensions * spaced)}
+
+
+def _attention(shape: Attention, units: Units, first_value: int, spaced: int) -> Iterator[Line]:
+    yield from _scores(shape, units)
+    yield from _context(shape, units, first_value, spaced)
+    yield _end(tuple(range(units.channels)))
 
 
 def _scores(shape: Attention, units: Units) -> Iterator[Line]:
@@ -99,9 +117,30 @@ def _context(shape: Attention, units: Units, first_value: int, spaced: int) -> I
         for first in range(0, columns, units.columns):
             size = min(units.columns, columns - first)
             yield _line("WR_GB", channels, size)
-            for dimension in range(shape.head_size // _BANKS):
+            for dimension in range((shape.value_size or shape.head_size) // _BANKS):
                 yield _line("WR_BIAS", channels)
                 yield _line(
                     "MAC_ABK", channels, size, first_value + dimension * spaced + first // units.columns
                 )
                 yield _line("RD_MAC", channels)
+
+
+def turns(shape: Attention, units: Units) -> Turns:
+    """A turn has a sequence on each group of channels; a group has a channel for each head of keys.
+
+    Raises:
+        InputError: there are fewer channels than heads.
+    """
+    if shape.heads > units.channels:
+        problem = f"{shape.heads} heads of keys and values need as many channels; there are {units.channels}"
+        raise InputError(problem, "unsupported", key="model")
+    return Turns(1, 1, units.channels // shape.heads, units.elements, 1, False)
+
+
+def turn(shape: Attention, units: Units, items: int) -> list[Line]:
+    """The program of a turn of so many items, each a sequence."""
+    lines = attention(shape, units._replace(channels=shape.heads))
+    groups = range(0, items * shape.heads, shape.heads)
+    return [
+        line._replace(channels=tuple(first + c for first in groups for c in line.channels)) for line in lines
+    ]

@@ -9,20 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
 
 from ndpsim.base.errors import InputError
-from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
+from ndpsim.dram.banks.programs import Line, Piece, Program, joined
+
+#: Places of units.
+PLACES = ("bank", "bankgroup", "buffer")
 
 _MACS = {"bank": "MACAB", "bankgroup": "MACSB", "buffer": "MACPB"}
 _BLOCK = 16  # tokens of a group between two moves of results
 _GROUPS, _RANKS, _BANKS = range(4), range(2), range(4)
 _VALUES_FROM = 8192  # the first row of values
+_TEMPLATE = 1 << 17  # lines of a pair of rounds that are held at most
 
 Channels = tuple[int, ...]
 
 
-def gemv(shape: Gemv, units: Units, first_row: int = 0) -> list[Line]:
+def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     """A GEMV: outputs over channels and bank groups, inputs over the four banks, or in one (bank groups).
 
     Results of 16 outputs of a bank group move together. What does not fill units is padded.
@@ -32,22 +39,25 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> list[Line]:
     """
     if units.level == "buffer":
         raise InputError("AttAcc's GEMV has units at banks or bank groups", "unsupported", key="engine")
+    refuse_rows(first_row + rows_of(shape, units), units, "outputs")
+    return Program(lambda: _gemv(shape, units, first_row))
+
+
+def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line | Piece]:
     channels = tuple(range(units.channels))
     banks = _BANKS if units.level == "bank" else range(1)
     columns = up(shape.inputs, units.elements * len(banks))
     outputs = up(shape.outputs, len(_GROUPS) * 4 * units.channels)
-    layout, barrier = _Layout(units, Attention(1, 1, 1, 1), 0), Line("BARRIER", channels, row=0, column=0)
-    refuse_rows(first_row + rows_of(shape, units), units, "outputs")
-    lines = [Line("WRGB", channels, (0, 0, 0, bank), 0, 0) for bank in banks for _ in range(columns)]
-    lines.append(barrier)
+    layout, barrier = _Layout(units, Attention(1, 1, 1, 1), 0), Line("BARRIER", channels, column=0)
+    yield from (Line("WRGB", channels, (0, 0, 0, bank), 0, 0) for bank in banks for _ in range(columns))
+    yield barrier
     results = [Line("MVSB", channels, (0, rank, group, 0), 0, 0) for group in _GROUPS for rank in _RANKS]
     for first in range(0, outputs, _BLOCK):
         last = min(first + _BLOCK, outputs)
-        lines += layout.macs(first * columns, last * columns, first_row, channels)
-        lines += [barrier, *results]
+        yield layout.macs(first * columns, last * columns, first_row, channels)
+        yield from (barrier, *results)
         if last < outputs:
-            lines.append(barrier)
-    return lines
+            yield barrier
 
 
 def rows_of(shape: Gemv, units: Units) -> int:
@@ -59,11 +69,12 @@ def rows_of(shape: Gemv, units: Units) -> int:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The addresses of a head in round `number`."""
+    """The addresses of a head of keys and values in round `number`, for some of its queries at once."""
 
     units: Units
     shape: Attention
     number: int
+    queries: int = 1
 
     @property
     def groups(self) -> int:
@@ -77,8 +88,16 @@ class _Layout:
 
     @property
     def steps(self) -> int:
-        """MAC steps of a token."""
-        return up(self.shape.head_size, self.units.elements * (4 if self.units.level == "bank" else 1))
+        """MAC steps of a token's key."""
+        return self._steps(self.shape.head_size)
+
+    @property
+    def value_steps(self) -> int:
+        """MAC steps of a token's value."""
+        return self._steps(self.shape.value_size or self.shape.head_size)
+
+    def _steps(self, size: int) -> int:
+        return up(size, self.units.elements * (4 if self.units.level == "bank" else 1))
 
     @property
     def blocks(self) -> int:
@@ -93,28 +112,31 @@ class _Layout:
 
     @property
     def values(self) -> int:
-        """The first row of values."""
-        return _VALUES_FROM + self.keys
+        """The first row of values; those of latent vectors are in the keys."""
+        return self.keys if self.shape.latent else _VALUES_FROM + self.keys
 
-    def mac(self, x: int, first_row: int, channels: Channels) -> Line:
-        """MAC number `x` from a row on."""
-        columns, name = self.units.columns, _MACS[self.units.level]
-        if self.units.level == "bank":
-            return Line(name, channels, (0, 0, 0, 0), first_row + x // columns, x % columns)
+    def macs(self, first: int, last: int, first_row: int, channels: Channels, stride: int = 1) -> Piece:
+        """The MACs of a range of numbers, from a row on."""
+        x, columns = np.arange(first, last, stride), self.units.columns
+        zero = np.zeros(len(x), dtype=np.int64)
+        rank = group = bank = zero
+        row, column = x // columns, x % columns
         if self.units.level == "bankgroup":
-            bank, row = x // columns % 4, x // (4 * columns)
-            return Line(name, channels, (0, 0, 0, bank), first_row + row, x % columns)
-        place = (0, x % 8 // 4, x % 4, x // 8 % 4)
-        return Line(name, channels, place, first_row + x // (32 * columns), x // 32 % columns)
-
-    def macs(self, first: int, last: int, first_row: int, channels: Channels) -> list[Line]:
-        return [self.mac(x, first_row, channels) for x in range(first, last)]
+            bank, row = row % 4, row // 4
+        elif self.units.level == "buffer":
+            rank, group, bank, column = x % 8 // 4, x % 4, x // 8 % 4, x // 32 % columns
+            row = x // (32 * columns)
+        place = np.stack((zero, rank, group, bank), axis=1)
+        return Piece(
+            (_MACS[self.units.level],), (channels,), zero, zero, place, first_row + row, column, zero + 1
+        )
 
     def inputs(self, channels: Channels) -> list[Line]:
         """Writes of the query to the input buffers."""
         banks = _BANKS if self.units.level == "bank" else range(1)
         return [
             Line("WRGB", channels, (0, 0, 0, bank), self.keys, step // 32)
+            for _ in range(self.queries)
             for bank in banks
             for step in range(self.steps)
         ]
@@ -122,17 +144,17 @@ class _Layout:
     def scores_out(self, channels: Channels) -> list[Line]:
         """Results of a block of scores."""
         if self.units.level == "buffer":
-            return [Line("MVSB", channels, (0, 0, 0, 0), self.keys, 0)]
-        return [
+            return [Line("MVSB", channels, (0, 0, 0, 0), self.keys, 0)] * self.queries
+        return self.queries * [
             Line("MVSB", channels, (0, rank, group, 0), self.keys, 0) for group in _GROUPS for rank in _RANKS
         ]
 
     def scores_in(self, channels: Channels) -> list[Line]:
         """Results of softmax to the input buffers."""
         if self.units.level == "buffer":
-            columns = up(self.shape.context, 32)
+            columns = up(self.shape.context, 32) * self.queries
             return [Line("MVGB", channels, (0, 0, 0, 0), self.values, c // 32) for c in range(columns)]
-        return [
+        return self.queries * [
             Line("MVGB", channels, (0, rank, group, 0), self.values, column // 32)
             for rank in _RANKS
             for group in _GROUPS
@@ -142,22 +164,24 @@ class _Layout:
     def context_out(self, channels: Channels) -> list[Line]:
         """Results of a part of the context."""
         if self.units.level == "buffer":
-            return [Line("MVSB", channels, (0, 0, 0, 0), self.values, 0)]
+            return [Line("MVSB", channels, (0, 0, 0, 0), self.values, 0)] * self.queries
         banks = _BANKS if self.units.level == "bank" else range(1)
-        return [
+        return self.queries * [
             Line("MVSB", channels, (0, rank, 0, bank), self.values, 0) for bank in banks for rank in _RANKS
         ]
 
     def softmax(self, channels: Channels) -> list[Line]:
-        return [Line("SFM", channels, (0, 0, 0, 0), 0, 0)]
+        return [Line("SFM", channels, column=0)] * self.queries
 
-    def score_part(self, block: int, channels: Channels) -> list[Line]:
+    def score_part(self, block: int, channels: Channels) -> Piece:
         """The MACs of a block of scores."""
         last = min((block + 1) * _BLOCK, self.tokens)
         return self.macs(block * _BLOCK * self.steps, last * self.steps, self.keys, channels)
 
-    def context_part(self, part: int, channels: Channels) -> list[Line]:
+    def context_part(self, part: int, channels: Channels) -> Piece:
         """The MACs of a part of the context."""
+        if self.shape.latent:
+            return self.macs(part, self.tokens * self.steps, self.keys, channels, self.steps)
         return self.macs(part * self.tokens, (part + 1) * self.tokens, self.values, channels)
 
 
@@ -176,52 +200,86 @@ def _share(lines: Sequence[Line], part: int, parts: int, units: Units) -> list[L
     return found
 
 
+def items_of(shape: Attention, units: Units) -> int:
+    """Copies of keys and values."""
+    return shape.heads * (1 if shape.latent else up(shape.queries, units.vectors))
+
+
 class _Rounds:
-    """The program of all rounds."""
+    """The program of all rounds, which have an item in each channel: keys and values, and some queries.
+
+    An item has as many queries of a head as units multiply with a column at once; other queries of the head
+    have keys and values of their own, as in AttAcc's simulator. Latent vectors are stored once: the queries
+    of a head follow each other in passes.
+    """
 
     def __init__(self, shape: Attention, units: Units) -> None:
         self.shape, self.units = shape, units
         self.everywhere = tuple(range(units.channels))
-        self.heads = shape.heads * shape.queries
+        groups = up(shape.queries, units.vectors)
+        self.queries = up(shape.queries, groups)
+        self.passes = groups if shape.latent else 1
+        self.items = items_of(shape, units)
+        self.rounds = up(self.items, units.channels) * self.passes
+        self.held: dict[int, Piece] = {}  # pairs of rounds at row 0, by the pass of the first
+
+    def layout(self, number: int) -> _Layout:
+        """The layout of a round."""
+        return _Layout(self.units, self.shape, number // self.passes, self.queries)
 
     def channels(self, number: int) -> Channels:
-        """The channels of a round, which have a head each."""
-        return tuple(range(min(self.units.channels, self.heads - number * self.units.channels)))
+        """The channels of a round, which have an item each."""
+        done = number // self.passes * self.units.channels
+        return tuple(range(min(self.units.channels, self.items - done)))
 
     def barrier(self) -> Line:
-        return Line("BARRIER", self.everywhere, (0, 0, 0, 0), 0, 0)
+        return Line("BARRIER", self.everywhere, column=0)
 
-    def lines(self) -> Iterator[Line]:
-        rounds = up(self.heads, self.units.channels)
-        for number in range(0, rounds - 1, 2):
-            yield from self.pair(number)
-        if rounds % 2:
-            yield from self.single(rounds - 1)
+    def lines(self) -> Iterator[Line | Piece]:
+        """All rounds. Pairs of rounds that are full come again on other rows."""
+        for number in range(0, self.rounds - 1, 2):
+            if number == 0 or not self.is_regular or len(self.channels(number + 1)) < self.units.channels:
+                yield from self.pair(number)
+                continue
+            first, kind = self.layout(number).keys, number % self.passes
+            if kind not in self.held:
+                pair = joined(list(Program(partial(self.pair, number)).pieces()))
+                self.held[kind] = pair.shifted(-first)
+            yield self.held[kind].shifted(first)
+        if self.rounds % 2:
+            yield from self.single(self.rounds - 1)
+
+    @property
+    def is_regular(self) -> bool:
+        """Whether heads are equally far from each other, and pairs of rounds short enough to be held."""
+        layout, elements = self.layout(0), self.shape.longest * self.shape.head_size
+        lines = 2 * layout.tokens * (layout.steps + layout.value_steps) * min(self.passes, 2)
+        return elements % 65536 == 0 and lines * self.passes <= _TEMPLATE
 
     def parts(
         self,
         count: int,
-        macs: Callable[[int, Channels], list[Line]],
+        macs: Callable[[int, Channels], Piece],
         results: Callable[[Channels], list[Line]],
         channels: Channels,
         beside: Callable[[int], Sequence[Line]] = lambda part: (),
-    ) -> Iterator[Line]:
+    ) -> Iterator[Line | Piece]:
         """Parts with a barrier behind each; the results of a part move after the MACs of the next one."""
         for part in range(count):
-            yield from macs(part, channels)
+            yield macs(part, channels)
             yield from results(channels) if part else ()
             yield from beside(part)
             yield self.barrier()
         yield from results(channels)
 
-    def pair(self, number: int) -> Iterator[Line]:
+    def pair(self, number: int) -> Iterator[Line | Piece]:
         """Two rounds, the second in the gaps of the first."""
-        early, late = _Layout(self.units, self.shape, number), _Layout(self.units, self.shape, number + 1)
+        early, late = self.layout(number), self.layout(number + 1)
         first, second = self.channels(number), self.channels(number + 1)
-        blocks, steps = early.blocks, early.steps
+        blocks, steps = early.blocks, early.value_steps
         yield from early.inputs(first)
         if number == 0:  # the row opens early
-            yield early.mac(0, early.keys, first)
+            yield early.macs(0, 1, early.keys, first)
         yield self.barrier()
         inputs = late.inputs(second)
         yield from self.parts(
@@ -247,20 +305,22 @@ class _Rounds:
             lines += _share(layout.scores_in(channels), part - begin, parts - begin, self.units)
         return lines
 
-    def single(self, number: int) -> Iterator[Line]:
+    def single(self, number: int) -> Iterator[Line | Piece]:
         """A last round on its own."""
-        layout, channels = _Layout(self.units, self.shape, number), self.channels(number)
+        layout, channels = self.layout(number), self.channels(number)
         yield from layout.inputs(channels)
         yield self.barrier()
         yield from self.parts(layout.blocks, layout.score_part, layout.scores_out, channels)
         yield from layout.softmax(channels)
         yield from layout.scores_in(channels)
         yield self.barrier()
-        yield from self.parts(layout.steps, layout.context_part, layout.context_out, channels)
+        yield from self.parts(layout.value_steps, layout.context_part, layout.context_out, channels)
 
 
-def attention(shape: Attention, units: Units) -> list[Line]:
-    """Attention of one step: scores, softmax and context of every head, one query a head.
+def attention(shape: Attention, units: Units) -> Program:
+    """Attention of one step: scores, softmax and context of every head.
+
+    A channel serves a query of a head, or as many at once as units have vectors for.
 
     Raises:
         InputError: keys or values do not fit their banks.
@@ -269,9 +329,33 @@ def attention(shape: Attention, units: Units) -> list[Line]:
         raise InputError(
             f"{shape.context} is above {shape.longest}, for which there is space", "range", key="context"
         )
-    rounds = up(shape.heads * shape.queries, units.channels)
-    last = _Layout(units, shape, rounds)
-    if last.keys > _VALUES_FROM or last.values > units.rows:
-        problem = f"{rounds} heads a channel need {2 * last.keys} rows of each bank, which has {units.rows}"
+    heads = up(items_of(shape, units), units.channels)
+    last = _Layout(units, shape, heads)
+    room = units.rows if shape.latent else _VALUES_FROM
+    if last.keys > room or last.values > units.rows:
+        needed = last.keys if shape.latent else 2 * last.keys
+        problem = f"{heads} heads a channel need {needed} rows of each bank, which has {units.rows}"
         raise InputError(problem, "too-large", key="batch")
-    return list(_Rounds(shape, units).lines())
+    return Program(_Rounds(shape, units).lines)
+
+
+def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
+    """The rows of keys and values in each bank."""
+    last = _Layout(units, shape, up(items_of(shape, units), units.channels))
+    if shape.latent:
+        return {"keys": range(last.keys)}
+    return {"keys": range(last.keys), "values": range(_VALUES_FROM, last.values)}
+
+
+def turns(shape: Attention, units: Units) -> Turns:
+    """A turn has two rounds. An item is a head with as many queries as units multiply with a column at once.
+
+    `shape`: a sequence.
+    """
+    tokens, copies = 2 if units.level == "buffer" else _BLOCK, up(shape.queries, units.vectors)
+    return Turns(shape.heads, copies, 2 * units.channels, tokens, copies, True)
+
+
+def turn(shape: Attention, units: Units, items: int) -> Program:
+    """The program of so many items: a turn, or several full ones."""
+    return attention(shape._replace(heads=items, queries=min(shape.queries, units.vectors)), units)

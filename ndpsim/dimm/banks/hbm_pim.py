@@ -6,8 +6,13 @@ Results stay in registers for a tile and are then written to the banks. What doe
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ndpsim.dimm.banks.shapes import Gemv, Units, refuse_rows, up
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Line, Program
+
+#: Places of units.
+PLACES = ("bank",)
 
 _UNITS = 8  # of a channel, each with two banks
 _MODE_COLUMNS = 2  # writes of the instruction buffer: a MAC loop and the move of its results
@@ -27,28 +32,29 @@ def rows_of(shape: Gemv, units: Units) -> int:
     return _tiles(shape, units) * _pieces(shape, units) + 1
 
 
-def gemv(shape: Gemv, units: Units, first_row: int = 0) -> list[Line]:
+def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     """A GEMV on all channels.
 
     Raises:
         InputError: the matrix does not fit its banks.
     """
-    channels, tiles, pieces = tuple(range(units.channels)), _tiles(shape, units), _pieces(shape, units)
     refuse_rows(first_row + rows_of(shape, units), units, "outputs")
-    inputs = 2 * units.columns // units.accumulators
+    return Program(lambda: _gemv(shape, units, first_row))
+
+
+def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line]:
+    channels, tiles, pieces = tuple(range(units.channels)), _tiles(shape, units), _pieces(shape, units)
 
     def line(word: str, size: int, row: int = -1) -> Line:
         return Line(word, channels, row=row, column=0, size=size)
 
-    lines = [line("WR_CRF", _MODE_COLUMNS)]
+    yield line("WR_CRF", _MODE_COLUMNS)
     for tile in range(tiles):
         for piece in range(pieces):
             row = first_row + tile * pieces + piece
+            yield line("WR_REG", 2 * units.columns // units.accumulators)
             # The columns of the even banks, then those of the odd ones.
-            lines += [
-                line("WR_REG", inputs),
-                line("MAC", units.columns, row),
-                line("MAC", units.columns, row),
-            ]
-        lines.append(line("WR_ALL", units.accumulators, first_row + tiles * pieces))
-    return [*lines, Line("END", channels)]
+            yield line("MAC", units.columns, row)
+            yield line("MAC", units.columns, row)
+        yield line("WR_ALL", units.accumulators, first_row + tiles * pieces)
+    yield Line("END", channels)

@@ -19,7 +19,8 @@ class Attention(NamedTuple):
 
     `heads`: those of keys and values of all sequences; each has `queries` queries.
 
-    `head_size`: elements of a head. `context`: tokens. `longest`: tokens for which space is kept.
+    `head_size`: elements of a key, and of a value unless `value_size` has them. `context`: tokens. `longest`:
+    tokens for which space is kept. `latent`: values are the first elements of keys (MLA, DeepSeek-V2).
     """
 
     heads: int
@@ -27,6 +28,8 @@ class Attention(NamedTuple):
     head_size: int
     context: int
     longest: int = 4096
+    value_size: int = 0
+    latent: bool = False
 
 
 class Units(NamedTuple):
@@ -34,7 +37,8 @@ class Units(NamedTuple):
 
     `level`: "bank", "bankgroup" or "buffer". `elements`: elements of a column. `accumulators`: results that a
     bank holds. `columns`, `rows`: those of a bank. `channels`: those in use. `ideal`: idealisations of
-    published layouts (`docs/banks.md`).
+    published layouts (`docs/banks.md`). `vectors`: input vectors that a unit multiplies with a column that it
+    has read.
     """
 
     level: str
@@ -44,6 +48,24 @@ class Units(NamedTuple):
     rows: int
     channels: int
     ideal: frozenset[str] = frozenset()
+    vectors: int = 1
+
+
+class Turns(NamedTuple):
+    """How a device computes the attention of sequences of different contexts: in turns, the longest first.
+
+    `parts`: parts of a sequence, which may be on different devices. `items`: items of a part. `slots`: items
+    of a turn. `tokens`: contexts with as many of these, rounded up, have the same program. `copies`: of keys
+    and values on a device. `overlap`: whether full turns of one program begin while results of the one
+    before move.
+    """
+
+    parts: int
+    items: int
+    slots: int
+    tokens: int
+    copies: int
+    overlap: bool
 
 
 def up(number: int, by: int) -> int:

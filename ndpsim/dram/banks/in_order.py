@@ -7,9 +7,12 @@ their channels; some lines wait for the answers of all channels.
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, kernel, outlined
+from ndpsim.dram.banks.host import may_issue
 from ndpsim.dram.banks.lower import ANY_MODE, NO_COMMAND, WAITS, BankTables
+from ndpsim.dram.banks.repeats import NEXT_MARK, Repeats, skip_repeats
 from ndpsim.dram.banks.state import (
     ACTIVE,
+    ALONE,
     ANSWERS,
     BLOCKED,
     CAPACITY,
@@ -17,12 +20,14 @@ from ndpsim.dram.banks.state import (
     ENDED,
     FAR,
     FIRST_ANSWER,
+    HOST_FIRST,
     KNOWN_LINE,
     KNOWN_NEXT,
     KNOWN_VERSION,
     LEFT,
     LINE,
     LOGGED,
+    MASTER,
     MODE,
     MOST_QUEUED,
     ON_WAY,
@@ -40,7 +45,6 @@ from ndpsim.dram.banks.state import (
     all_closed,
     answer_later,
     append,
-    copy,
     due_refresh,
     log,
     next_command,
@@ -56,7 +60,7 @@ from ndpsim.dram.banks.state import (
 @inlined
 def takes(tables, program, state, channel, line, column, clock):
     """Offer a request to a channel; returns whether it accepts it."""
-    size = state.size[channel]
+    size, shared = state.size[channel], state.channel[channel, MASTER] != ALONE
     if program.host[line]:
         if size[PIM] > 0:
             return False
@@ -66,7 +70,7 @@ def takes(tables, program, state, channel, line, column, clock):
             return True
         queue = READS if tables.answers[command] else WRITES
     else:
-        if size[READS] + size[WRITES] > 0:
+        if size[READS] + size[WRITES] > 0 and not shared:
             return False
         queue = PIM
     if size[queue] >= MOST_QUEUED:
@@ -183,10 +187,9 @@ def issue(tables, program, state, channel, clock, queue, slot, command):
             facts[ON_WAY] = max(facts[ON_WAY], clock + tables.latency[command])
         remove(state, channel, queue, slot)
     elif program.host[line] and tables.opens[command] and queue != ACTIVE:
-        last = state.size[channel, ACTIVE]
-        copy(state, channel, ACTIVE, last, queue, slot)
-        state.size[channel, ACTIVE] = last + 1
+        column, arrived = state.column[channel, queue, slot], state.arrived[channel, queue, slot]
         remove(state, channel, queue, slot)
+        append(state, channel, ACTIVE, line, column, arrived)
     return 0
 
 
@@ -207,8 +210,8 @@ def changes_mode(tables, state, channel, clock, command):
 @outlined
 def first_ready(tables, program, state, channel, queue, clock):
     """The first ready request of a queue: its slot (-1: none), command, and a later clock of interest."""
-    soonest = FAR
-    for slot in range(state.size[channel, queue]):
+    soonest, begin = FAR, state.begin[channel, queue]
+    for slot in range(begin, begin + state.size[channel, queue]):
         line = state.line[channel, queue, slot]
         command, from_clock, otherwise = step_of(tables, program, state, channel, clock, line)
         if from_clock <= clock:
@@ -271,7 +274,8 @@ def is_protected(tables, program, state, channel, line, command):
     """Whether a request that has activated its row keeps a precharge of one bank from closing it."""
     if tables.closes[command] == 0 or tables.uses[command] or tables.fixed[command, 3] == 0:
         return False
-    for slot in range(state.size[channel, ACTIVE]):
+    begin = state.begin[channel, ACTIVE]
+    for slot in range(begin, begin + state.size[channel, ACTIVE]):
         same, other = True, state.line[channel, ACTIVE, slot]
         for level in range(4):
             same = same and program.place[other, level] == program.place[line, level]
@@ -291,35 +295,61 @@ def act(tables, program, state, channel, clock):
     if facts[REFRESH_DUE] > 0:
         issued, from_clock = refresh(tables, state, channel, clock)
         return issued, min(soonest, from_clock)
-    if state.size[channel, PIM] > 0:
-        line = state.line[channel, PIM, 0]
-        if program.command[line] == WAITS:
-            remove(state, channel, PIM, 0)
-            answer_later(state, channel, clock + 1, line)
+    changed, host_first = False, facts[MASTER] == HOST_FIRST
+    for turn in range(2):
+        if (turn == 1) != host_first:
+            changed = review_write_mode(state, channel) > 0
+            issued, later = act_for_host(tables, program, state, channel, clock)
+        else:
+            issued, later = act_for_units(tables, program, state, channel, clock)
+        if issued:
             return True, FAR
-        command, from_clock, otherwise = step_of(tables, program, state, channel, clock, line)
-        if from_clock <= clock:
-            issue(tables, program, state, channel, clock, PIM, 0, command)
-            return True, FAR
-        return False, min(soonest, from_clock, otherwise)
-    changed = review_write_mode(state, channel) > 0
-    queue = WRITES if facts[WRITE_MODE] else READS
-    slot, command, later = first_ready(tables, program, state, channel, queue, clock)
-    if slot >= 0 and not is_protected(
-        tables, program, state, channel, state.line[channel, queue, slot], command
-    ):
-        issue(tables, program, state, channel, clock, queue, slot, command)
+        soonest = min(soonest, later)
+        if facts[MASTER] == ALONE and state.size[channel, PIM] > 0:
+            break
+    return changed, soonest
+
+
+@inlined
+def act_for_units(tables, program, state, channel, clock):
+    """Issue the command of the first request for the units; returns whether it did, and when it can."""
+    if state.size[channel, PIM] == 0:
+        return False, FAR
+    head = state.begin[channel, PIM]
+    line = state.line[channel, PIM, head]
+    if program.command[line] == WAITS:
+        remove(state, channel, PIM, head)
+        answer_later(state, channel, clock + 1, line)
         return True, FAR
-    return changed, min(soonest, later)
+    command, from_clock, otherwise = step_of(tables, program, state, channel, clock, line)
+    if from_clock > clock:
+        return False, min(from_clock, otherwise)
+    if not may_issue(tables, state, channel, PIM, command):
+        return False, FAR
+    issue(tables, program, state, channel, clock, PIM, head, command)
+    return True, FAR
+
+
+@inlined
+def act_for_host(tables, program, state, channel, clock):
+    """Issue a command for the host; returns whether it did, and when it can."""
+    queue = WRITES if state.channel[channel, WRITE_MODE] else READS
+    slot, command, later = first_ready(tables, program, state, channel, queue, clock)
+    if slot < 0 or not may_issue(tables, state, channel, queue, command):
+        return False, later
+    if is_protected(tables, program, state, channel, state.line[channel, queue, slot], command):
+        return False, later
+    issue(tables, program, state, channel, clock, queue, slot, command)
+    return True, FAR
 
 
 @inlined
 def next_act(tables, program, state, channel, clock):
     """The first clock from `clock` on at which a channel may act, as it stands."""
-    size = state.size[channel]
-    if size[ACTIVE] > 0 or size[PIM] == 0 or state.channel[channel, REFRESH_DUE] > 0:
+    size, facts = state.size[channel], state.channel[channel]
+    if size[ACTIVE] > 0 or size[PIM] == 0 or facts[REFRESH_DUE] > 0 or facts[MASTER] != ALONE:
         return clock
-    line = state.line[channel, PIM, 0]
+    line = state.line[channel, PIM, state.begin[channel, PIM]]
     if program.command[line] == WAITS:
         return clock
     _, from_clock, otherwise = step_of(tables, program, state, channel, clock, line)
@@ -327,37 +357,62 @@ def next_act(tables, program, state, channel, clock):
 
 
 @kernel
-def run_in_order(tables: BankTables, program: BankProgram, state: BankState, until: int) -> int:
-    """Run until the program's end (returns 1), the clock `until` or a full log (0), or for ever (-1)."""
+def run_in_order(
+    tables: BankTables, program: BankProgram, state: BankState, repeats: Repeats, until: int
+) -> int:
+    """Run until the program's end (returns 1), the clock `until` or a full log (0), the end of the lines
+    before more come (2), or for ever (-1).
+    """
     value, channels = state.value, len(state.channel)
     room = len(state.log) - 2 * channels
     while value[CLOCK] < until and (len(state.log) == 0 or value[LOGGED] <= room):
         clock = value[CLOCK] + 1
+        if value[LINE] >= program.lines and program.more:
+            return 2
         wake = decode(tables, program, state, clock)
         waiting = value[POSITION] > 0
         for channel in range(channels):
             facts = state.channel[channel]
             if state.size[channel, ACTIVE] + 2 > CAPACITY:
                 return -2
-            if facts[WAKE] <= clock:
-                returned = answers(program, state, channel, clock)
-                refresh_at = due_refresh(tables, state, channel, clock)
-                changed, later = act(tables, program, state, channel, clock)
-                if changed:
-                    later = next_act(tables, program, state, channel, clock + 1)
-                facts[WAKE] = clock + 1 if returned else min(later, refresh_at)
-                facts[WAKE] = min(facts[WAKE], answer_at(program, state, channel, clock))
-                if (changed and waiting) or (returned and value[BLOCKED] == 0):
-                    wake = clock + 1
+            if facts[WAKE] <= clock and serve(tables, program, state, channel, clock, waiting):
+                wake = clock + 1
             wake = min(wake, facts[WAKE])
         value[CLOCK] = clock
-        if value[LINE] >= program.lines and value[BLOCKED] == 0 and (program.ends or is_idle(state)):
+        if is_done(program, state):
             value[ENDED] = 1
             return 1
         if wake >= FAR or stands_still(tables, state, clock):
             return -1
-        value[CLOCK] = wake - 1
+        is_mark = len(repeats.facts) > 0 and value[LINE] >= repeats.value[NEXT_MARK]
+        if not is_mark or not skip_repeats(tables, program, state, repeats):
+            value[CLOCK] = wake - 1
     return 0
+
+
+@inlined
+def serve(tables, program, state, channel, clock, waiting):
+    """Let a channel act in a clock; returns whether the decoder may act in the next one for that.
+
+    `waiting`: requests of the current line are left.
+    """
+    facts = state.channel[channel]
+    returned = answers(program, state, channel, clock)
+    refresh_at = due_refresh(tables, state, channel, clock)
+    changed, later = act(tables, program, state, channel, clock)
+    if changed:
+        later = next_act(tables, program, state, channel, clock + 1)
+    facts[WAKE] = clock + 1 if returned else min(later, refresh_at)
+    facts[WAKE] = min(facts[WAKE], answer_at(program, state, channel, clock))
+    return (changed and waiting) or (returned and state.value[BLOCKED] == 0)
+
+
+@inlined
+def is_done(program, state):
+    """Whether the program has ended."""
+    if state.value[LINE] < program.lines or program.more or state.value[BLOCKED] > 0:
+        return False
+    return program.ends == 1 or is_idle(state)
 
 
 @inlined

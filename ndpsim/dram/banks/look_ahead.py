@@ -7,7 +7,9 @@ second command of the other class. A channel sleeps until a clock in which somet
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, kernel, outlined
+from ndpsim.dram.banks.host import may_issue
 from ndpsim.dram.banks.lower import BARRIER, COLUMN_BUS, NO_COMMAND, NONE, ROW_BUS, BankTables
+from ndpsim.dram.banks.repeats import NEXT_MARK, Repeats, skip_repeats
 from ndpsim.dram.banks.state import (
     ACTIVE,
     ANSWERS,
@@ -16,9 +18,11 @@ from ndpsim.dram.banks.state import (
     ENDED,
     FAR,
     FIRST_ANSWER,
+    HOST_FIRST,
     LAST_PIM,
     LINE,
     LOGGED,
+    MASTER,
     MOST_QUEUED,
     PIM,
     POSITION,
@@ -56,7 +60,8 @@ _NO_CLASS = 3  # wanted by a search that may issue nothing
 @outlined
 def is_queued_write(program, state, channel, line):
     """Whether a write to the full address of a line is queued."""
-    for slot in range(state.size[channel, WRITES]):
+    begin = state.begin[channel, WRITES]
+    for slot in range(begin, begin + state.size[channel, WRITES]):
         other = state.line[channel, WRITES, slot]
         same = program.row[other] == program.row[line] and program.column[other] == program.column[line]
         for level in range(4):
@@ -68,33 +73,38 @@ def is_queued_write(program, state, channel, line):
 
 @outlined
 def offer(tables, program, state, clock):
-    """Offer requests in the order of the program, until a channel refuses one."""
+    """Offer requests in the order of the program, until a channel refuses one.
+
+    Returns whether the lines are used up while more follow.
+    """
     value = state.value
     while value[LINE] < program.lines:
         line = value[LINE]
-        while value[POSITION] < program.first[line + 1]:
-            channel = program.channel[value[POSITION]]
-            command, queue = program.command[line], PIM
-            if program.host[line]:
-                queue = READS if tables.answers[command] else WRITES
+        first, last = program.first[line], program.first[line + 1]
+        command, queue = program.command[line], PIM
+        if program.host[line]:
+            queue = READS if tables.answers[command] else WRITES
+        while first + value[POSITION] < last:
+            channel = program.channel[first + value[POSITION]]
             if queue == READS and is_queued_write(program, state, channel, line):
                 answer_later(state, channel, clock, line)
             elif state.size[channel, queue] < MOST_QUEUED:
                 append(state, channel, queue, line, program.column[line], clock - 1)
             else:
-                return 0
+                return False
             state.channel[channel, WAKE] = clock
             value[POSITION] += 1
         value[LINE] += 1
-    return 0
+        value[POSITION] = 0
+    return program.more == 1
 
 
 @outlined
 def refresh_commands(tables, program, state, channel, queue, most):
     """Find the next commands of the first requests again after rows have been opened or closed."""
-    version = state.channel[channel, VERSION]
+    version, begin = state.channel[channel, VERSION], state.begin[channel, queue]
     last_line, last_next = -1, 0
-    for slot in range(min(most, state.size[channel, queue])):
+    for slot in range(begin, begin + min(most, state.size[channel, queue])):
         if state.known[channel, queue, slot] == version:
             continue
         state.known[channel, queue, slot] = version
@@ -159,32 +169,77 @@ def look(tables, program, state, channel, queue, clock):
     """One look at a queue: its best request.
 
     Returns the slot (-1: none), the next command, whether it is ready, whether a barrier was dropped, and
-    the first later clock at which one of the requests before it is ready.
+    the first later clock at which one of the requests before it may be ready.
     """
     dropped = 0
     if state.size[channel, queue] == 0:
         return _NOTHING, NO_COMMAND, False, dropped, FAR
     refresh_commands(tables, program, state, channel, queue, 2)
     line, following = state.line[channel, queue], state.next[channel, queue]
-    if following[0] == BARRIER:
-        remove(state, channel, queue, 0)
+    if following[state.begin[channel, queue]] == BARRIER:
+        remove(state, channel, queue, state.begin[channel, queue])
         dropped = 1
         if state.size[channel, queue] == 0:
             return _NOTHING, NO_COMMAND, False, dropped, FAR
-    if following[0] == BARRIER:
-        return 0, BARRIER, True, dropped, FAR
-    best, soonest, limited = 0, FAR, False
-    best_at = line_ready(tables, program, state, channel, following[0], line[0])
-    seen = 0 if program.command[line[0]] < 0 else 1 << program.command[line[0]]
-    if best_at <= clock and queue != ACTIVE:  # nothing behind it is older
-        return 0, following[0], True, dropped, FAR
-    if best_at > clock:
-        soonest = best_at
+    head = state.begin[channel, queue]
+    if following[head] == BARRIER:
+        return head, BARRIER, True, dropped, FAR
+    best_at = line_ready(tables, program, state, channel, following[head], line[head])
+    if queue == ACTIVE:
+        best, best_at, soonest = best_active(tables, program, state, channel, best_at, clock)
+        return best, following[best], best_at <= clock, dropped, soonest
+    if best_at <= clock:  # nothing behind it is older
+        return head, following[head], True, dropped, FAR
     refresh_commands(tables, program, state, channel, queue, state.size[channel, queue])
-    stamp = note_hits(tables, program, state, channel, queue)
-    for slot in range(1, state.size[channel, queue]):
-        if best_at <= clock and queue != ACTIVE:
-            break
+    best, soonest = first_ready(tables, program, state, channel, queue, clock)
+    ready = best != _NOTHING
+    if not ready:
+        best = head
+    return best, following[best], ready, dropped, min(soonest, best_at)
+
+
+@outlined
+def best_active(tables, program, state, channel, best_at, clock):
+    """The best of the requests that have opened their rows: its slot, the clock at which it is ready, and
+    the first later clock at which another one is.
+
+    They stand in the order of their activations, not of their arrivals.
+    """
+    refresh_commands(tables, program, state, channel, ACTIVE, state.size[channel, ACTIVE])
+    line, following, arrived = (
+        state.line[channel, ACTIVE],
+        state.next[channel, ACTIVE],
+        state.arrived[channel, ACTIVE],
+    )
+    best = begin = state.begin[channel, ACTIVE]
+    soonest = best_at if best_at > clock else FAR
+    stamp = note_hits(tables, program, state, channel, ACTIVE)
+    for slot in range(begin + 1, begin + state.size[channel, ACTIVE]):
+        command, final = following[slot], program.command[line[slot]]
+        hit = command == final and tables.uses[final] == 1
+        if not hit and state.noted[channel, address(tables, program, line[slot])] == stamp:
+            continue
+        from_clock = line_ready(tables, program, state, channel, command, line[slot])
+        if from_clock > clock:
+            soonest = min(soonest, from_clock)
+        better = from_clock <= clock < best_at
+        if not better and (from_clock <= clock) == (best_at <= clock):
+            better = arrived[slot] < arrived[best]
+        if better:
+            best, best_at = slot, from_clock
+    return best, best_at, soonest
+
+
+@outlined
+def first_ready(tables, program, state, channel, queue, clock):
+    """The first ready request behind the head of a queue, which stands in the order of arrivals.
+
+    Returns its slot (-1: none), and a later clock before which no request becomes ready.
+    """
+    line, following = state.line[channel, queue], state.next[channel, queue]
+    begin, soonest, limited, stamp = state.begin[channel, queue], FAR, False, -1
+    seen = 1 << program.command[line[begin]]
+    for slot in range(begin + 1, begin + state.size[channel, queue]):
         command = following[slot]
         if command == BARRIER:
             limited = True
@@ -194,26 +249,27 @@ def look(tables, program, state, channel, queue, clock):
         seen |= 1 << final
         if waits or (limited and tables.opens[command] + tables.closes[command] == 0):
             continue
-        hit = command == final and tables.uses[final] == 1
-        if not hit and state.noted[channel, address(tables, program, line[slot])] == stamp:
-            continue
-        from_clock = line_ready(tables, program, state, channel, command, line[slot])
+        from_clock = state.after[channel, 0, command]  # by the rules between all commands of a channel
+        if from_clock <= clock:
+            from_clock = line_ready(tables, program, state, channel, command, line[slot])
         if from_clock > clock:
             soonest = min(soonest, from_clock)
-        better = from_clock <= clock < best_at
-        if not better and (from_clock <= clock) == (best_at <= clock):
-            better = state.arrived[channel, queue, slot] < state.arrived[channel, queue, best]
-        if better:
-            best, best_at = slot, from_clock
-    return best, following[best], best_at <= clock, dropped, soonest
+            continue
+        if command == final and tables.uses[final] == 1:
+            return slot, soonest
+        if stamp < 0:
+            stamp = note_hits(tables, program, state, channel, queue)
+        if state.noted[channel, address(tables, program, line[slot])] != stamp:
+            return slot, soonest
+    return _NOTHING, soonest
 
 
 @inlined
 def note_hits(tables, program, state, channel, queue):
     """Mark the addressed banks for which a request of the queue has its row open; returns the mark."""
     state.value[STAMPS] += 1
-    stamp = state.value[STAMPS]
-    for slot in range(state.size[channel, queue]):
+    stamp, begin = state.value[STAMPS], state.begin[channel, queue]
+    for slot in range(begin, begin + state.size[channel, queue]):
         command = state.next[channel, queue, slot]
         if command >= 0 and tables.uses[command] == 1:
             state.noted[channel, address(tables, program, state.line[channel, queue, slot])] = stamp
@@ -231,8 +287,8 @@ def is_protected(tables, program, state, channel, queue, slot, command):
     """Whether a request that has activated its row keeps a command from closing it."""
     if tables.closes[command] == 0 or tables.uses[command]:
         return False
-    own = state.line[channel, queue, slot]
-    for other in range(state.size[channel, ACTIVE]):
+    own, begin = state.line[channel, queue, slot], state.begin[channel, ACTIVE]
+    for other in range(begin, begin + state.size[channel, ACTIVE]):
         line = state.line[channel, ACTIVE, other]
         if tables.row_sets:
             if address(tables, program, line) == address(tables, program, own):
@@ -322,29 +378,30 @@ def search(tables, program, state, channel, clock, wanted, soonest):
             return looked, queue, 0, command, changed, soonest
         if tables.refresh_waits == 0:
             return looked, _NOTHING, 0, command, changed, soonest
-    slot, command, ready, dropped, later = look(tables, program, state, channel, PIM, clock)
-    changed += dropped
-    soonest = min(soonest, later)
-    if slot >= 0:
-        looked = bus_of(tables, command)
-        if ready and (wanted < 0 or looked == wanted):
-            return looked, PIM, slot, command, changed, soonest
-    changed += review_write_mode(state, channel)
-    queue = WRITES if facts[WRITE_MODE] else READS
-    slot, command, ready, _, later = look(tables, program, state, channel, queue, clock)
-    soonest = min(soonest, later)
-    if slot < 0:
-        return NONE, _NOTHING, 0, NO_COMMAND, changed, soonest
-    looked = bus_of(tables, command)
-    if ready and (wanted < 0 or looked == wanted):
-        return looked, queue, slot, command, changed, soonest
-    return looked, _NOTHING, 0, command, changed, soonest
+    host_first = facts[MASTER] == HOST_FIRST
+    for turn in range(2):
+        queue = PIM
+        if (turn == 1) != host_first:
+            changed += review_write_mode(state, channel)
+            queue = WRITES if facts[WRITE_MODE] else READS
+        slot, command, ready, dropped, later = look(tables, program, state, channel, queue, clock)
+        changed += dropped
+        soonest = min(soonest, later)
+        if slot >= 0:
+            looked = bus_of(tables, command)
+            wants = ready and (wanted < 0 or looked == wanted)
+            if wants and may_issue(tables, state, channel, queue, command):
+                return looked, queue, slot, command, changed, soonest
+        elif turn == 1:
+            looked = NONE
+    return looked, _NOTHING, 0, NO_COMMAND, changed, soonest
 
 
 @inlined
 def begins_with_barrier(program, state, channel):
     """Whether a barrier is the first request for the units."""
-    return state.size[channel, PIM] > 0 and program.command[state.line[channel, PIM, 0]] == BARRIER
+    head = state.line[channel, PIM, state.begin[channel, PIM]]
+    return state.size[channel, PIM] > 0 and program.command[head] == BARRIER
 
 
 @outlined
@@ -384,7 +441,7 @@ def serve(tables, program, state, channel, clock):
 @inlined
 def is_done(program, state):
     """Whether nothing is left to offer, to issue or to return."""
-    if state.value[LINE] < program.lines:
+    if state.value[LINE] < program.lines or program.more:
         return False
     for channel in range(len(state.channel)):
         if state.channel[channel, ANSWERS] > 0 or state.channel[channel, REFRESH_DUE] > 0:
@@ -396,13 +453,18 @@ def is_done(program, state):
 
 
 @kernel
-def run_look_ahead(tables: BankTables, program: BankProgram, state: BankState, until: int) -> int:
-    """Run until the program's end (returns 1), the clock `until` or a full log (0), or for ever (-1)."""
+def run_look_ahead(
+    tables: BankTables, program: BankProgram, state: BankState, repeats: Repeats, until: int
+) -> int:
+    """Run until the program's end (returns 1), the clock `until` or a full log (0), the end of the lines
+    before more come (2), or for ever (-1).
+    """
     value, channels = state.value, len(state.channel)
     room = len(state.log) - 2 * channels
     while value[CLOCK] < until and (len(state.log) == 0 or value[LOGGED] <= room):
         clock = value[CLOCK] + 1
-        offer(tables, program, state, clock)
+        if offer(tables, program, state, clock):
+            return 2
         wake = FAR
         for channel in range(channels):
             facts = state.channel[channel]
@@ -417,5 +479,7 @@ def run_look_ahead(tables: BankTables, program: BankProgram, state: BankState, u
             return 1
         if wake >= FAR or stands_still(tables, state, clock):
             return -1
-        value[CLOCK] = wake - 1
+        is_mark = len(repeats.facts) > 0 and value[LINE] >= repeats.value[NEXT_MARK]
+        if not is_mark or not skip_repeats(tables, program, state, repeats):
+            value[CLOCK] = wake - 1
     return 0

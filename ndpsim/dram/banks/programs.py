@@ -10,20 +10,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from ndpsim.base.arguments import path_of
-from ndpsim.base.errors import InputError, unknown
-from ndpsim.base.files import open_plain_or_gzip
-from ndpsim.dram.banks.lower import BARRIER, NO_COMMAND, WAITS, Ints
-from ndpsim.dram.banks.state import BankProgram
+from ndpsim.base.errors import InputError, shown, unknown
+from ndpsim.base.text_files import read_bytes
+from ndpsim.dram.banks.lower import Ints
 from ndpsim.dram.spec.extension import LEVELS, BankDevice, Request
 
 #: The columns of a program by the controller of its units.
@@ -33,9 +30,11 @@ HEADERS = {
 }
 
 _RANGE = re.compile(r"([0-9]{1,6})(?:-([0-9]{1,6}))?", re.ASCII)
+_FACTOR = 24  # approximate bytes of memory for each byte of a file
 _WHOLE = re.compile(r"[0-9]{1,12}", re.ASCII)
 _MOST_CHANNELS = 1 << 12
 _MOST_COLUMNS = 1 << 16
+_PIECE = 1 << 13  # lines
 
 
 class Line(NamedTuple):
@@ -47,6 +46,102 @@ class Line(NamedTuple):
     row: int = -1
     column: int = -1
     size: int = 1
+
+
+class Piece(NamedTuple):
+    """Lines of a program as columns; `word` and `listed` are numbers in `words` and `lists` of channels."""
+
+    words: tuple[str, ...]
+    lists: tuple[tuple[int, ...], ...]
+    word: Ints
+    listed: Ints
+    place: Ints  # [line, level]
+    row: Ints
+    column: Ints
+    size: Ints
+
+    def shifted(self, rows: int) -> Piece:
+        """The same lines so many rows further."""
+        return self._replace(row=np.where(self.row >= 0, self.row + rows, self.row)) if rows else self
+
+    def until(self, end: int) -> Piece:
+        """The lines before the one of this number; it may count from the last one, as -1."""
+        cut = (column[:end] for column in self[2:])
+        return Piece(self.words, self.lists, *cut)
+
+    def lines(self) -> Iterator[Line]:
+        """The lines one by one."""
+        columns = (self.word, self.listed, self.place, self.row, self.column, self.size)
+        for word, listed, place, row, column, size in zip(*(c.tolist() for c in columns), strict=True):
+            yield Line(self.words[word], self.lists[listed], tuple(place), row, column, size)
+
+
+def piece_of(lines: Sequence[Line]) -> Piece:
+    """Lines as columns."""
+    names, channels, places, rows, columns, sizes = zip(*lines, strict=True)
+    # Words and lists of channels are few: each is looked up once, and lines have their numbers.
+    words = {word: n for n, word in enumerate(dict.fromkeys(names))}
+    lists = {listed: n for n, listed in enumerate(dict.fromkeys(channels))}
+    return Piece(
+        tuple(words),
+        tuple(lists),
+        np.array([words[name] for name in names]),
+        np.array([lists[listed] for listed in channels]),
+        np.array(places),
+        np.array(rows),
+        np.array(columns),
+        np.array(sizes),
+    )
+
+
+def joined(pieces: Sequence[Piece]) -> Piece:
+    """Pieces one after the other."""
+    words = {word: n for n, word in enumerate(dict.fromkeys(w for piece in pieces for w in piece.words))}
+    lists = {listed: n for n, listed in enumerate(dict.fromkeys(c for piece in pieces for c in piece.lists))}
+    return Piece(
+        tuple(words),
+        tuple(lists),
+        np.concatenate([np.array([words[w] for w in piece.words])[piece.word] for piece in pieces]),
+        np.concatenate([np.array([lists[c] for c in piece.lists])[piece.listed] for piece in pieces]),
+        *(np.concatenate([piece[n] for piece in pieces]) for n in range(4, 8)),
+    )
+
+
+def as_program(lines: Program | Iterable[Line]) -> Program:
+    """The lines of a program as one."""
+    if isinstance(lines, Program):
+        return lines
+    made = lines
+    return Program(lambda: made)
+
+
+class Program:
+    """A program that is made when it is read, so that it is never in memory as a whole.
+
+    Args:
+        make: makes its lines, alone or in pieces.
+    """
+
+    def __init__(self, make: Callable[[], Iterable[Line | Piece]]) -> None:
+        self._make = make
+
+    def pieces(self) -> Iterator[Piece]:
+        """The program in pieces; lines that were made alone are taken some thousands at a time."""
+        lines: list[Line] = []
+        for item in self._make():
+            if isinstance(item, Line):
+                lines.append(item)
+            if lines and (isinstance(item, Piece) or len(lines) == _PIECE):
+                yield piece_of(lines)
+                lines = []
+            if isinstance(item, Piece):
+                yield item
+        if lines:
+            yield piece_of(lines)
+
+    def __iter__(self) -> Iterator[Line]:
+        for piece in self.pieces():
+            yield from piece.lines()
 
 
 @cache
@@ -61,7 +156,7 @@ def channel_list(text: str) -> tuple[int, ...]:
         match = _RANGE.fullmatch(part)
         if match is None:
             raise InputError(
-                f"'{part[:40]}' is not a channel or a range such as 0-15", "form", key="channels"
+                f"{shown(part)} is not a channel or a range such as 0-15", "form", key="channels"
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first or last >= _MOST_CHANNELS:
@@ -69,7 +164,7 @@ def channel_list(text: str) -> tuple[int, ...]:
             raise InputError(problem, "range", key="channels")
         found += range(first, last + 1)
     if len(set(found)) < len(found):
-        raise InputError(f"'{text[:40]}' names a channel twice", "twice", key="channels")
+        raise InputError(f"{shown(text)} names a channel twice", "twice", key="channels")
     return tuple(sorted(found))
 
 
@@ -78,7 +173,7 @@ def _whole(values: Mapping[str, str], name: str, below: int, missing: int | None
     if not text and missing is not None:
         return missing
     if not _WHOLE.fullmatch(text):
-        raise InputError(f"{text[:40]!r} is not a whole number from 0 on", "type", key=name)
+        raise InputError(f"{shown(text)} is not a whole number from 0 on", "type", key=name)
     if int(text) >= below:
         raise InputError(f"{text} is not from 0 to {below - 1}", "range", key=name)
     return int(text)
@@ -120,11 +215,10 @@ _READERS = {"look-ahead": _request, "in-order": _instruction}
 
 
 def _lines(path: Path) -> Iterator[str]:
-    with open_plain_or_gzip(path) as stream:
-        try:
-            yield from stream.read().decode("ascii").splitlines()
-        except UnicodeDecodeError:
-            raise InputError("is not a program: it has bytes beyond ASCII", "form", file=path) from None
+    try:
+        yield from read_bytes(path, _FACTOR).decode("ascii").splitlines()
+    except UnicodeDecodeError:
+        raise InputError("is not a program: it has bytes beyond ASCII", "form", file=path) from None
 
 
 def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]:
@@ -138,7 +232,7 @@ def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]
     lines = _lines(file)
     first = next(lines, "")
     if tuple(first.strip().split(",")) != header:
-        problem = f"the header must be {','.join(header)}; it is {first[:60]!r}"
+        problem = f"the header must be {','.join(header)}; it is {shown(first)}"
         raise InputError(problem, "form", file=file, line=1)
     found: list[Line] = []
     parsed: dict[str, Line] = {}
@@ -162,7 +256,7 @@ def read_program(path: str | os.PathLike[str], device: BankDevice) -> list[Line]
 def _parsed(device: BankDevice, header: Sequence[str], text: str) -> Line:
     fields = text.split(",")
     if len(fields) != len(header):
-        raise InputError(f"the line has {len(fields)} of {len(header)} fields: {text[:60]!r}", "form")
+        raise InputError(f"the line has {len(fields)} of {len(header)} fields: {shown(text)}", "form")
     values = dict(zip(header, fields, strict=True))
     words, name = device.extension.requests, values[header[0]]
     if name not in words:
@@ -174,71 +268,3 @@ def _parsed(device: BankDevice, header: Sequence[str], text: str) -> Line:
         problem = f"{line.channels[-1]} is not from 0 to {device.sizes['channels'] - 1}"
         raise InputError(problem, "range", key="channels")
     return line
-
-
-@dataclass(frozen=True, eq=False)
-class Lowered:
-    """A program as integers. `members`: the channels that each simulated channel stands for."""
-
-    program: BankProgram
-    members: tuple[range, ...]
-
-
-def lower_program(lines: Sequence[Line], device: BankDevice) -> Lowered:
-    """The program as integers. Neighbouring channels with the same requests are simulated once.
-
-    Such channels are equal at every clock: a line offers itself to all of them in a row, and they accept or
-    refuse it alike.
-    """
-    words, everywhere = device.extension.requests, tuple(range(device.sizes["channels"]))
-    names, of_line, places, rows, columns, sizes = zip(*lines, strict=True)
-    # Words and lists of channels are few: each is looked up once, and lines have their numbers.
-    number = {word: n for n, word in enumerate(words)}
-    word = np.array([number[name] for name in names])
-    of_word = [words[name] for name in number]
-    lists = {channels: n for n, channels in enumerate(dict.fromkeys((everywhere, *of_line)))}
-    listed = np.array([lists[channels] for channels in of_line])
-    listed[np.array([asked.everywhere for asked in of_word])[word]] = 0
-    used = np.unique(listed).tolist()
-    members = _classes([channels for channels, n in lists.items() if n in used], len(everywhere))
-    numbers = [_numbers(channels, members) for channels in lists]
-    lengths = np.array([len(found) for found in numbers])[listed]
-    offsets = np.cumsum([0, *map(len, numbers)])[listed]
-    first = np.concatenate(([0], np.cumsum(lengths)))
-    within = np.arange(first[-1]) - np.repeat(first[:-1], lengths)
-    program = BankProgram(
-        lines=len(lines),
-        ends=int(words[names[-1]].ends),
-        command=np.array([_code(asked, device) for asked in of_word])[word],
-        host=np.array([int(asked.host) for asked in of_word])[word],
-        blocks=np.array([int(asked.blocks) for asked in of_word])[word],
-        size=np.array(sizes),
-        place=np.array(places),
-        row=np.array(rows),
-        column=np.array(columns),
-        first=first,
-        channel=np.concatenate(numbers)[np.repeat(offsets, lengths) + within],
-    )
-    return Lowered(program, members)
-
-
-def _code(word: Request, device: BankDevice) -> int:
-    if word.barrier:
-        return BARRIER
-    if word.command:
-        return device.names.index(word.command)
-    return WAITS if word.blocks else NO_COMMAND
-
-
-def _classes(lists: Sequence[tuple[int, ...]], channels: int) -> tuple[range, ...]:
-    """Runs of neighbouring channels that every list has all or none of."""
-    has = np.zeros((len(lists), channels), dtype=np.bool_)
-    for row, each in zip(has, lists, strict=True):
-        row[list(each)] = True
-    starts = [0, *(np.flatnonzero((has[:, 1:] != has[:, :-1]).any(axis=0)) + 1).tolist(), channels]
-    return tuple(range(first, last) for first, last in pairwise(starts))
-
-
-def _numbers(channels: tuple[int, ...], members: Sequence[range]) -> Ints:
-    chosen = set(channels)
-    return np.array([n for n, run in enumerate(members) if run[0] in chosen], dtype=np.int64)

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.dram.banks.in_order import run_in_order
+from ndpsim.dram.banks.lines import Lines
 from ndpsim.dram.banks.look_ahead import run_look_ahead
-from ndpsim.dram.banks.lower import Ints, lower
-from ndpsim.dram.banks.programs import Line, Lowered, lower_program
-from ndpsim.dram.banks.state import CLOCK, LOGGED, make_state
+from ndpsim.dram.banks.lower import BankTables, Ints, lower
+from ndpsim.dram.banks.programs import Line, Program
+from ndpsim.dram.banks.repeats import SKIPPED, make_repeats, repeats_for
+from ndpsim.dram.banks.state import CLOCK, LOGGED, MASTER, UNIT_FIRST, BankProgram, BankState, make_state
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
 from ndpsim.dram.traces.unit_commands import UnitCommands
 
 _KERNELS = {"look-ahead": run_look_ahead, "in-order": run_in_order}
+_STRIDES = {"look-ahead": 64, "in-order": 3}  # lines between marks; lines in order have many requests
 _FOR_EVER = 1 << 58
 _LOG = 1 << 16  # commands of a part of the log
 
@@ -25,48 +29,93 @@ _LOG = 1 << 16  # commands of a part of the log
 class BankRun:
     """What a run did.
 
-    `cycles`: its last clock. `counts`: commands by name, over all channels. `per_channel`: commands by
-    simulated channel, [channel, command]. `members`: the channels that these stand for.
+    `cycles`: its last clock; `skipped`: those of repeated stretches. `counts`: commands by name, over all
+    channels. `per_channel`: commands by simulated channel, [channel, command]. `members`: the channels that
+    these stand for. `requests`: those of the program, over all channels.
     """
 
     cycles: int
+    skipped: int
+    requests: int
     counts: dict[str, int]
     per_channel: Ints
     members: tuple[range, ...]
     commands: UnitCommands | None
 
 
-def run_program(lines: Sequence[Line], device: BankDevice, record_commands: bool = False) -> BankRun:
+class Host(Protocol):
+    """A host beside the program; see `dimm.banks.beside`."""
+
+    def run(self, tables: BankTables, program: BankProgram, state: BankState, until: int) -> int:
+        """As `run_in_order`."""
+
+
+def run_program(
+    program: Program | Sequence[Line],
+    device: BankDevice,
+    record_commands: bool = False,
+    skip: bool = True,
+    host: Callable[[int], Host] | None = None,
+    until: int = _FOR_EVER,
+) -> BankRun:
     """Run a program to its end.
+
+    Args:
+        program: the program.
+        device: the device.
+        record_commands: keep every command; nothing is skipped.
+        skip: restore the ends of stretches that come again, which gives the same result.
+        host: makes a host beside the program for so many simulated channels; nothing is skipped.
+        until: the clock at which to stop at the latest.
 
     Raises:
         InputError: it cannot end under these rules, or too many reads wait for a row.
     """
-    lowered, tables = lower_program(lines, device), lower(device)
-    program = lowered.program
-    room = _LOG + 2 * len(lowered.members)
-    state = make_state(tables, program, len(lowered.members), room if record_commands else 0)
-    run, parts = _KERNELS[device.extension.controller], []
-    outcome = 0
-    while outcome == 0:
-        outcome = run(tables, program, state, _FOR_EVER)
-        parts.append(state.log[: state.value[LOGGED]].copy())
+    lines, tables = Lines(program, device, whole=host is not None), lower(device)
+    room = _LOG + 2 * len(lines.members)
+    state = make_state(tables, lines.program, len(lines.members), room if record_commands else 0)
+    controller = device.extension.controller
+    skips = skip and not record_commands and host is None
+    repeats = make_repeats(tables, state, _STRIDES[controller] if skips else 0)
+    run, beside = _KERNELS[controller], None if host is None else host(len(lines.members))
+    if beside is not None:
+        state.channel[:, MASTER] = UNIT_FIRST
+        lines.reserve(state)
+    parts, outcome = list[Ints](), 0
+    while outcome in (0, 2) and state.value[CLOCK] < until:
+        if beside is None:
+            outcome = run(tables, lines.program, state, repeats, until)
+        else:
+            outcome = beside.run(tables, lines.program, state, until)
+        if record_commands:
+            parts.append(_expanded(_resolved(state.log[: state.value[LOGGED]], lines, device), lines.members))
         state.value[LOGGED] = 0
+        if outcome == 2:
+            state = lines.advance(state, repeats)
+            repeats = repeats_for(repeats, tables, state)
     if outcome < 0:
         clock = int(state.value[CLOCK])
         what = "waits for ever" if outcome == -1 else "has too many accesses of the host with an opened row"
         raise InputError(f"the program {what} from clock {clock} on", "no-progress", key="program")
-    sizes = np.array([len(run) for run in lowered.members])
+    sizes = np.array([len(run) for run in lines.members])
     total = (state.issued * sizes[:, None]).sum(axis=0)
     counts = {name: int(n) for name, n in zip(device.names, total, strict=True) if n}
-    commands = _expanded(np.concatenate(parts), lowered, device) if record_commands else None
-    return BankRun(int(state.value[CLOCK]), counts, state.issued, lowered.members, commands)
+    commands = UnitCommands(np.concatenate(parts, axis=1), device.names) if record_commands else None
+    return BankRun(
+        int(state.value[CLOCK]),
+        int(repeats.value[SKIPPED]),
+        lines.requests,
+        counts,
+        state.issued,
+        lines.members,
+        commands,
+    )
 
 
-def _expanded(log: Ints, lowered: Lowered, device: BankDevice) -> UnitCommands:
-    """The commands of all channels from those of the simulated ones."""
+def _resolved(log: Ints, lines: Lines, device: BankDevice) -> Ints:
+    """Clock, command, simulated channel, address, row and column of a part of the log."""
     clock, simulated, command, line, column = log.T
-    program, known = lowered.program, np.maximum(log[:, 3], 0)
+    program, known = lines.program, np.maximum(line, 0)
     fixed = np.array([[level in c.path for level in LEVELS] for c in device.commands], dtype=np.bool_)
     shows_row = np.array([c.row for c in device.commands])[command]
     shows_column = np.array([c.column for c in device.commands])[command]
@@ -75,13 +124,18 @@ def _expanded(log: Ints, lowered: Lowered, device: BankDevice) -> UnitCommands:
     address = np.where(fixed[command], address, -1)
     row = np.where(shows_row & (line >= 0), program.row[known], -1)
     column = np.where(shows_column, column, -1)
-    sizes = np.array([len(run) for run in lowered.members])
-    first = np.array([run[0] for run in lowered.members])
+    return np.stack((clock, command, simulated, *address.T, row, column))
+
+
+def _expanded(log: Ints, members: Sequence[range]) -> Ints:
+    """The commands of all channels from those of the simulated ones."""
+    clock, simulated = log[0], log[2]
+    sizes, first = np.array([len(run) for run in members]), np.array([run[0] for run in members])
     times = sizes[simulated]
-    index = np.repeat(np.arange(len(log)), times)
+    index = np.repeat(np.arange(log.shape[1]), times)
     within = np.arange(len(index)) - np.repeat(np.cumsum(times) - times, times)
     channel = first[simulated][index] + within
     order = np.lexsort((index, channel, clock[index]))
-    index, channel = index[order], channel[order]
-    columns = np.stack((clock, command, *address.T, row, column))[:, index]
-    return UnitCommands(np.concatenate((columns[:2], channel[None], columns[2:])), device.names)
+    columns = log[:, index[order]]
+    columns[2] = channel[order]
+    return columns

@@ -36,8 +36,11 @@ CLOCK, LINE, POSITION, LOGGED, STAMPS, BLOCKED, ENDED, PROGRESS = range(8)
     KNOWN_LINE,
     KNOWN_VERSION,
     KNOWN_NEXT,
-) = range(15)
-CHANNEL_VALUES = 15
+    MASTER,
+) = range(16)
+CHANNEL_VALUES = 16
+# Whose commands come first in a channel. Alone, a program has its own accesses of the host, in its order.
+ALONE, UNIT_FIRST, UNIT_ALONE, HOST_FIRST = range(4)
 _STILL = 1 << 20  # clocks without progress
 _LONG_AGO = -(1 << 40)
 _FEW_ANSWERS = 64  # at least as many are on their way at most
@@ -45,9 +48,10 @@ _FEW_ANSWERS = 64  # at least as many are on their way at most
 
 @by_reference
 class BankProgram(NamedTuple):
-    """A program; arrays are indexed by line."""
+    """The lines of a program that are in use; arrays are indexed by line."""
 
     lines: int
+    more: int  # 1: lines follow that are not here yet
     ends: int  # 1: the answers of the last line end the run, whatever is left
     command: Ints  # that serves it, or NO_COMMAND, BARRIER, WAITS
     host: Ints
@@ -58,6 +62,7 @@ class BankProgram(NamedTuple):
     column: Ints
     first: Ints  # where the channels of a line start in the next
     channel: Ints
+    code: Ints  # equal for lines that differ in their row and column alone
 
 
 @by_reference
@@ -72,9 +77,11 @@ class BankState(NamedTuple):
     closed: Ints  # [channel, bank]: number of its last precharge
     row: Ints  # [channel, bank]
     half: Ints  # [channel, bank]: 1: an activation is half done
+    several: Ints  # [channel, bank]: 1: a row was opened beside another
     sets: NDArray[
         np.int32
     ]  # [channel, bank, row]: number of the row's last activation, if rows may be several
+    begin: Ints  # [channel, queue]: the slot of the first request
     size: Ints  # [channel, queue]
     line: Ints  # [channel, queue, slot]
     arrived: Ints  # [channel, queue, slot]
@@ -106,7 +113,9 @@ def make_state(tables: BankTables, program: BankProgram, channels: int, log: int
         closed=zeros(channels, tables.banks),
         row=np.full((channels, tables.banks), -1),
         half=zeros(channels, tables.banks),
+        several=zeros(channels, tables.banks),
         sets=np.zeros((channels, tables.banks, rows), dtype=np.int32),
+        begin=zeros(channels, 4),
         size=zeros(channels, 4),
         line=zeros(channels, 4, CAPACITY),
         arrived=zeros(channels, 4, CAPACITY),
@@ -311,10 +320,12 @@ def note_rows(tables, state, channel, command, row, pseudochannel, rank, group, 
                     number = bank_of(tables, p, r, g, b)
                     if tables.closes[command]:
                         state.closed[channel, number] = facts[STAMP]
-                        state.half[channel, number] = 0
+                        state.half[channel, number] = state.several[channel, number] = 0
                     elif tables.completed_by[command] != NO_COMMAND:
                         state.half[channel, number] = 1
                     else:
+                        if is_open(state, channel, number):
+                            state.several[channel, number] = 1
                         state.half[channel, number] = 0
                         state.latest[channel, number] = facts[STAMP]
                         state.row[channel, number] = row
@@ -326,31 +337,39 @@ def note_rows(tables, state, channel, command, row, pseudochannel, rank, group, 
 @inlined
 def remove(state, channel, queue, slot):
     """Take a request out of a queue, which keeps its order."""
-    last = state.size[channel, queue] - 1
-    for n in range(slot, last):
-        copy(state, channel, queue, n, queue, n + 1)
-    state.size[channel, queue] = last
+    first, size = state.begin[channel, queue], state.size[channel, queue] - 1
+    if slot == first:
+        state.begin[channel, queue] = first + 1 if size > 0 else 0
+    else:
+        for n in range(slot, first + size):
+            copy(state, channel, queue, n, n + 1)
+    state.size[channel, queue] = size
 
 
 @inlined
-def copy(state, channel, to_queue, to, queue, slot):
-    """Copy a request from one slot to another."""
-    state.line[channel, to_queue, to] = state.line[channel, queue, slot]
-    state.arrived[channel, to_queue, to] = state.arrived[channel, queue, slot]
-    state.column[channel, to_queue, to] = state.column[channel, queue, slot]
-    state.next[channel, to_queue, to] = state.next[channel, queue, slot]
-    state.known[channel, to_queue, to] = state.known[channel, queue, slot]
+def copy(state, channel, queue, to, slot):
+    """Copy a request of a queue from one slot to another."""
+    state.line[channel, queue, to] = state.line[channel, queue, slot]
+    state.arrived[channel, queue, to] = state.arrived[channel, queue, slot]
+    state.column[channel, queue, to] = state.column[channel, queue, slot]
+    state.next[channel, queue, to] = state.next[channel, queue, slot]
+    state.known[channel, queue, to] = state.known[channel, queue, slot]
 
 
 @inlined
 def append(state, channel, queue, line, column, arrived):
     """Put a request into a queue."""
-    slot = state.size[channel, queue]
+    first, size = state.begin[channel, queue], state.size[channel, queue]
+    if first + size == CAPACITY:
+        for n in range(size):
+            copy(state, channel, queue, n, first + n)
+        first = state.begin[channel, queue] = 0
+    slot = first + size
     state.line[channel, queue, slot] = line
     state.column[channel, queue, slot] = column
     state.arrived[channel, queue, slot] = arrived
     state.known[channel, queue, slot] = 0
-    state.size[channel, queue] = slot + 1
+    state.size[channel, queue] = size + 1
 
 
 @inlined

@@ -20,11 +20,11 @@ from ndpsim.base.jit import inlined
 from ndpsim.dram import choosing
 from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
-from ndpsim.dram.fast.choose import classes_ready, mode_changes, next_ready_of
+from ndpsim.dram.fast.choose import classes_ready, mode_changes
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
 from ndpsim.dram.fast.issued import NOWHERE, issued
 from ndpsim.dram.fast.signature import carry
-from ndpsim.dram.fast.vectors import either, filled, with_element
+from ndpsim.dram.fast.vectors import either, filled, least, with_element
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
@@ -171,20 +171,20 @@ _LONG_AGO = 1 << 20  # clocks
 
 
 @inlined
-def step_alone(rules, channel, credit, clock):
+def step_alone(rules, channel, ready, credit, clock):
     """As `step`, on the fast controller."""
     whose = channel.state.turn
     whose[_CLOCK_NOW] = clock
     whose[_APART_FROM] = _NONE
     latest, next_ready, request = NOWHERE, clock + 1, -1
-    ready = classes_ready(channel.policy, channel.shape, channel.state, credit, clock)
-    if ready == 0:
-        return issued(NOWHERE, -1, -1, -1, -1, next_ready_of(channel.shape, channel.state, credit, 0), 0)
+    due = classes_ready(channel.policy, channel.state, ready, clock)
+    if due == 0:
+        return issued(NOWHERE, -1, -1, -1, -1, least(ready), 0)
     first = _FALLING if is_falling_edge(rules, clock) else _OF_COLUMNS
     for each in range(first, max(_FALLING, first + 1)):
         whose[_WHOSE] = each
         classes = 1 << RD | 1 << WR if each == _OF_COLUMNS else 1 << ACT | 1 << PRE
-        if ready & classes == 0 and not mode_changes(channel.policy, channel.state):
+        if due & classes == 0 and not mode_changes(channel.policy, channel.state):
             continue
         outcome = fast.step(channel, None, credit_clock(channel.sink), 0, clock)
         next_ready = outcome.next_ready

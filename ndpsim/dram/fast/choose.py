@@ -33,7 +33,7 @@ from ndpsim.dram.fast.fields import (
     WRITES,
 )
 from ndpsim.dram.fast.row_policy_points import also_pinned, lacks_rows
-from ndpsim.dram.fast.slots import add_not_ready, next_class, slot_bank, wait_row
+from ndpsim.dram.fast.slots import add_not_ready, bank_of, next_class, slot_bank, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
 from ndpsim.dram.fast.vectors import (
     bits,
@@ -51,7 +51,7 @@ from ndpsim.dram.fast.vectors import (
     with_element,
 )
 from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
-from ndpsim.dram.state import FAR, WRITE_MODE
+from ndpsim.dram.state import FAR, ROW_SHIFT, WRITE_MODE
 
 # ---- The clock before which nothing can issue
 
@@ -126,21 +126,44 @@ def next_ready_of(shape, state, credit, without):
 
 
 @inlined
-def classes_ready(policy, shape, state, credit, clock):
-    """The mask of the classes of which a command may be ready at `clock`; all if other things may happen."""
+def ready_after(policy, shape, state, credit, clock):
+    """After a step at `clock`: `ready_from`, or the next clock if other things may happen then."""
     if state.pending_size > 0 or mode_changes(policy, state) or lacks_rows(shape.rows, shape, state):
-        return (1 << REQUEST_CLASSES) - 1
-    return bits(up_to(ready_from(shape, state, credit, 0), clock))
+        return filled(clock + 1)
+    return ready_from(shape, state, credit, 0)
+
+
+@inlined
+def first_ready(shape, state, ready, clock):
+    """After a step at `clock`: the clock before which no other can issue a command or change the mode.
+
+    ready: what `ready_after` returns.
+    """
+    return clock + 1 if is_busy(shape.step, state) else least(ready)
 
 
 @inlined
 def next_ready_after(policy, shape, state, credit, clock):
-    """After a step at `clock`: the clock before which no other can issue a command or change the mode."""
-    if state.pending_size > 0 or mode_changes(policy, state) or lacks_rows(shape.rows, shape, state):
-        return clock + 1
-    if is_busy(shape.step, state):
-        return clock + 1
-    return next_ready_of(shape, state, credit, 0)
+    """`first_ready` of `ready_after`."""
+    return first_ready(shape, state, ready_after(policy, shape, state, credit, clock), clock)
+
+
+@inlined
+def class_of(shape, state, place):
+    """The class of the command that a request that is taken needs next."""
+    return next_class(state, place & 1, bank_of(shape, place), place >> ROW_SHIFT)
+
+
+@inlined
+def ready_with(shape, ready, command, clock):
+    """`ready_from` with a further request, which may have its command of this class from `clock` on."""
+    return smaller(ready, at_edges(shape.step, with_element(filled(FAR), command, clock)))
+
+
+@inlined
+def classes_ready(policy, state, ready, clock):
+    """The mask of the classes of which a command may be ready at `clock`; all if the mode changes."""
+    return (1 << REQUEST_CLASSES) - 1 if mode_changes(policy, state) else bits(up_to(ready, clock))
 
 
 @inlined

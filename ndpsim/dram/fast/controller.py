@@ -5,7 +5,7 @@ from __future__ import annotations
 from ndpsim.base.jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.fast.banks import is_barred, push_refresh, requests_for_banks, same_banks
-from ndpsim.dram.fast.choose import mode_changes, next_ready_after
+from ndpsim.dram.fast.choose import class_of, first_ready, mode_changes, ready_after, ready_with
 from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.controller_points import hits_from
 from ndpsim.dram.fast.fast_forward import first_lookup
@@ -17,6 +17,7 @@ from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.fast.step import step_alone
 from ndpsim.dram.fast.transition_table import commit
+from ndpsim.dram.fast.vectors import filled
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh, pause_refreshes, swap_banks, turn_after, turn_of
 from ndpsim.dram.queues import absorb
@@ -152,14 +153,18 @@ def offered_from(state, source, clock):
 
 
 @inlined
-def step_of(channel, clock):
-    """A step of a controller that has its ranks to itself, and the clock before which no other can issue."""
+def step_of(channel, ready, clock):
+    """A step of a controller that has its ranks to itself, and after it: the clocks, by class, before which
+    no other can issue, and the first of them.
+
+    ready: these clocks before the step.
+    """
     policy, shape, state, sink = channel.policy, channel.shape, channel.state, channel.sink
-    issued = step_alone(shape.step, channel, credit_clock(sink), clock)
-    next_ready = issued.next_ready
+    issued = step_alone(shape.step, channel, ready, credit_clock(sink), clock)
+    ready, next_ready = ready_after(policy, shape, state, credit_clock(sink), clock), issued.next_ready
     if issued.origin != NOWHERE:
-        next_ready = next_ready_after(policy, shape, state, credit_clock(sink), clock)
-    return issued, next_ready
+        next_ready = first_ready(shape, state, ready, clock)
+    return issued, ready, next_ready
 
 
 @inlined
@@ -227,6 +232,7 @@ def run(of_one, skips, until_served, until_taken):
     state.value[NEXT_REFRESH] = next_refresh(state.value)
     count_waits(shape.queues, state, -1)
     clock, next_ready, hits, outcome = state.value[CLOCK], 0, False, DONE
+    ready = filled(0)
     stepped = clock
     accepts = can_take(policy, shape.queues, state, source, clock)
     while state.value[SERVED] < until_served:
@@ -239,27 +245,31 @@ def run(of_one, skips, until_served, until_taken):
         if accepts and state.value[TAKEN] >= state.next_lookup:
             clock = fast_forward(skips, channel, clock, until_served, until_taken)
             hits, next_ready = only_hits(skips, shape, state, source, clock), 0
+            ready = ready_after(policy, shape, state, credit_clock(sink), clock - 1)
         if hits:
             until = min(until_taken, state.next_lookup + 1)
             clock, accepts = run_hits(skips, channel, until_served, until, clock, accepts)
             hits, next_ready = False, 0
+            ready = ready_after(policy, shape, state, credit_clock(sink), clock - 1)
             continue
         if accepts:
-            next_ready = min(next_ready, take(shape, state, latencies, source, clock))
+            command = class_of(shape, state, source.place[assume_nonnegative(state.value[PLACE])])
+            ready_at = take(shape, state, latencies, source, clock)
+            next_ready, ready = min(next_ready, ready_at), ready_with(shape, ready, command, ready_at)
             if state.value[TAKEN] >= until_taken:
                 state.value[COUNTED_UNTIL] = clock - 1
                 break
         state.value[COUNTED_UNTIL] = clock
         is_due, is_first = clock >= state.value[NEXT_REFRESH], state.pending_size == 0
         if is_due:
-            next_ready = clock
+            next_ready, ready = clock, filled(clock)
             if not refresh(shape, policy, state, clock):
                 outcome = STUCK
                 break
         if close_rows(shape.rows, state, clock):
-            next_ready = clock
+            next_ready, ready = clock, filled(clock)
         if clock >= next_ready or mode_changes(policy, state):
-            issued, next_ready = step_of(channel, clock)
+            issued, ready, next_ready = step_of(channel, ready, clock)
             if is_due:
                 idle = issued.origin == NOWHERE and hits_from(shape.step, clock) == clock
                 credit = credit_clock(sink)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
-from ndpsim.dram.fast.choose import classes_ready
+from ndpsim.dram.fast.choose import classes_ready, ready_after
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -85,7 +85,7 @@ def request_numbers(state: Any) -> list[NDArray[np.int64]]:
 
 
 @inlined
-def step_alone(rules, channel, credit, clock):
+def step_alone(rules, channel, ready, credit, clock):
     """See `fast.step`."""
     shape, state, commands = channel.shape, channel.state, channel.commands
     value, opening = state.value, state.opening
@@ -99,10 +99,12 @@ def step_alone(rules, channel, credit, clock):
         open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
         return other_command(FROM_QUEUE, FAR)
-    if opens_from <= clock and classes_ready(channel.policy, shape, state, credit, clock) & ~(1 << ACT) == 0:
-        open_row(rules, shape, state, commands, clock)
-        value[DEFERRED] += 1
-        return other_command(FROM_QUEUE, FAR)
+    if opens_from <= clock:  # `ready` is not used: to carry it from step to step takes more than this
+        ready = ready_after(channel.policy, shape, state, credit, clock - 1)
+        if classes_ready(channel.policy, state, ready, clock) & ~(1 << ACT) == 0:
+            open_row(rules, shape, state, commands, clock)
+            value[DEFERRED] += 1
+            return other_command(FROM_QUEUE, FAR)
     outcome = fast.step(channel, None, credit, 0, clock)
     if outcome.origin != NOWHERE:
         opening[_BUS_FREE] = clock + rules.cycles

@@ -126,8 +126,10 @@ def step(channel, blocking, credit, other_credit, clock):
 
 
 @overridable
-def step_alone(rules, channel, credit, clock):
-    """`step` for a controller that has its ranks to itself."""
+def step_alone(rules, channel, ready, credit, clock):
+    """`step` for a controller that has its ranks to itself; ready: the clocks, by class, before which nothing
+    can issue.
+    """
     return step(channel, None, credit, 0, clock)
 
 

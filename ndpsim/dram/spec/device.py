@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
-from ndpsim.base.arguments import choice, shown, text, whole_number
+from ndpsim.base.arguments import choice, text, whole_number
 from ndpsim.base.choices import RULES
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import text_table
 from ndpsim.base.units import dram_period_ps, format_bytes, plain_number
 from ndpsim.dram.spec.overrides import (

@@ -8,8 +8,8 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-from ndpsim.base.arguments import shown, whole_number
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.arguments import whole_number
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.units import dram_period_ps
 from ndpsim.dram.spec.standard import Organisation, Standard, latency_terms, to_clocks
 

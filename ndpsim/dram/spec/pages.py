@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields
 from typing import Any, get_args
 
-from ndpsim.base.arguments import shown, whole_number
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.arguments import whole_number
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.dram.spec import standards as _folder
 from ndpsim.dram.spec.checking import check_standard, missing_timings
 from ndpsim.dram.spec.standard import (

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.arrays import as_array
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
 
 
@@ -26,10 +26,7 @@ def whole_numbers(
     Raises:
         InputError: the values are not whole numbers, do not fit the type, or have other dimensions.
     """
-    try:
-        array = np.asarray(values)
-    except ValueError:  # lists of different lengths
-        array = np.asarray(None)
+    array = as_array(values)
     if not array.size and array.ndim == dimensions:
         return array.astype(dtype)  # an empty list has no type of its own
     if array.dtype.kind not in kinds or array.ndim != dimensions:

@@ -10,8 +10,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ndpsim.base.arguments import several, shown, text
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import several, text
+from ndpsim.base.errors import InputError, shown
 from ndpsim.dram.spec import command_names
 from ndpsim.dram.traces.columns import Columns, whole_numbers
 

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import choice, instance, path_of, whole_number
-from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.base.files import open_plain_or_gzip, replacing
 from ndpsim.base.limits import ensure_fits
 from ndpsim.dram.spec import Device, command_names, standards
@@ -76,10 +76,10 @@ def _check_header(header: str, names: Sequence[str], path: Path) -> None:
         if index == len(found):
             raise InputError(f"{expected}; '{name}' is missing", "form", file=path, line=1)
         if found[index] != name:
-            problem = f"{expected}; column {index + 1} is {found[index][:40]!r}"
+            problem = f"{expected}; column {index + 1} is {shown(found[index])}"
             raise InputError(problem, "form", file=path, line=1)
     if len(found) > len(names):
-        problem = f"{expected}; {found[len(names)][:40]!r} is one column too many"
+        problem = f"{expected}; {shown(found[len(names)])} is one column too many"
         raise InputError(problem, "form", file=path, line=1)
 
 
@@ -111,9 +111,9 @@ def _quickly(body: str, count: int, numbers: Mapping[str, int]) -> NDArray[np.in
 
 def _number(text: str, name: str, path: Path, line: int) -> int:
     if not _WHOLE.fullmatch(text):
-        raise InputError(f"{text[:40]!r} is not a whole number", "type", file=path, line=line, key=name)
+        raise InputError(f"{shown(text)} is not a whole number", "type", file=path, line=line, key=name)
     if len(text) > 20 or abs(int(text)) >= _LARGEST:
-        raise InputError(f"{text[:40]} is beyond {_LARGEST:.0e}", "range", file=path, line=line, key=name)
+        raise InputError(f"{shown(text)} is beyond {_LARGEST:.0e}", "range", file=path, line=line, key=name)
     return int(text)
 
 
@@ -127,12 +127,12 @@ def _carefully(
     for line, text in enumerate(body.removesuffix("\n").split("\n"), start=first_line):
         values = text.split(",")
         if len(values) != len(names):
-            problem = f"the line has {len(values)} of {len(names)} fields: {text[:60]!r}"
+            problem = f"the line has {len(values)} of {len(names)} fields: {shown(text)}"
             raise InputError(problem, "form", file=path, line=line)
         name = values[1]
         if name not in numbers:
             hint = did_you_mean(name, numbers)
-            problem = f"unknown command {name[:40]!r}{hint} (known: {', '.join(numbers)})"
+            problem = f"unknown command {shown(name)}{hint} (known: {', '.join(numbers)})"
             raise InputError(problem, "unknown-name", file=path, line=line, key="command")
         if name in opening:
             values[-1] = values[-1] or "-1"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arrays import NPY, read_header
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import open_plain_or_gzip, reading
 from ndpsim.dram.traces import parser
@@ -24,7 +25,7 @@ _CHUNK = 1 << 20  # bytes read and parsed at a time
 _BLOCK = 1 << 16  # requests of a block, at most
 _SHOWN = 40  # shown characters of a bad line
 _NO_BLANKS = "is blank; in this format blank lines stand at the end only"
-_NUMPY_MAGIC = b"\x93NUMPY"
+_RECORDS = "biufV"  # kinds of NumPy types; whole numbers without names are refused for lack of columns
 
 
 class TraceFile:
@@ -50,7 +51,7 @@ class TraceFile:
         """
         with open_plain_or_gzip(self._path) as stream:
             with reading(self._path):
-                is_numpy = stream.peek(len(_NUMPY_MAGIC)).startswith(_NUMPY_MAGIC)  # type: ignore[attr-defined]
+                is_numpy = stream.peek(len(NPY)).startswith(NPY)  # type: ignore[attr-defined]
             packed = getattr(stream, "fileobj", stream)
             size = os.fstat(packed.fileno()).st_size
             for block in self._of_numpy(stream) if is_numpy else self._of_lines(stream):
@@ -69,7 +70,12 @@ class TraceFile:
         """The requests of a NumPy file: an array of records with the columns of `Requests.to_arrays`."""
         if self._format is not None:
             raise InputError("is a file of NumPy, which needs no format", "conflict", file=self._path)
-        count, record = self._numpy_header(stream)
+        with reading(self._path):
+            shape, _, record = read_header(stream, self._path, kinds=_RECORDS)
+        if len(shape) != 1 or shape[0] == 0:
+            problem = "has no requests" if len(shape) == 1 else f"has {len(shape)} dimensions, not 1"
+            raise InputError(problem, "form", file=self._path)
+        count = shape[0]
         by_place = "address" not in (record.names or ())
         names = COORDINATES if by_place else ("address",)
         lacking = [name for name in (*names, "write") if name not in (record.names or ())]
@@ -85,22 +91,6 @@ class TraceFile:
             if len(data) < rows * record.itemsize:
                 raise InputError("ends within its records", "unreadable", file=self._path)
             yield self._of_records(np.frombuffer(data, dtype=record), names)
-
-    def _numpy_header(self, stream: IO[bytes]) -> tuple[int, np.dtype[Any]]:
-        """The number of records of a NumPy file, and their type."""
-        form = np.lib.format
-        try:
-            version = form.read_magic(stream)
-            read: Callable[..., Any] = (
-                form.read_array_header_1_0 if version == (1, 0) else form.read_array_header_2_0
-            )
-            shape, _, record = read(stream)
-        except (OSError, ValueError) as error:
-            raise InputError(f"is no readable file of NumPy ({error})", "form", file=self._path) from None
-        if len(shape) != 1 or shape[0] == 0:
-            problem = "has no requests" if len(shape) == 1 else f"has {len(shape)} dimensions, not 1"
-            raise InputError(problem, "form", file=self._path)
-        return shape[0], record
 
     def _of_records(self, records: NDArray[Any], names: tuple[str, ...]) -> Requests:
         cycle = records["cycle"] if "cycle" in (records.dtype.names or ()) else None

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import choice, path_of, shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import choice, path_of
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.limits import ensure_fits
 from ndpsim.dram.traces.reader import TraceFile
 from ndpsim.dram.traces.registry import request_formats

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import instance, path_of
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.files import open_plain_or_gzip, replacing
+from ndpsim.base.text_files import read_bytes
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
 
 #: The rows of `UnitCommands.columns`.
@@ -37,6 +38,7 @@ class UnitCommands:
         return int(self.columns.shape[1])
 
 
+_FACTOR = 24  # approximate bytes of memory for each byte of a file
 _WHOLE = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _START = "clock,command,channel,"
 
@@ -87,29 +89,28 @@ def read_unit_commands(path: str | os.PathLike[str], device: BankDevice) -> Unit
     file = path_of(path, "path")
     instance(device, "device", BankDevice)
     header, numbers = header_of(device), {name: n for n, name in enumerate(device.names)}
-    with open_plain_or_gzip(file) as stream:
-        try:
-            lines = stream.read().decode("ascii").splitlines()
-        except UnicodeDecodeError:
-            raise InputError("is no trace of commands: it is not ASCII", "form", file=file) from None
+    try:
+        lines = read_bytes(file, _FACTOR).decode("ascii").splitlines()
+    except UnicodeDecodeError:
+        raise InputError("is no trace of commands: it is not ASCII", "form", file=file) from None
     if not lines or lines[0].strip() != ",".join(header):
         raise InputError(f"the header must be {','.join(header)}", "form", file=file, line=1)
     table = np.full((len(COLUMNS), len(lines) - 1), -1, dtype=np.int64)
-    shown = _shown(device)
+    columns = _shown(device)
     for index, text in enumerate(lines[1:]):
         fields = text.split(",")
         if len(fields) != len(header):
-            problem = f"the line has {len(fields)} of {len(header)} fields: {text[:60]!r}"
+            problem = f"the line has {len(fields)} of {len(header)} fields: {shown(text)}"
             raise InputError(problem, "form", file=file, line=index + 2)
         if fields[1] not in numbers:
             raise unknown(fields[1], numbers, "command", file=file, line=index + 2, key="command")
         fields[1] = str(numbers[fields[1]])
-        table[shown, index] = _numbers(fields, header, file, index + 2)
+        table[columns, index] = _numbers(fields, header, file, index + 2)
     return UnitCommands(table, device.names)
 
 
 def _numbers(fields: list[str], header: tuple[str, ...], file: Path, line: int) -> list[int]:
     for name, text in zip(header, fields, strict=True):
         if not _WHOLE.fullmatch(text):
-            raise InputError(f"{text[:40]!r} is not a whole number", "type", file=file, line=line, key=name)
+            raise InputError(f"{shown(text)} is not a whole number", "type", file=file, line=line, key=name)
     return [int(text) for text in fields]

@@ -16,7 +16,9 @@ Ints = NDArray[np.int64]
 GPU, CPU, FIRST_NDP = 0, 1, 2
 
 #: The resources of jobs; NDP units are one. The exclusive ones come first, in the order above.
-RESOURCES = ("gpu", "cpu", "ndp", "pcie-down", "pcie-up", "links", "none")
+RESOURCES = (
+    "gpu", "cpu", "ndp", "pcie-down", "pcie-up", "links", "none", "banks", "banks-in", "banks-out",
+)  # fmt: skip
 NDP, PCIE_DOWN, PCIE_UP = 2, 3, 4
 
 #: What jobs are.

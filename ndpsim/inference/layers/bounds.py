@@ -114,6 +114,8 @@ class Bounds:
     def _ndp_peak_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
         """The time of an expert on one NDP unit at its peaks: the longer of reading and computing."""
         model = self._machine.model
+        if self._costs.hardware.experts_in_banks:
+            return 0.0  # each token takes as long as the first one, which is simulated
         one = self._one_token(bits)
         size, products = weight_bytes(model.expert, bits), 2.0 * model.expert.weights * tokens
         return max(size / one.peak_bandwidth_gbps, products / one.peak_gflops)
@@ -166,7 +168,9 @@ class Bounds:
         return ExpertUses(tokens, gpu_ns, cpu_ns, ndp_ns, np.full(len(tokens), self._smallest(bits) * lost))
 
     def _on_ndp_ns(self, tokens: int, bits: int | ExpertFormat) -> float:
-        """A lower bound on the time of an expert on one NDP unit."""
+        """A lower bound on the time of an expert on one NDP unit; infinite for bits that it lacks."""
+        if self._costs.hardware.experts_in_banks and bits != self._machine.weights:
+            return math.inf
         costs = self._costs if bits == self._machine.weights else self._costs.for_bits(int(bits))  # type: ignore[arg-type]
         if tokens > _LAST_SIMULATED:
             times, error = costs.expected_ns(tokens)

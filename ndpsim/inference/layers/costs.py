@@ -46,6 +46,7 @@ from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.standby import Parts, Standby
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
+from ndpsim.simulate.bank_turns import bank_expert_token
 from ndpsim.simulate.machine import lower_machine, named_weights
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
@@ -98,7 +99,7 @@ class HostReadCost:
 def _memory_of(hardware: Hardware) -> Hardware:
     """The hardware without sections on which costs do not depend, for equal cache keys."""
     system = hardware.system
-    others = {"name": "memory", "title": None, "paper": None, "gpu": None, "pcie": None}
+    others = {"name": "memory", "title": None, "paper": None, "gpu": None, "pcie": None, "banks": None}
     host = Host(channels=system.host.channels)
     return replace(hardware, system=system.model_copy(update={**others, "host": host}))
 
@@ -217,7 +218,7 @@ class Costs:
         return self._part_ns(tokens, shards, share)
 
     def _simulated_part_ns(self, tokens: int, shards: int, share: float) -> float:
-        if shards <= self.hardware.system.host.channels:
+        if shards <= self.hardware.system.host.channels or self.hardware.experts_in_banks:
             return self.expert(tokens, shards, share).time_ns
         columns = max(1, round(share * self.shape.intermediate / shards))
         _, mean = self._over_refresh(Expert(self.shape.hidden, columns), in_turns(tokens), "localized")
@@ -226,6 +227,8 @@ class Costs:
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
         whole = self.shape
         columns = max(1, round(share * whole.intermediate))
+        if self.hardware.experts_in_banks:
+            return self._in_banks(tokens, shards, columns)
         model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
         of_turn = in_turns(tokens)
         layout = Location(0, shards).layout
@@ -235,6 +238,28 @@ class Costs:
             result.weight_bytes // len(of_turn),
             self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns),
         )
+
+    def _in_banks(self, tokens: int, shards: int, columns: int) -> NdpCost:
+        """So many columns of an expert on one device or several, with the vectors over a link of each.
+
+        Raises:
+            InputError: the units multiply other weights, or the part does not fit.
+        """
+        system, device = self.hardware.system, self.hardware.bank_device
+        assert device is not None
+        assert system.banks is not None
+        size = device.unit.get("element_bytes", 2)
+        if self.bits != 8 * size:
+            problem = f"the units of {device.name} multiply weights of {8 * size} bits"
+            raise InputError(problem, "unsupported", key="bits")
+        link, banks = self.hardware.gpu_link, system.banks
+        gbps = banks.link_gbps or (link.gbps if link is not None else np.inf)
+        part = Expert(self.shape.hidden, -(-columns // shards))
+        token_ns = bank_expert_token(device, part, self._cache).time_ns
+        # Vectors do not overlap with the units.
+        vectors_ns = 2 * (banks.link_latency_ns + tokens * part.hidden * size / gbps)
+        whole = Expert(self.shape.hidden, columns)
+        return NdpCost(tokens * token_ns + vectors_ns, whole.weights * size, None)
 
     def _over_refresh(
         self, model: Expert, tokens: Sequence[int], layout: str

@@ -60,6 +60,7 @@ def estimates_of(
     for array in arrays:
         array.flags.writeable = False
     vector = machine.model.hidden * ACTIVATION_BYTES
+    banks_ns, links_ns = _in_banks_ns(decode, transfers)
     cache_bytes = decode.host_read_bytes, decode.host_write_bytes
     to_gpu_ns, to_host_ns = (transfers.pcie_ns(size) if size else 0.0 for size in cache_bytes)
     read_ns, written_ns = (striped * size / machine.expert_bytes for size in cache_bytes)
@@ -71,7 +72,10 @@ def estimates_of(
         striped,
         localized,
         *moves,
-        window_ns=max(decode.attention_ns + decode.router_ns, to_gpu_ns, to_host_ns, read_ns, written_ns),
+        window_ns=max(
+            decode.attention_ns + decode.router_ns + links_ns, to_gpu_ns, to_host_ns, read_ns, written_ns
+        ),
+        banks_ns=banks_ns,
         cache_ns=max(to_gpu_ns, read_ns + written_ns),
         shared_ns=decode.shared_ns + processors.gpu.call_ns,
         call_ns=processors.gpu.call_ns,
@@ -93,6 +97,18 @@ def estimates_of(
         sharded_read_ns=functools.cache(lambda dimms: costs.host_read(dimms).time_ns),
         **_beside_reads(costs, machine, most, sharded_ns),
     )
+
+
+def _in_banks_ns(decode: DenseTime, transfers: Transfers) -> tuple[float, float]:
+    """Times of devices with units in their banks, and of transfers to and from them: means over layers."""
+    layers = sum(kind.layers for kind in decode.attention)
+    banks_ns = links_ns = 0.0
+    for kind in decode.attention:
+        if kind.in_banks is not None:
+            banks_ns += kind.layers * kind.in_banks.time_ns
+            sizes = kind.in_banks.in_bytes, kind.in_banks.out_bytes
+            links_ns += kind.layers * sum(transfers.bank_ns(size) for size in sizes if size)
+    return banks_ns / layers, links_ns / layers
 
 
 def _part_ns(time_ns: Callable[[float], float]) -> float:

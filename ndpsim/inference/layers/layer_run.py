@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from ndpsim.inference.layers.placement import Places
 from ndpsim.inference.layers.run_state import DoneLayer, Listener, RunState
 from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.transfers import PRIORITISED
-from ndpsim.inference.layers.visits import GatedVisit, Window
+from ndpsim.inference.layers.visits import GatedVisit, InBanks, Window
 from ndpsim.policies.answers import (
     Answering,
     CheckedAssignment,
@@ -96,7 +96,7 @@ class LayerRun:
     @property
     def busy_ns(self) -> dict[str, float]:
         """For how long each resource was used, in full."""
-        return dict(zip(self._names, self.state.busy_ns.tolist(), strict=True))
+        return {**dict(zip(self._names, self.state.busy_ns.tolist(), strict=True)), **self.state.banks_ns}
 
     @property
     def ndp_parts(self) -> list[NdpPart]:
@@ -132,8 +132,8 @@ class LayerRun:
         state = self.state
         for window in windows:
             began, read, written = state.clock_ns, window.host_read_bytes, window.host_write_bytes
-            if read or written or state.migrations.under_way:
-                self._run_window(window.gpu_ns, read, written)
+            if read or written or window.in_banks or state.migrations.under_way:
+                self._run_window(window)
             else:  # what the event loop makes of one job
                 state.clock_ns += window.gpu_ns
                 state.busy_ns[GPU] += window.gpu_ns
@@ -142,15 +142,53 @@ class LayerRun:
             for listener in self.listeners:
                 listener.window_done(window, state.clock_ns)
 
-    def _run_window(self, gpu_ns: float, read: int, written: int) -> None:
+    def _run_window(self, window: Window) -> None:
         """A window, and the bytes of the KV cache that the GPU reads and writes."""
-        jobs = self._no_jobs()
-        if gpu_ns:
-            jobs.add(Label("gpu", "attention", alone_ns=gpu_ns), gpu_ns)
-        self._add_cache(jobs, read, written)
+        jobs, gpu_ns = self._no_jobs(), window.gpu_ns
+        before: tuple[int, ...] = ()
+        for layer in window.in_banks:
+            gpu_ns -= layer.gpu_ns + layer.attention.beside_ns
+            before = self._add_in_banks(jobs, layer, before)
+        if gpu_ns > 0:
+            jobs.add(Label("gpu", "attention", alone_ns=gpu_ns), gpu_ns, before)
+        self._add_cache(jobs, window.host_read_bytes, window.host_write_bytes)
         if len(jobs):
             self.state.migrations.add_jobs(jobs)
             self._run_jobs(in_window=True)
+
+    def _add_in_banks(self, jobs: JobList, layer: InBanks, after: tuple[int, ...]) -> tuple[int, ...]:
+        """Add a layer's attention on devices; returns the jobs that the GPU waits for."""
+        attention = layer.attention
+        begun = jobs.add(Label("gpu", "attention", alone_ns=layer.gpu_ns), layer.gpu_ns, after)
+        last = self._add_bank_transfer(jobs, attention.in_bytes, "up", begun)
+        if attention.time_ns:
+            self._in_banks("banks", attention.time_ns)
+            label = Label("banks", "attention", alone_ns=attention.time_ns)
+            last = jobs.add(label, attention.time_ns, (last,))
+        last = self._add_bank_transfer(jobs, attention.out_bytes, "down", last)
+        if not attention.beside_ns:
+            return (last,)
+        beside = Label("gpu", "attention", alone_ns=attention.beside_ns)
+        return last, jobs.add(beside, attention.beside_ns, (begun,))
+
+    def _add_bank_transfer(
+        self, jobs: JobList, size: int, direction: Literal["up", "down"], after: int
+    ) -> int:
+        """Add a transfer to the devices, or from them; returns the job that ends it."""
+        if not size:
+            return after
+        transfers, what = self.setup.transfers, "activations" if direction == "up" else "results"
+        ns = transfers.bank_ns(size)
+        if transfers.has_bank_link:
+            resource = "banks-in" if direction == "up" else "banks-out"
+            self._in_banks(resource, ns)
+            return jobs.add(Label(resource, what, bytes=size, alone_ns=ns), ns, (after,))
+        label = Label(f"pcie-{direction}", what, bytes=size, alone_ns=ns)
+        return jobs.add(label, ns, (after,), kind=transfers.vectors(direction), per_ns=1.0)
+
+    def _in_banks(self, resource: str, ns: float) -> None:
+        times = self.state.banks_ns
+        times[resource] = times.get(resource, 0.0) + ns
 
     def move_cache(self, to_gpu: int, to_host: int) -> None:
         """Bytes of the KV cache are moved over PCIe, both ways at once, and nothing is computed meanwhile."""

@@ -121,7 +121,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
             "pcie": 0.0 if pcie is None else pcie.gbps,
             "channel": hardware.host_memory.host_gbps if own else hardware.dimm_host_gbps,
             "link": 0.0 if link is None else link.link_gbps,
-            "dimm": hardware.dimm_peak_gbps,
+            "dimm": hardware.unit_read_gbps,
         },
         "gpu_order": run.parameters["gpu_order"],
         "bits": machine.bits,

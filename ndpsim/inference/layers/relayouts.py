@@ -34,9 +34,11 @@ from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.standby import Parts, Standby
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import simulate_relayout
-from ndpsim.simulate.machine import geometry_of
+from ndpsim.simulate.machine import geometry_of, named_weights
 from ndpsim.simulate.relayout_plan import access_by_units
-from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.relayout import MovedExpert
+from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import Expert
 
 Ints = NDArray[np.int64]
@@ -175,28 +177,33 @@ class Relayouts:
         return next(slices for slices in range(fewest, columns + 1) if columns % slices == 0)
 
     def _simulate(self, source: Location, target: Location) -> RelayoutCost:
-        slices = self._slices
-        result = simulate_relayout(
-            self._memory,
-            Expert(self._weights.hidden, self._weights.intermediate // slices),
-            1,
-            source.layout,
-            target.layout,
-            [source.first_dimm],
-            [target.first_dimm],
-            self._bits,
-            host=False,
-            cache=self._cache,
-        )
-        time_ns = slices * result.time_ns
-        added = self._standby.above(result.energy_nj, self._memory.system.dimm.count, result.time_ns)
+        slices, moved = self._slices, self._moved(source, target)
+        time_ns = slices * moved.time_ns
+        added = self._standby.above(moved.energy_nj, self._memory.system.dimm.count, moved.time_ns)
         return RelayoutCost(
             time_ns,
-            slices * result.weight_bytes,
-            {name: share * time_ns for name, share in result.link_busy.items()},
+            slices * moved.weight_bytes,
+            {name: share * time_ns for name, share in moved.link_busy.items()},
             self._dimm_gbps(source, time_ns),
             self._dimm_gbps(target, time_ns),
             added and {name: None if nj is None else slices * nj for name, nj in added.items()},
+        )
+
+    def _moved(self, source: Location, target: Location) -> MovedExpert:
+        """One slice of an expert, from the cache or simulated."""
+        part = Expert(self._weights.hidden, self._weights.intermediate // self._slices)
+        weights, _ = named_weights(part, self._bits)
+        lookup = Lookup(MovedExpert, self._cache, False, (self._memory, weights, source, target), {})
+        found = lookup.find(Stopwatch(), lambda share: None)
+        if found is not None:
+            return found
+        layouts = source.layout, target.layout
+        dimms = [source.first_dimm], [target.first_dimm]
+        result = simulate_relayout(
+            self._memory, part, 1, *layouts, *dimms, self._bits, host=False, cache=False
+        )
+        return lookup.store(
+            MovedExpert(result.time_ns, result.weight_bytes, result.link_busy, result.energy_nj)
         )
 
     def _dimm_gbps(self, end: Location, time_ns: float) -> dict[int, float]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import flag, progress_function, several, shown, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import flag, progress_function, several, whole_number
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.moe import CHECKS, MoeSettings
 from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware, load_hardware
@@ -22,11 +21,18 @@ from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.record import LayerRecord, Observer
 from ndpsim.inference.layers.recorder import Recorder
 from ndpsim.inference.layers.rehearsals import Rehearsals, ScriptWriter
-from ndpsim.inference.layers.setup import RunSize, Setup, check_link, check_one_gpu, set_up_machine
+from ndpsim.inference.layers.setup import (
+    RunSize,
+    Setup,
+    attention_devices,
+    check_link,
+    check_one_gpu,
+    set_up_machine,
+)
 from ndpsim.inference.layers.totals import ENGINES, Totals, machine_results
 from ndpsim.inference.layers.visits import itinerary
 from ndpsim.inference.layers.weights import run_weights
-from ndpsim.inference.processors import Processors
+from ndpsim.inference.processors import DenseTime, Processors, Step
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
@@ -99,6 +105,7 @@ def _config(settings: MoeSettings, setup: Setup) -> dict[str, Any]:
         "routing": dict(trace.source or {}),
         "seed": settings.seed,
         **setup.weights.to_dict(),
+        "attention": settings.attention,
         "kv": setup.decode.kv,
         "kv_bits": settings.kv_bits,
         "context": _context(settings),
@@ -213,28 +220,33 @@ def _set_up(
     """The machine that all policies share."""
     weights = run_weights(shape, settings.bits, settings.dense_bits, settings.weights)
     processors, context, prompt = Processors(hardware), _context(settings), settings.prompt
+    devices = attention_devices(settings, hardware, shape)
     # A prefill computes attention and dense parts in pieces that need no more memory than a decode step.
     memory = processors.gpu_memory(
         shape,
         trace.batch,
         context,
-        kv=settings.kv,
+        kv=settings.kv if devices is None else "ndp",
         kv_bits=settings.kv_bits,
         bits=weights.expert,
         dense_bits=weights.dense,
     )
-    dense_time = functools.partial(
-        processors.dense_time, shape, trace.batch, kv=memory.kv, kv_bits=settings.kv_bits, bits=weights.dense
-    )
+    in_banks = 0 if devices is None else devices.check_room(trace.batch, context)
+
+    def dense_time(context: int, new_tokens: int = 1) -> DenseTime:
+        step = Step(trace.batch, context, new_tokens, settings.kv_bits)
+        return processors.step_time(shape, step, kv=memory.kv, bits=weights.dense, devices=devices)
+
     prefill = dense_time(settings.prefix + prompt, prompt) if prompt else None
     size = RunSize(layers, trace.batch, trace.prefill_tokens, int(max(trace.batch, trace.prefill_tokens)))
     offline = _offline(settings, shape, trace)
-    setup = set_up_machine(settings, processors, shape, weights, memory, dense_time(context), offline, size)
+    decode = dense_time(context)
+    setup = set_up_machine(settings, processors, shape, weights, memory, decode, offline, size, devices)
     bounds = None
     if with_bounds:
         costs, transfers = setup.costs, setup.transfers
         bounds = Bounds(costs.memory, processors, costs, transfers, setup.machine, settings.cache)
-    return replace(setup, trace=trace, prefill=prefill, bounds=bounds)
+    return replace(setup, trace=trace, prefill=prefill, bounds=bounds, bank_kv_bytes=in_banks)
 
 
 def _run(

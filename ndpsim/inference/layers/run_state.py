@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +59,7 @@ class RunState:
         window_ns: the time of the last window.
         free_ns: for how long PCIe was free for weights since the last layer with experts.
         policy_s: the time that the policy took.
+        banks_ns: for how long devices with units in their banks, and their links, were used.
     """
 
     places: Places
@@ -68,12 +69,17 @@ class RunState:
     window_ns: float = 0.0
     free_ns: float = 0.0
     policy_s: float = 0.0
+    banks_ns: dict[str, float] = field(default_factory=dict)
 
     def copy(self) -> RunState:
         """An independent copy."""
         places = self.places.copy()
         return replace(
-            self, places=places, migrations=self.migrations.copy(places), busy_ns=self.busy_ns.copy()
+            self,
+            places=places,
+            migrations=self.migrations.copy(places),
+            busy_ns=self.busy_ns.copy(),
+            banks_ns=dict(self.banks_ns),
         )
 
 

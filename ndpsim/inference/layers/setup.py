@@ -17,6 +17,8 @@ from ndpsim.inference.layers.estimates import estimates_of
 from ndpsim.inference.layers.transfers import Transfers
 from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import DenseTime, GpuMemory, Processors
+from ndpsim.inference.processors.banks import AttentionDevices
+from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies.views import Estimates, Machine
 from ndpsim.simulate.machine import geometry_of
@@ -51,6 +53,8 @@ class Setup:
         offline: the routing from which policies may learn.
         trace: the routing of the run; None if that follows from requests.
         bounds: None if they were not requested.
+        devices: those that compute attention in their banks; None: the GPU does.
+        bank_kv_bytes: the size of the KV cache on all of them.
     """
 
     processors: Processors
@@ -66,6 +70,8 @@ class Setup:
     trace: Routing | None = None
     prefill: DenseTime | None = None
     bounds: Bounds | None = None
+    devices: AttentionDevices | None = None
+    bank_kv_bytes: int = 0
 
     @property
     def hardware(self) -> Hardware:
@@ -81,11 +87,16 @@ class Setup:
     @property
     def dimm_kv_bytes(self) -> int:
         """Bytes of the KV cache on the DIMMs that compute."""
+        if self.hardware.experts_in_banks:
+            return self.bank_kv_bytes
         return self.memory.host_kv_bytes if self.hardware.host_reads_dimms else 0
 
 
 def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
     """Refuse settings that need host channels if the memory is behind a CXL link."""
+    if check_layer is not None and hardware.experts_in_banks:
+        problem = "not supported with experts in banks: sessions are of units on buffer chips"
+        raise InputError(problem, "unsupported", key="check_layer")
     if hardware.system.cxl is None:
         return
     if hardware.system.dimm.count > 1:
@@ -111,6 +122,22 @@ def check_one_gpu(hardware: Hardware) -> None:
         raise hardware.origins["gpu.count"].error(problem, "gpu.count", "unsupported")
 
 
+def attention_devices(
+    settings: MoeSettings | ServeSettings, hardware: Hardware, shape: MoeShape
+) -> AttentionDevices | None:
+    """The devices that compute attention in their banks; None: the GPU does.
+
+    Raises:
+        InputError: there are none, they cannot compute this attention, or the KV cache is to be elsewhere.
+    """
+    if settings.attention == "gpu":
+        return None
+    if settings.kv != "auto":
+        problem = f"{settings.kv} is not possible: with attention=ndp the devices have the KV cache"
+        raise InputError(problem, "conflict", key="kv")
+    return AttentionDevices(hardware, shape, attention_of(shape), settings.kv_bits, settings.cache)
+
+
 def set_up_machine(
     settings: MoeSettings | ServeSettings,
     processors: Processors,
@@ -120,6 +147,7 @@ def set_up_machine(
     decode: DenseTime,
     offline: Routing,
     size: RunSize,
+    devices: AttentionDevices | None = None,
 ) -> Setup:
     """Set up a machine for policies.
 
@@ -127,6 +155,7 @@ def set_up_machine(
         settings: of the GPU's experts, the arbitration and the cache of costs.
         decode: expected times of attention and dense parts, for estimates.
         offline: has the layers with experts.
+        devices: see `attention_devices`.
 
     Raises:
         InputError: something does not fit into memory.
@@ -141,7 +170,7 @@ def set_up_machine(
     channels = 1 if own_memory else geometry.channels
     channel = tuple(dimm % channels for dimm in range(geometry.dimms))
     transfers = Transfers(hardware, costs, channel)
-    units = geometry.dimms if hardware.system.ndp is not None else 0
+    units = geometry.dimms if hardware.has_units else 0
     machine = Machine(
         shape,
         moe_layers,
@@ -155,9 +184,22 @@ def set_up_machine(
         hardware.system.link is not None,
         weights.bits,
         weights.format,
+        settings.attention,
     )
     estimates = estimates_of(processors, costs, transfers, machine, decode, size.most_tokens)
-    return Setup(processors, weights, memory, decode, offline, size, costs, machine, estimates, transfers)
+    return Setup(
+        processors,
+        weights,
+        memory,
+        decode,
+        offline,
+        size,
+        costs,
+        machine,
+        estimates,
+        transfers,
+        devices=devices,
+    )
 
 
 def host_room_bytes(setup: Setup, replicas: Sequence[int]) -> int:

@@ -156,11 +156,13 @@ class Totals(Listener):
         power_w: Mapping[str, float] | None,
         time_ns: float,
         ndp_parts: Sequence[NdpPart] = (),
+        in_banks: bool = False,
     ) -> tuple[dict[str, float | None], str]:
         """Energy in nJ by component, None where it is not known, and what it is of.
 
         power_w: measured power by processor; None: not known.
         ndp_parts: parts of experts on NDP units by their numbers.
+        in_banks: whether devices with units in their banks, whose energy is not known, take part.
         """
         sums = costs.at_rest_nj(time_ns)
         of_each = [
@@ -176,7 +178,7 @@ class Totals(Listener):
                 before = sums.get(name, 0.0)
                 sums[name] = None if nj is None or before is None else before + nj * count
         measured = {name: watts * time_ns for name, watts in (power_w or {}).items()}
-        unknown = [name for name in _UNKNOWN if name not in measured]
+        unknown = [name for name in (*_UNKNOWN, *(("banks",) if in_banks else ())) if name not in measured]
         note = f"{costs.standby.note}; {_NOTE}; not known: {', '.join(unknown)}"
         if measured:
             note += f"; {' and '.join(measured)}: measured power over the whole time"
@@ -187,7 +189,8 @@ def machine_results(run: LayerRun, totals: Totals, time_ns: float) -> dict[str, 
     """What `PolicyRun` and `ServingResult` both tell of a machine over the time of a run."""
     setup, waited_ns = run.setup, sum(totals.waited_ns.values())
     power_w = setup.processors.power_w(setup.machine.model)
-    energy_nj, energy_note = totals.energy(setup.costs, power_w, time_ns, run.ndp_parts)
+    in_banks = setup.devices is not None or setup.hardware.experts_in_banks
+    energy_nj, energy_note = totals.energy(setup.costs, power_w, time_ns, run.ndp_parts, in_banks)
     return {
         "pairs_by_engine": totals.pairs,
         "utilization": {name: ns / time_ns for name, ns in run.busy_ns.items()},

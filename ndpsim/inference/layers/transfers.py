@@ -65,8 +65,9 @@ class Transfers:
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )
         self._overhead_ns = given.copy_overhead_us * 1000
+        self._banks = hardware.system.banks
         self._costs, self._dimms = costs, len(channel)
-        self._units = hardware.system.ndp is not None
+        self._units = hardware.has_units
         #: Time of a copy of so many bytes alone over PCIe: its packets, and the constant overhead of a copy.
         self.pcie_ns = functools.lru_cache(_MOST_SIZES)(self._copy_ns)
         wires = costs.wire_names() if hardware.system.link is not None else ()
@@ -90,6 +91,18 @@ class Transfers:
     def _copy_ns(self, size_bytes: int) -> float:
         arrival_ps = self.pcie.arrivals(np.zeros(1, np.int64), np.array([size_bytes], np.int64))[0]
         return float(arrival_ps) / 1000 + self._overhead_ns
+
+    @property
+    def has_bank_link(self) -> bool:
+        """Whether devices with units in their banks have a link of their own to the GPU."""
+        return self._banks is not None and self._banks.link_gbps is not None
+
+    def bank_ns(self, size_bytes: int) -> float:
+        """Time of a transfer to these devices, or from them, alone."""
+        banks = self._banks
+        if banks is None or banks.link_gbps is None:
+            return self.pcie_ns(size_bytes)
+        return banks.link_latency_ns + size_bytes / banks.link_gbps
 
     def vectors(self, direction: Literal["up", "down"]) -> int:
         """The kind of activations to the host, or of results to the GPU, with work in ns of PCIe."""

@@ -9,9 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.inference.processors import DenseTime
+from ndpsim.inference.processors.banks import BankAttention
 from ndpsim.policies.script import Visit
 from ndpsim.workload.routing import Routing
 from ndpsim.workload.routing.trace import loads_of
+
+
+class InBanks(NamedTuple):
+    """A layer's attention on devices, and the GPU's time before it, since the attention before it."""
+
+    gpu_ns: float
+    attention: BankAttention
 
 
 class Window(NamedTuple):
@@ -21,12 +29,14 @@ class Window(NamedTuple):
         phase: "prefill" or "decode".
         gpu_ns: time of attention and dense parts on the GPU.
         host_read_bytes, host_write_bytes: bytes of the KV cache that move to and from the host meanwhile.
+        in_banks: the attention of layers on devices with units in their banks, in order.
     """
 
     phase: str
     gpu_ns: float
     host_read_bytes: int
     host_write_bytes: int
+    in_banks: tuple[InBanks, ...] = ()
 
 
 class GatedVisit(NamedTuple):
@@ -114,18 +124,24 @@ def windows_of_step(
     layers: those that are run, `moe_layers` among them.
     """
     rows = {layer: row for row, layer in enumerate(moe_layers)}
-    gpu_ns, read, written = 0.0, 0, 0
+    gpu_ns, done_ns, read, written = 0.0, 0.0, 0, 0
+    in_banks: list[InBanks] = []
     gates: list[tuple[int, Window]] = []
     for layer in layers:
         attention = dense.of_layer(layer)
+        if attention.in_banks is not None:
+            before_ns = gpu_ns + attention.in_banks.before_ns
+            in_banks.append(InBanks(before_ns - done_ns, attention.in_banks))
+            done_ns = before_ns + attention.in_banks.beside_ns
         gpu_ns += attention.time_ns
         read, written = read + attention.host_read_bytes, written + attention.host_write_bytes
         if layer not in rows:
             gpu_ns += dense.dense_layer_ns
             continue
-        gates.append((rows[layer], Window(phase, gpu_ns + dense.router_ns, read, written)))
-        gpu_ns, read, written = 0.0, 0, 0
-    return gates, Window(phase, gpu_ns + dense.head_ns, read, written)
+        window = Window(phase, gpu_ns + dense.router_ns, read, written, tuple(in_banks))
+        gates.append((rows[layer], window))
+        gpu_ns, done_ns, read, written, in_banks = 0.0, 0.0, 0, 0, []
+    return gates, Window(phase, gpu_ns + dense.head_ns, read, written, tuple(in_banks))
 
 
 def _chosen(trace: Routing, phase: str, step: int) -> tuple[NDArray[np.int16], NDArray[np.float32] | None]:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.units import format_bytes
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.files import PART_KINDS
@@ -36,7 +36,7 @@ def parse_memory(text: str) -> tuple[str, int]:
     """
     found = re.fullmatch(r"(.+?)x([0-9]{1,3})", text.strip(), re.ASCII)
     if found is None or not 1 <= int(found[2]) <= _MOST_DIMMS:
-        problem = f"'{text[:40]}' is not PARTxDIMMS with 1 to {_MOST_DIMMS} DIMMs, for instance ddr5-4800x16"
+        problem = f"{shown(text)} is not PARTxDIMMS with 1 to {_MOST_DIMMS} DIMMs, for instance ddr5-4800x16"
         raise InputError(problem, "form", key="memory")
     return found[1], int(found[2])
 

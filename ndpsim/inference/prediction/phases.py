@@ -45,6 +45,7 @@ class Workload:
 
     `weights`: arguments of `run_moe` for the bits of weights. `chunk`: prompt tokens that are computed at
     once. `generated`: tokens after the prompt; a decoded token attends to the prompt and half of them.
+    `attention`: of `run_moe`.
     """
 
     model: str
@@ -54,6 +55,7 @@ class Workload:
     chunk: int
     weights: Mapping[str, Any]
     seed: int = 1
+    attention: str = "gpu"
 
 
 class _Parts:
@@ -177,5 +179,6 @@ def _run(
         seed=work.seed,
         observer=observer,
         bounds=False,
+        attention=work.attention,
         **work.weights,
     )

@@ -144,8 +144,8 @@ def _upgraded(
 ) -> Upgrade:
     """One of the upgrades, or the reason why it is not possible."""
     try:
-        change, better, policy = UPGRADES[name](machine)
-        found = _phases(better, work if policy is None else replace(work, policy=policy), progress)
+        change, better, others = UPGRADES[name](machine)
+        found = _phases(better, replace(work, **others), progress)
     except InputError as error:
         return Upgrade(name, "", problem=str(error))
     return Upgrade(

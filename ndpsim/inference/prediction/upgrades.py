@@ -1,9 +1,12 @@
-"""A machine with one part changed: more memory channels, another GPU, another link, DIMMs that compute."""
+"""A machine with one part changed: more memory channels, another GPU, another link, DIMMs that compute, or
+devices that compute attention in their banks.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.config.files import part_names
@@ -13,15 +16,18 @@ from ndpsim.inference.prediction.machine import OwnMachine
 _MUCH_FASTER = 1.5  # minimum factor of the bandwidth of an upgrade
 _UNITS = ("ndp.gemv=trimoe_gemv", "ndp.activation=trimoe_activation")
 
-#: Words for the upgrade, the new machine, and its policy if it needs another one.
-Upgraded = tuple[str, OwnMachine, str | None]
+# An AttAcc of five stacks on NVLink, as in hwconfigs/dgx-attacc.yaml.
+_DEVICES = ("banks.device=attacc", "banks.count=5", "banks.link_gbps=300")
+
+#: Words for the upgrade, the new machine, and what changes in the `Workload`.
+Upgraded = tuple[str, OwnMachine, Mapping[str, Any]]
 
 
 def _memory(machine: OwnMachine) -> Upgraded:
     """Twice the channels, with twice the DIMMs of the same kind."""
     dimms = 2 * machine.dimms
     better = replace(machine, dimms=dimms, channel_factor=2 * machine.channel_factor)
-    return f"{dimms}x {machine.memory}, on twice the channels", better, None
+    return f"{dimms}x {machine.memory}, on twice the channels", better, {}
 
 
 def _gpu(machine: OwnMachine) -> Upgraded:
@@ -37,7 +43,7 @@ def _gpu(machine: OwnMachine) -> Upgraded:
         problem = f"no GPU of the parts is {_MUCH_FASTER:g} times as fast as {machine.gpu}"
         raise InputError(problem, "unsupported", key="gpu")
     name = min(better)[2]
-    return name, replace(machine, gpu=name), None
+    return name, replace(machine, gpu=name), {}
 
 
 def _link(machine: OwnMachine) -> Upgraded:
@@ -50,7 +56,7 @@ def _link(machine: OwnMachine) -> Upgraded:
         raise InputError(problem, "unsupported", key="link")
     gbps, name = min(better)
     sets = (*machine.sets, f"gpu.pcie_gbps={gbps:g}")
-    return f"{name}, and a card that takes it", replace(machine, link=name, sets=sets), None
+    return f"{name}, and a card that takes it", replace(machine, link=name, sets=sets), {}
 
 
 def _ndp(machine: OwnMachine) -> Upgraded:
@@ -58,7 +64,16 @@ def _ndp(machine: OwnMachine) -> Upgraded:
     return (
         f"{machine.dimms}x {machine.memory} with a GEMV unit on each (TriMoE's), policy monde",
         replace(machine, sets=(*machine.sets, *_UNITS)),
-        "monde",
+        {"policy": "monde"},
+    )
+
+
+def _banks(machine: OwnMachine) -> Upgraded:
+    """AttAcc: five HBM3 stacks with units at their banks, which have the KV cache and compute attention."""
+    return (
+        "5x HBM3 with units at their banks (AttAcc) for attention",
+        replace(machine, sets=(*machine.sets, *_DEVICES)),
+        {"attention": "ndp"},
     )
 
 
@@ -68,4 +83,5 @@ UPGRADES: Mapping[str, Callable[[OwnMachine], Upgraded]] = {
     "gpu": _gpu,
     "link": _link,
     "ndp": _ndp,
+    "banks": _banks,
 }

@@ -31,6 +31,7 @@ from ndpsim.base.arguments import choice
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
 from ndpsim.inference.processors.attention import attention_operations
+from ndpsim.inference.processors.banks import AttentionDevices, BankAttention
 from ndpsim.inference.processors.gpu import Gpu
 from ndpsim.inference.processors.operations import (
     ACTIVATION_BYTES,
@@ -55,6 +56,7 @@ class AttentionTime:
         time_ns: its time on the GPU.
         kv_read_bytes, kv_write_bytes: bytes that such a layer reads from the KV cache, and adds to it.
         host_read_bytes, host_write_bytes: the part of these bytes that is in the host's memory.
+        in_banks: the part that devices with units in their banks compute; None: there is none.
     """
 
     kind: str
@@ -64,6 +66,14 @@ class AttentionTime:
     kv_write_bytes: int
     host_read_bytes: int
     host_write_bytes: int
+    in_banks: BankAttention | None = None
+
+    @property
+    def whole_ns(self) -> float:
+        """Its time with that of devices, to which the GPU's link takes none."""
+        if self.in_banks is None:
+            return self.time_ns
+        return self.time_ns + max(self.in_banks.time_ns - self.in_banks.beside_ns, 0.0)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -77,7 +87,7 @@ class DenseTime(Reported):
         attention_ns, router_ns, shared_ns, dense_layer_ns: time of one layer that has this part; 0 if no
             layer has it.
         head_ns: time of the vocabulary's head, once a step.
-        kv: location of the KV cache, "gpu" or "host".
+        kv: location of the KV cache, "gpu", "host" or "ndp".
         kv_read_bytes, kv_write_bytes: bytes that a layer reads from the KV cache, and adds to it.
         host_read_bytes, host_write_bytes: the part of these bytes that is in the host's memory. Their
             transfer over the host's channels and PCIe is not part of `attention_ns`.
@@ -128,8 +138,12 @@ def vocabulary_of(model: MoeShape) -> int:
     return model.vocabulary
 
 
-def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Operation, ...]:
+def operations(
+    model: MoeShape, step: AnyStep, bits: DenseBits = 16, devices: AttentionDevices | None = None
+) -> tuple[Operation, ...]:
     """Operations of the GPU in one layer of each kind, and once a step (part "head"); `bits`: of weights.
+
+    devices: those that compute the attention of decoded tokens; None: the GPU does.
 
     Raises:
         InputError: the model's file lacks a value.
@@ -138,7 +152,8 @@ def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Op
     done: list[Operation] = []
     for index, kind in enumerate(attention_of(model)):
         of_kind = [norms("attention", "norms", hidden, tokens, 2)]
-        of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"))
+        attending = step if devices is None else devices.on_gpu(index, step)
+        of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"), attending)
         done += [one._replace(kind=index) for one in of_kind]
     if model.has_experts:
         router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
@@ -155,14 +170,22 @@ def operations(model: MoeShape, step: AnyStep, bits: DenseBits = 16) -> tuple[Op
     return tuple(done)
 
 
-def timed(gpu: Gpu, model: MoeShape, step: AnyStep, kv: str, bits: DenseBits) -> DenseTime:
-    """Times of `operations` on `gpu`, with the KV cache in its memory or in the host's (`kv`).
+def timed(
+    gpu: Gpu,
+    model: MoeShape,
+    step: AnyStep,
+    kv: str,
+    bits: DenseBits,
+    devices: AttentionDevices | None = None,
+) -> DenseTime:
+    """Times of `operations` on `gpu`; the KV cache is in its memory or the host's (`kv`), or on `devices`.
 
     Raises:
         InputError: as `operations`, or `kv` is neither "gpu" nor "host".
     """
-    kv = choice(kv, "kv", ("gpu", "host"), "place of the cache")
-    done = tuple(_operation_time(gpu, one) for one in operations(model, step, bits))
+    if devices is None:
+        kv = choice(kv, "kv", ("gpu", "host"), "place of the cache")
+    done = tuple(_operation_time(gpu, one) for one in operations(model, step, bits, devices))
     layers = model.layers_of_kind
 
     def together(part: str, kind: int = 0) -> float:
@@ -171,8 +194,15 @@ def timed(gpu: Gpu, model: MoeShape, step: AnyStep, kv: str, bits: DenseBits) ->
     def of_kind(index: int, attention: LayerAttention) -> AttentionTime:
         read, written = step.read_bytes(attention), step.written_bytes(attention)
         host = (read, written) if kv == "host" else (0, 0)
-        time_ns = together("attention", index)
-        return AttentionTime(attention.title, layers[index], time_ns, read, written, *host)
+        time_ns, in_banks = together("attention", index), None
+        if devices is not None and devices.holds(index):
+            times_ns = {
+                one.name: one.time_ns for one in done if one.part == "attention" and one.kind == index
+            }
+            beside_ns = times_ns.get("attend", 0.0)
+            after_ns = times_ns["o_proj"] + times_ns.get("output_gate", 0.0)
+            in_banks = devices.attention(index, step, time_ns - beside_ns - after_ns, beside_ns)
+        return AttentionTime(attention.title, layers[index], time_ns, read, written, *host, in_banks)
 
     attention = tuple(of_kind(index, kind) for index, kind in enumerate(attention_of(model)))
 
@@ -180,7 +210,7 @@ def timed(gpu: Gpu, model: MoeShape, step: AnyStep, kv: str, bits: DenseBits) ->
         return _mean([of(one) for one in attention], layers)
 
     return DenseTime(
-        attention_ns=mean(lambda one: one.time_ns),
+        attention_ns=mean(lambda one: one.whole_ns),
         router_ns=together("router"),
         shared_ns=together("shared_experts"),
         dense_layer_ns=together("dense_layer"),

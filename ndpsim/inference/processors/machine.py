@@ -16,6 +16,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.system import GPU_FITTED
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.processors import dense, memory
+from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.processors.cpu import Cpu, peak_tflops
 from ndpsim.inference.processors.dense import DenseTime
 from ndpsim.inference.processors.fitted import fitted_values
@@ -180,13 +181,14 @@ class Processors:
         *,
         kv: str = "gpu",
         bits: DenseBits = 16,
+        devices: AttentionDevices | None = None,
     ) -> DenseTime:
-        """As `dense_time`, for a step whose sequences may differ.
+        """As `dense_time`, for a step whose sequences may differ, or whose attention `devices` compute.
 
         Raises:
             InputError: as `dense_time`.
         """
-        return dense.timed(self.gpu, load_model(model), step, kv, bits)
+        return dense.timed(self.gpu, load_model(model), step, kv, bits, devices)
 
     def gpu_memory(
         self,

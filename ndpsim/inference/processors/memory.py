@@ -13,7 +13,7 @@ from ndpsim.inference.processors.dense import attention_of, vocabulary_of
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.inference.processors.gpu import Gpu
 from ndpsim.inference.processors.operations import ACTIVATION_BYTES, DenseBits, Step, bits_of_part
-from ndpsim.workload.models import MoeShape
+from ndpsim.workload.models import Attention, MoeShape
 
 _LOGIT_BYTES = 4
 
@@ -27,11 +27,11 @@ class GpuMemory(Reported):
         parts: bytes by name: "reserved", the dense weights ("attention", "router", "shared_experts",
             "dense_layers", "embedding", "head"), "kv_cache", "kv_staging", "workspace" and "expert_buffers".
             If the KV cache is in the host's memory, "kv_cache" is 0, and "kv_staging" has room for the
-            largest cache of a layer.
+            largest cache of a layer. With "ndp", "kv_cache" has the states of linear attention alone.
         experts_bytes: bytes left for resident experts.
         expert_bytes: size of an expert; 0 for a dense model.
         experts: number of experts that fit; 0 for a dense model.
-        kv: location of the KV cache, "gpu" or "host".
+        kv: location of the KV cache: "gpu", "host", or "ndp": devices with units in their banks.
         host_kv_bytes: its size in the host's memory.
     """
 
@@ -89,10 +89,13 @@ def gpu_memory(
     Raises:
         InputError: not supported: something does not fit; or an argument is wrong.
     """
-    kv = choice(kv, "kv", ("auto", "gpu", "host"), "place of the cache")
+    kv = choice(kv, "kv", ("auto", "gpu", "host", "ndp"), "place of the cache")
     if not isinstance(dense_bits, Mapping):
         dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
-    of_layer = [step.kept_bytes(kind) for kind in attention_of(model)]
+    of_layer = [
+        0 if kv == "ndp" and isinstance(kind, Attention) else step.kept_bytes(kind)
+        for kind in attention_of(model)
+    ]
     cache = sum(layers * size for layers, size in zip(model.layers_of_kind, of_layer, strict=True))
     what = f"{step.sequences} sequences of {step.context} tokens"
     return memory_with_cache(gpu, model, step, Cache(cache, max(of_layer), kv, what), bits, dense_bits)
@@ -123,8 +126,8 @@ def memory_with_cache(
     room = gpu.memory_bytes - sum(others.values()) - sum(work.values())
     if kv == "auto":
         kv = "gpu" if cache <= room else "host"
-    in_gpu = cache if kv == "gpu" else 0
-    staged = 0 if kv == "gpu" else held.layer_bytes
+    in_gpu = 0 if kv == "host" else cache
+    staged = held.layer_bytes if kv == "host" else 0
     parts = {**others, "kv_cache": in_gpu, "kv_staging": staged, **work}
     left = room - in_gpu - staged
     if left < 0:

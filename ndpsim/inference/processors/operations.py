@@ -155,11 +155,12 @@ class MixedStep(_Sizes):
     """Sizes of a step whose sequences differ.
 
     `lengths`: for each sequence its new tokens, and the tokens that the last one attends to, including
-    itself.
+    itself. `numbers`: of the sequences; empty: from 0 on.
     """
 
     lengths: tuple[tuple[int, int], ...]
     kv_bits: int = 16
+    numbers: tuple[int, ...] = ()
 
     @property
     def sequences(self) -> int:

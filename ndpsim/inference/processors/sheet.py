@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ndpsim.base.errors import Code, InputError, one_of, unknown
+from ndpsim.base.errors import Code, InputError, one_of, shown, unknown
 from ndpsim.config.nodes import read_text
 
 _MAX_THREADS = 1 << 16
@@ -56,7 +56,7 @@ class Sheet(NamedTuple):
         except ValueError:
             number = math.nan
         if not 0 < number < math.inf:
-            raise self.error(f"'{row.cells[column][:40]}' is not {what} above 0", row, column)
+            raise self.error(f"{shown(row.cells[column])} is not {what} above 0", row, column)
         return number
 
 
@@ -138,7 +138,7 @@ def _rows(lines: Iterable[tuple[int, str]], columns: Sequence[str], file: str) -
     for number, text in lines:
         cells = [cell.strip() for cell in text.split(",")]
         if len(cells) != len(columns):
-            raise InputError(f"'{text[:40]}' is not {','.join(columns)}", "form", file=file, line=number)
+            raise InputError(f"{shown(text)} is not {','.join(columns)}", "form", file=file, line=number)
         yield SheetLine(number, dict(zip(columns, cells, strict=True)))
 
 
@@ -179,4 +179,4 @@ def _wrong_word(value: str, allowed: Sequence[str]) -> str | None:
 
 def _wrong_number(value: str, most: int) -> str | None:
     right = value.isascii() and value.isdigit() and len(value) < 20 and 1 <= int(value) <= most
-    return None if right else f"'{value[:40]}' is not a whole number from 1 to {most}"
+    return None if right else f"{shown(value)} is not a whole number from 1 to {most}"

@@ -9,9 +9,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.serve import ServeSettings
+from ndpsim.config import Hardware
+from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.serving.room import KvRoom
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.interface import Policy
@@ -94,9 +95,18 @@ def check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
     if preemption == "swap" and not has_policy:
         problem = "swap is for a machine under a policy; without one sequences are computed again"
         raise InputError(problem, "unsupported", key="preemption")
-    if preemption == "swap" and room.memory.kv == "host":
-        problem = "the KV cache is in the host's memory, and so nothing can be moved there"
+    if preemption == "swap" and room.memory.kv != "gpu":
+        where = "the host's memory" if room.memory.kv == "host" else "devices with units in their banks"
+        problem = f"the KV cache is in {where}, and swap moves it from the GPU's memory to the host's"
         raise InputError(problem, "conflict", key="preemption")
+
+
+def check_bank_link(hardware: Hardware, devices: AttentionDevices | None) -> None:
+    """Check that GPUs without a policy have a link of their own to devices that compute attention."""
+    banks = hardware.system.banks
+    if devices is not None and banks is not None and banks.link_gbps is None:
+        problem = "is missing: GPUs that hold all weights have no link to the host in this model"
+        raise hardware.origins["banks.link_gbps"].error(problem, "banks.link_gbps", "missing")
 
 
 def check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:

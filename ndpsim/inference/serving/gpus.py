@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.inference.layers.residents import Residents
-from ndpsim.inference.layers.visits import windows_of_step
+from ndpsim.inference.layers.visits import Window, windows_of_step
 from ndpsim.inference.processors import DenseTime
 from ndpsim.inference.processors.operations import ACTIVATION_BYTES, MixedStep
 from ndpsim.inference.serving.scheduler import Chunk
@@ -131,6 +131,7 @@ class GpuSteps:
         experts: the experts; None for a dense model.
         exchange: exchanges between the GPUs.
         engines: the number of GPUs with data parallelism, otherwise 1.
+        bank_ns: the time of a transfer between a GPU and its devices with units in their banks.
     """
 
     def __init__(
@@ -141,7 +142,9 @@ class GpuSteps:
         experts: Experts | None,
         exchange: Exchange,
         engines: int,
+        bank_ns: Callable[[int], float] = lambda size: 0.0,
     ) -> None:
+        self._bank_ns, self._banks_ns = bank_ns, 0.0
         self._model, self._dense_time, self._kv_bits = model, dense_time, kv_bits
         self._experts, self._exchange, self._engines = experts, exchange, engines
         self._moe_layers = [layer for layer in range(model.layers) if layer not in model.dense_layers]
@@ -167,8 +170,9 @@ class GpuSteps:
     def run(self, number: int, parts: Sequence[Sequence[Chunk]]) -> None:
         """Run step `number`, which has a part for each engine."""
         steps = [mixed_step(chunks, self._kv_bits) for chunks in parts]
-        windows = np.array([self._windows_ns(step) for step in steps])
-        work_ns, busy_ns = float(windows.max(axis=0).sum()), windows.sum(axis=1)
+        windows, in_banks = np.array([self._windows_ns(step) for step in steps]).transpose(2, 0, 1)
+        work_ns, busy_ns = float((windows + in_banks).max(axis=0).sum()), windows.sum(axis=1)
+        self._banks_ns += float(in_banks.sum())
         if self._experts is not None:
             chunks = [chunk for of_engine in parts for chunk in of_engine]
             experts_ns = self._experts.layers_ns(chunks, self._model.routed_experts)
@@ -182,13 +186,25 @@ class GpuSteps:
         self._steps_ns += work_ns + link_ns
         self._clock_ns += work_ns + link_ns
 
-    def _windows_ns(self, step: MixedStep) -> list[float]:
-        """An engine's times, with shared experts, before each layer with experts and after the last one."""
+    def _windows_ns(self, step: MixedStep) -> list[tuple[float, float]]:
+        """An engine's times, with shared experts, before each layer with experts and after the last one.
+
+        Each is the GPU's time, and the time for which it waits for attention in banks.
+        """
         if not step.lengths:
-            return [0.0] * (len(self._moe_layers) + 1)
+            return [(0.0, 0.0)] * (len(self._moe_layers) + 1)
         dense = self._dense_time(step)
         gates, tail = windows_of_step(self._moe_layers, range(self._model.layers), "mixed", dense)
-        return [*(window.gpu_ns + dense.shared_ns for _, window in gates), tail.gpu_ns]
+        times = [(window.gpu_ns + dense.shared_ns, window) for _, window in gates] + [(tail.gpu_ns, tail)]
+        return [(ns, self._waiting_ns(window)) for ns, window in times]
+
+    def _waiting_ns(self, window: Window) -> float:
+        """How long a GPU waits for attention in banks, beyond its own work beside it."""
+        parts = (layer.attention for layer in window.in_banks)
+        return sum(
+            max(sum(map(self._bank_ns, (one.in_bytes, one.out_bytes))) + one.time_ns - one.beside_ns, 0.0)
+            for one in parts
+        )
 
     def _exchanges_ns(self, steps: Sequence[MixedStep]) -> float:
         """The time of all exchanges of a step."""
@@ -204,7 +220,7 @@ class GpuSteps:
         """Fields of a result on the machine in this time: see `ServingResult`."""
         gpus, work_ns = self._exchange.gpus, self._steps_ns - self._link_ns
         names = ["gpu"] if gpus == 1 else [f"gpu {number}" for number in range(gpus)]
-        bottleneck = {"gpu": work_ns, "link": self._link_ns}
+        bottleneck = {"gpu": work_ns - self._banks_ns, "link": self._link_ns, "banks": self._banks_ns}
         pairs = {} if self._experts is None else {**dict.fromkeys(ENGINES, 0.0), "gpu_hit": self._pairs}
         return {
             "pairs_by_engine": pairs,

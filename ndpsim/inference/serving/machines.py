@@ -16,6 +16,7 @@ from ndpsim.inference.layers.recorder import Recorder
 from ndpsim.inference.layers.setup import Setup
 from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import DenseTime, Processors
+from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.processors.operations import MixedStep
 from ndpsim.inference.serving.asked import RoutingAsked
 from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
@@ -86,7 +87,11 @@ class UnderPolicy:
     def _dense_time(self, step: MixedStep) -> DenseTime:
         setup = self.setup
         return setup.processors.step_time(
-            setup.machine.model, step, kv=self.room.memory.kv, bits=setup.weights.dense
+            setup.machine.model,
+            step,
+            kv=self.room.memory.kv,
+            bits=setup.weights.dense,
+            devices=setup.devices,
         )
 
 
@@ -99,6 +104,7 @@ class Gpus:
         part: the model, or a GPU's part of it.
         routing: the routing; None for a dense model.
         most_tokens: maximum tokens of a step of an engine.
+        devices: those of each GPU that compute attention in their banks; None: the GPUs do.
     """
 
     processors: Processors
@@ -108,6 +114,7 @@ class Gpus:
     routing: RoutingAsked | None
     kv_bits: int
     most_tokens: int
+    devices: AttentionDevices | None = None
 
     @property
     def count(self) -> int:
@@ -135,10 +142,19 @@ class Gpus:
         exchange = Exchange(self.count, link_gbps, 1e3 * gpu.link_latency_us)
         routing = None if self.routing is None else self.routing.by_sequence(requests.prompt_tokens)
         experts = None if routing is None else self._experts(routing)
-        return GpuSteps(self.part, self._dense_time, self.kv_bits, experts, exchange, self.engines)
+        return GpuSteps(
+            self.part, self._dense_time, self.kv_bits, experts, exchange, self.engines, self._bank_ns
+        )
 
     def _dense_time(self, step: MixedStep) -> DenseTime:
-        return self.processors.step_time(self.part, step, bits=self.weights.dense)
+        return self.processors.step_time(self.part, step, bits=self.weights.dense, devices=self.devices)
+
+    def _bank_ns(self, size_bytes: int) -> float:
+        """The time of a transfer to the devices of a GPU, or from them."""
+        banks = self.processors.hardware.system.banks
+        assert banks is not None
+        assert banks.link_gbps is not None
+        return banks.link_latency_ns + size_bytes / banks.link_gbps
 
     def _experts(self, routing: TokenRouting) -> Experts:
         gpu, part = self.processors.gpu, self.part

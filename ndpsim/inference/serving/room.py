@@ -29,6 +29,7 @@ from ndpsim.base.options.serve import ServeSettings
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import GpuMemory, Processors
+from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.memory import Cache, memory_with_cache
 from ndpsim.inference.processors.operations import Step
@@ -72,6 +73,7 @@ def kv_room(
     requests: Requests,
     gives_room: bool | None,
     gpus: int = 1,
+    devices: AttentionDevices | None = None,
 ) -> KvRoom:
     """The memory of requests.
 
@@ -79,6 +81,7 @@ def kv_room(
         shape: the model, or a GPU's part of it.
         gives_room: whether the policy is a `GivesRoom`; None: there is no policy.
         gpus: the number of GPUs that share the experts.
+        devices: those that have the cache in their banks, and compute attention there.
 
     Raises:
         InputError: a request or something else does not fit.
@@ -87,6 +90,8 @@ def kv_room(
     tokens = requests.prompt_tokens + requests.output_tokens
     _check_context(requests, tokens, shape)
     lengths = -(-tokens // settings.block_tokens)
+    if devices is not None:
+        return _room_in_banks(settings, processors, shape, weights, requests, lengths, devices)
     needed = int(np.sort(lengths)[-most:].sum())
     of_layers = _block_bytes(shape, settings)
     block = max(sum(of_layers), 1)
@@ -121,6 +126,40 @@ def kv_room(
             blocks = max(blocks, min(needed, bare.experts_bytes // block))
     _check_lengths(requests, lengths, blocks, settings.block_tokens)
     return KvRoom(blocks, settings.block_tokens, block, _state_bytes(shape, 1), memory(kv, at_first), shared)
+
+
+def _room_in_banks(
+    settings: ServeSettings,
+    processors: Processors,
+    shape: MoeShape,
+    weights: RunWeights,
+    requests: Requests,
+    lengths: Ints,
+    devices: AttentionDevices,
+) -> KvRoom:
+    """The room of devices with units in their banks; the GPU's memory has the states of linear attention.
+
+    Raises:
+        InputError: a request or something else does not fit.
+    """
+    most, states = settings.max_batch, _state_bytes(shape, settings.max_batch)
+    block = max(devices.block_bytes(settings.block_tokens), 1)
+    blocks = devices.capacity_bytes // block
+    if settings.kv_blocks is not None and settings.kv_blocks > blocks:
+        problem = f"{settings.kv_blocks} are more than the {blocks:,} that the devices have room for"
+        raise InputError(problem, "too-large", key="kv_blocks")
+    if settings.kv_blocks is not None:
+        blocks = settings.kv_blocks
+    elif processors.hardware.experts_in_banks:  # experts have the rest
+        blocks = min(blocks, int(np.sort(lengths)[-most:].sum()))
+    _check_lengths(requests, lengths, blocks, settings.block_tokens)
+    devices.check_lengths(int((requests.prompt_tokens + requests.output_tokens).max()))
+    each = -(-settings.max_tokens // most)
+    held = Cache(states, 0, "ndp", f"the states of {most} sequences")
+    memory = memory_with_cache(
+        processors.gpu, shape, Step(most, each, each), held, weights.expert, weights.dense
+    )
+    return KvRoom(blocks, settings.block_tokens, block, _state_bytes(shape, 1), memory)
 
 
 def _block_bytes(shape: MoeShape, settings: ServeSettings) -> list[int]:

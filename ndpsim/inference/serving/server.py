@@ -16,10 +16,12 @@ from ndpsim.base.options.settings import called_with
 from ndpsim.base.units import format_time
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.inference.layers.setup import RunSize, Setup, check_link, set_up_machine
+from ndpsim.inference.layers.setup import RunSize, Setup, attention_devices, check_link, set_up_machine
 from ndpsim.inference.layers.weights import RunWeights, run_weights
-from ndpsim.inference.processors import Processors
+from ndpsim.inference.processors import Processors, Step
+from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.serving.asked import (
+    check_bank_link,
     check_experts_fit,
     check_gpus,
     check_preemption,
@@ -168,6 +170,7 @@ class Server:
             "seed": settings.seed,
             **setup.weights.to_dict(),
             **setup.machine.config,
+            "attention": settings.attention,
             "kv": room.memory.kv,
             "kv_bits": settings.kv_bits,
             "kv_blocks": room.blocks,
@@ -191,7 +194,7 @@ class Server:
         formers = schedulers(self.settings, self.setup.machine.engines, self.setup.room, steps)
         total, done = int(requests.output_tokens.sum()), 0
         for observer in observers:
-            observer.begin(self._header(config, steps), requests.ids)
+            observer.begin(self._header(config, steps), tuple(requests.ids))
 
         def arrived(sequence: Served) -> None:
             for observer in observers:
@@ -258,16 +261,18 @@ def set_up(settings: ServeSettings) -> ServingSetup:
     processors, part = Processors(hardware), part_of(shape, gpus_of(hardware), parallel)
     spread = gpus_of(hardware) if parallel == "data" else 1  # GPUs that share the experts
     gives_room = None if chosen is None else issubclass(chosen.policy, GivesRoom)
-    room = kv_room(settings, processors, part, weights, requests, gives_room, spread)
+    devices = attention_devices(settings, hardware, part)
+    room = kv_room(settings, processors, part, weights, requests, gives_room, spread, devices)
     check_preemption(settings.preemption, chosen is not None, room)
     routed = routing_asked(settings.routing, shape, settings.seed)
     machine: ServingMachine
     if chosen is None or routed is None:
         check_experts_fit(part, room, spread)
+        check_bank_link(hardware, devices)
         limit, bits = settings.max_tokens, settings.kv_bits
-        machine = Gpus(processors, parallel, part, weights, routed, bits, limit)
+        machine = Gpus(processors, parallel, part, weights, routed, bits, limit, devices)
     else:
-        setup = _under_policy(settings, processors, shape, weights, room, requests, routed.offline)
+        setup = _under_policy(settings, processors, shape, weights, room, requests, routed.offline, devices)
         machine = UnderPolicy(chosen, setup, routed, room, settings.kv_bits)
     if level is not None:
         usually = replace(settings, scheduler="vllm", prefix_cache=True)
@@ -283,17 +288,19 @@ def _under_policy(
     room: KvRoom,
     requests: Requests,
     spec: str,
+    devices: AttentionDevices | None,
 ) -> Setup:
     """The machine for policies, which expect decode steps with the maximum number of sequences."""
     most = settings.max_batch
     sequences = min(most, len(requests), requests.closed_loop or most)
     context = round(float((requests.prompt_tokens + requests.output_tokens / 2).mean())) + 1
-    decode = processors.dense_time(
-        shape, sequences, context, kv=room.memory.kv, kv_bits=settings.kv_bits, bits=weights.dense
-    )
+    step = Step(sequences, context, kv_bits=settings.kv_bits)
+    decode = processors.step_time(shape, step, kv=room.memory.kv, bits=weights.dense, devices=devices)
     offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, settings.seed, offline=True)
     size = RunSize(tuple(range(shape.layers)), sequences, 0, settings.max_tokens)
-    return set_up_machine(settings, processors, shape, weights, room.memory, decode, offline, size)
+    memory, in_banks = room.memory, 0 if devices is None else room.blocks * room.block_bytes
+    setup = set_up_machine(settings, processors, shape, weights, memory, decode, offline, size, devices)
+    return replace(setup, bank_kv_bytes=in_banks)
 
 
 # ---- ``run_serving``: requests served by a machine, with experts placed by a policy

@@ -54,7 +54,7 @@ class Steps(Protocol):
 def mixed_step(chunks: Sequence[Chunk], kv_bits: int) -> MixedStep:
     """The work of chunks, in their order."""
     lengths = tuple([(chunk.tokens, chunk.computed + chunk.tokens) for chunk in chunks])
-    return MixedStep(lengths, kv_bits)
+    return MixedStep(lengths, kv_bits, tuple([chunk.sequence.number for chunk in chunks]))
 
 
 def tokens_of(chunks: Sequence[Chunk]) -> tuple[Ints, Ints]:

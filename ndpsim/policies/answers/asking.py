@@ -13,8 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.policies.interface import Parts
 from ndpsim.policies.views import BackgroundView, LayerView
 

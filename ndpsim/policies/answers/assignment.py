@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ndpsim.base.arguments import shown
+from ndpsim.base.errors import shown
 from ndpsim.base.jit import same_types
 from ndpsim.policies.answers.asking import Call, moment_of, sequence, time_from, whole
 from ndpsim.policies.assignment.parts import ROUNDING, are_legal

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.arrays import as_array
+from ndpsim.base.errors import InputError, one_of, shown
 from ndpsim.policies.answers.asking import Call, moment_of, sequence, time_from, whole
 from ndpsim.policies.interface import COPIES, Migration
 from ndpsim.policies.views import STRIPED, BackgroundView, Machine, Placement
@@ -184,7 +184,7 @@ def checked_worth(policy: str, worth: object, machine: Machine) -> NDArray[Any]:
         InputError: it has another shape, or has values that are no numbers.
     """
     call = Call(policy, "resident_worth")
-    array = np.asarray(worth)
+    array = as_array(worth)
     if array.shape != machine.shape or array.dtype.kind not in "iuf" or np.isnan(array).any():
         raise call.error(f"gives {shown(worth)}, not a number for each expert of {machine.shape}")
     return array

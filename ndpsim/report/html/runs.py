@@ -8,6 +8,7 @@ from matplotlib.figure import Figure
 
 from ndpsim.base.reported import flattened, quantities
 from ndpsim.config import Hardware
+from ndpsim.config.banks import BankHardware
 from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.report.html.page import (
     Cell,
@@ -20,6 +21,7 @@ from ndpsim.report.html.page import (
     count_cell,
     measured,
     picture,
+    plain_cell,
     provenance,
     table_of,
     when,
@@ -27,11 +29,13 @@ from ndpsim.report.html.page import (
 )
 from ndpsim.report.metrics import metric_label
 from ndpsim.report.moe import MoeHistory, RunHistory, moe_notes, moe_table, moe_title, run_names
+from ndpsim.report.pictures.banks import pim_figure
 from ndpsim.report.pictures.expert import FIGURES
 from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
 from ndpsim.report.pictures.moe import moe_figure
 from ndpsim.report.pictures.relayout import relayout_figure, topologies_figure
 from ndpsim.report.pictures.serving import rates_figure, serving_figure
+from ndpsim.report.pim import pim_rows, pim_title
 from ndpsim.report.serving import (
     LATENCY_COLUMNS,
     found_note,
@@ -56,6 +60,7 @@ from ndpsim.simulate import (
     TraceResult,
 )
 from ndpsim.simulate.results import MoeResult, PolicyRun
+from ndpsim.simulate.results.pim import PimResult
 from ndpsim.simulate.results.serving import FoundRate, ServedRequest, ServingResult
 
 #: The command of each kind of result.
@@ -109,6 +114,26 @@ def write_run_report(
             _energy_table(result),
         ),
         configuration(result.config, hardware, *([_timings(memory)] if memory else ())),
+    )
+
+
+def write_pim_report(path: str, result: PimResult, hardware: BankHardware) -> None:
+    """The report of a program of units in banks, with recorded commands.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    title = pim_title(result)
+    drawn = picture("run", lambda: pim_figure(result, hardware), title)
+    values = [(key, plain_cell(stated.value), stated.origin) for key, stated in hardware.values.items()]
+    sources = HtmlTable(("key", "value", "source, or what is assumed"), values)
+    _write(
+        path,
+        title,
+        "on units in banks",
+        Section("Summary", HtmlTable((), pim_rows(result))),
+        Section("Over time", drawn),
+        configuration(result.config, None, Folded(f"Device: {hardware.name}", sources)),
     )
 
 

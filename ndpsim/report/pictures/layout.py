@@ -11,10 +11,11 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 from ndpsim.dimm.layout import MATRICES, Layout
-from ndpsim.report.bundled import layout_title
+from ndpsim.report.bundled import bank_layout_title, layout_title
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.canvas import COLOURS, Panel, Panels, compose
 from ndpsim.simulate import PlacedExpert
+from ndpsim.simulate.bank_layout import BankLayout
 
 _ROWS = 2  # drawn rows of every bank
 _LABELS = 16  # names of DIMMs that are readable side by side in a column
@@ -130,3 +131,31 @@ def _rows(
     axes.set_xlabel(f"burst of the row, {words}; a line for each of {groups} bank groups")
     for name in (*MATRICES, "empty") if legend else ():
         axes.bar(np.nan, 0, color=COLOURS[name], edgecolor="#999999", linewidth=0.4, label=name)
+
+
+def bank_layout_figure(layout: BankLayout, size: str = DEFAULT_SIZE, panels: Panels = None) -> Figure:
+    """The rows of each operand in the banks of the first channel.
+
+    Args:
+        layout: of `place_bank_operands`.
+        size, panels: see `panels.SIZES` and `panels.PANELS`.
+
+    Raises:
+        InputError: there is no such size or panel.
+    """
+    drawn = {"banks": Panel(lambda axes: _banks(axes, layout), 14, stretches=True)}
+    title = f"Locations of operands: {bank_layout_title(layout)}"
+    return compose(title, (drawn,), size, panels, "bank-layout")
+
+
+def _banks(axes: Axes, layout: BankLayout) -> None:
+    """A line for every bank, a bar for the rows of an operand of which units read columns."""
+    colours = [COLOURS[name] for name in MATRICES]
+    for number, operand in enumerate(layout.operands):
+        rows = slice(operand.first_row, operand.first_row + operand.rows)
+        for bank, read in enumerate(layout.columns[:, rows] > 0):
+            edges = np.flatnonzero(np.diff(np.concatenate(([0], read.astype(np.int8), [0]))))
+            bars = [(operand.first_row + a, b - a) for a, b in zip(edges[::2], edges[1::2], strict=True)]
+            axes.broken_barh(bars, (bank, 0.9), color=colours[number], label="" if bank else operand.name)
+    last = max(operand.first_row + operand.rows for operand in layout.operands)
+    axes.set(xlim=(0, last * 1.02), ylim=(len(layout.columns), 0), xlabel="row", ylabel="bank of the channel")

@@ -1,4 +1,5 @@
 # The names of the package, once; see ndpsim.base._later.
+from ndpsim.simulate.results.bank_turn import BankTurn as BankTurn
 from ndpsim.simulate.results.cache import ResultCache as ResultCache
 from ndpsim.simulate.results.expert import ContentionResult as ContentionResult
 from ndpsim.simulate.results.expert import ExpertResult as ExpertResult
@@ -11,6 +12,7 @@ from ndpsim.simulate.results.moe import LayerCheck as LayerCheck
 from ndpsim.simulate.results.moe import MoeResult as MoeResult
 from ndpsim.simulate.results.moe import PolicyRun as PolicyRun
 from ndpsim.simulate.results.relayout import HostMove as HostMove
+from ndpsim.simulate.results.relayout import MovedExpert as MovedExpert
 from ndpsim.simulate.results.relayout import OtherDimms as OtherDimms
 from ndpsim.simulate.results.relayout import RelayoutResult as RelayoutResult
 from ndpsim.simulate.results.relayout import Stretch as Stretch

@@ -27,21 +27,23 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from ndpsim.base import jit
-from ndpsim.base.arguments import is_flag, path_of, shown, whole_number
+from ndpsim.base.arguments import is_flag, path_of, whole_number
 from ndpsim.base.cachedirs import Entries
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Reported
 from ndpsim.dram.spec import Standard
 from ndpsim.dram.spec.pages import standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import results
+from ndpsim.simulate.results.bundled import bundled_results
+from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import SlowdownTable
 from ndpsim.simulate.results.stopwatch import Stopwatch
 
 _log = logging.getLogger("ndpsim")
 
 #: What the cache stores.
-Stored = Reported | SlowdownTable
+Stored = Reported | SlowdownTable | MovedExpert
 
 R = TypeVar("R", bound=Stored)
 
@@ -206,6 +208,8 @@ class ResultCache:
     In memory and on disk, the least recently used results are evicted. Threads may share a cache, and
     processes a folder. A cache that is sent to another process has nothing in memory there.
 
+    Results that come with ndpsim count as results on disk.
+
     Attributes:
         hits: calls whose result was found.
         misses: calls that had to be computed.
@@ -248,6 +252,7 @@ class ResultCache:
 
     def _find_on_disk(self, name: str) -> Stored | None:
         content = self._disk.read(name) if self._disk_bytes else None
+        content = content or bundled_results().get(name)
         if content is None:
             return None
         try:
@@ -328,7 +333,7 @@ class Lookup(Generic[R]):
     def find(self, stopwatch: Stopwatch, progress: Callable[[float], None]) -> R | None:
         """The result, if it was computed before; it ends the call, whose duration the result has.
 
-        A table has no duration.
+        Tables and costs have no duration.
         """
         if self._cache is None:
             return None

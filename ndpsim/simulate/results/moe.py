@@ -21,6 +21,9 @@ RESOURCES = {
     "channel": "host channels",
     "host": "memory of the host",
     "memory": "memory of the device",
+    "banks": "devices with units in banks",
+    "banks-in": "link to these devices",
+    "banks-out": "link from these devices",
 }
 
 _IN_SHORT = ("time_ns", "speedup", "moe_ns")  # in a line of a repr, which is 80 columns wide

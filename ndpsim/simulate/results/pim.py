@@ -17,12 +17,19 @@ class PimResult(Reported):
     Attributes:
         cycles: clocks until the end of the program, from clock 1; `time_ns`: the same in ns; `clock_ns`: the
             clock period.
+        skipped_share: share of the clocks that were not simulated, because a stretch of the program came
+            again; the result is the same.
         requests: requests of the program, over all channels.
         commands: commands by name, over all channels.
         unit_bytes: bytes that units read or write in their banks; `unit_gbps`: the same over `time_ns`.
         pin_bytes: bytes that cross the pins of the channels.
         channels: channels with commands.
         simulated_channels: channels that were simulated; the others have the same requests as a neighbour.
+        energy_nj: published energies of commands by name, of the pins (`io`) and of products (`multiply`);
+            None: not known. `total`: the sum of those that are known. Data that do not cross the pins have
+            no energy of the pins.
+        host: beside host traffic: its GB/s with and without the units, its bytes, and the clocks and the
+            slowdown of the units; None: the program ran alone.
         config: everything that was used.
         run_s: duration of the run. `compile_s`: compile time of kernels, which is not in `run_s`.
         command_traces: the commands, if requested.
@@ -38,7 +45,10 @@ class PimResult(Reported):
     pin_bytes: int = field(metadata=quantity("bytes across the pins"))
     channels: int = field(metadata=quantity("channels", beside=("simulated_channels",)))
     simulated_channels: int = field(metadata=quantity("simulated channels"))
+    skipped_share: float = field(metadata=quantity("share of clocks that are repetitions"))
     config: Mapping[str, Any] = field(repr=False)
     run_s: float
     compile_s: float = field(repr=False)
     command_traces: UnitCommands | None = field(default=None, repr=False)
+    energy_nj: Mapping[str, float | None] = field(default_factory=dict, repr=False)
+    host: Mapping[str, Any] | None = field(default=None, repr=False)

@@ -135,3 +135,13 @@ class RelayoutResult(Reported):
     wall_s: float
     compile_s: float = field(repr=False)
     command_traces: tuple[tuple[CommandTrace, ...], ...] = field(default=(), repr=False)
+
+
+@dataclass(frozen=True)
+class MovedExpert:
+    """The fields of a `RelayoutResult` from which the cost of a move follows."""
+
+    time_ns: float
+    weight_bytes: int
+    link_busy: Mapping[str, float]
+    energy_nj: Mapping[str, float | None] | None

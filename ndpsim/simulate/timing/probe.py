@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import NamedTuple, Self
 
-from ndpsim.base.arguments import choice, flag, instance, whole_number
+from ndpsim.base.arguments import choice, flag, instance, text, whole_number
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.base.options.dram import RULE_SET, ChannelSettings
@@ -87,7 +87,8 @@ class Probe:
         usual = standard == ChannelSettings.standard
         first = ChannelSettings.org if usual else next(iter(found.organisations))
         speed = ChannelSettings.timing if usual else next(iter(found.speeds))
-        org, timing = first if org is None else org, speed if timing is None else timing
+        org = first if org is None else text(org, "org")
+        timing = speed if timing is None else timing
         if ranks is None:
             fixed = org in found.organisations and found.organisations[org].ranks
             ranks = 1 if fixed else _RANKS

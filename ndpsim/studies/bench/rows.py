@@ -10,8 +10,15 @@ from typing import Any
 from ndpsim.base.arguments import choice, progress_function, several, whole_number
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware
-from ndpsim.dram.banks.programs import Line
-from ndpsim.studies.bench.experts import ExpertCall, FreshProcess, PolicyLayers, ServedLayers, UnlikeCalls
+from ndpsim.dram.banks.programs import Program
+from ndpsim.studies.bench.experts import (
+    ExpertCall,
+    FreshProcess,
+    PolicyLayers,
+    ServedLayers,
+    UnlikeCalls,
+    WholeRun,
+)
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
 from ndpsim.studies.bench.traces import WholeTrace
 from ndpsim.studies.bench.traffic import ChannelCall, Outcome, Traffic, beside_host, relayout_of_four
@@ -77,11 +84,15 @@ def _layer(name: str, about: str, policy: str) -> PolicyLayers:
     return PolicyLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy)
 
 
+def _whole(name: str, about: str, policy: str, is_cold: bool) -> WholeRun:
+    return WholeRun(name, about, _PINNED[name], "trimoe", "deepseek-v2", policy, is_cold)
+
+
 def _served(name: str, about: str, policy: str, gpu_experts: int) -> ServedLayers:
     return ServedLayers(name, about, _PINNED[name], "trimoe", _QWEN3_30B, policy, gpu_experts)
 
 
-def _units(name: str, about: str, hw: str, lines: Callable[[], list[Line]]) -> UnitProgram:
+def _units(name: str, about: str, hw: str, lines: Callable[[], Program]) -> UnitProgram:
     return UnitProgram(name, about, _PINNED[name], hw, lines)
 
 
@@ -121,6 +132,9 @@ _ALL: Sequence[Benchmark] = (
     ),
     _layer("layer_trimoe", f"a layer of {_QWEN3_30B} on trimoe under trimoe, batch 128", "trimoe"),
     _layer("layer_balance", "the same under balance", "balance"),
+    _whole("moe_warm", "moe of deepseek-v2 on trimoe under trimoe, simulated before", "trimoe", False),
+    _whole("moe_cold", "the same with nothing simulated before", "trimoe", True),
+    _whole("moe_cold_balance", "the same under balance", "balance", True),
     _served("serve_trimoe", f"a layer of {_QWEN3_30B} served on trimoe under trimoe", "trimoe", 16),
     _served("serve_balance", "the same under balance", "balance", 16),
     _served("serve_gpu", "the same with all experts in the GPU's memory", "balance", 128),

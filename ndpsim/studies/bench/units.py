@@ -8,29 +8,29 @@ from dataclasses import dataclass
 from ndpsim.config.banks import load_bank_hardware
 from ndpsim.dimm.banks import aim, attacc
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
-from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.programs import Program
 from ndpsim.simulate.pim import run_pim
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results, expect
 
 _LAYOUT = frozenset(("A4", "A10", "A12"))
 
 
-def attacc_bank() -> list[Line]:
+def attacc_bank() -> Program:
     """64 heads of 128 over 2,048 tokens on a stack, units at banks."""
     return attacc.attention(Attention(64, 1, 128, 2048), Units("bank", 16, 1, 32, 16384, 16, _LAYOUT))
 
 
-def attacc_buffer() -> list[Line]:
+def attacc_buffer() -> Program:
     """The same, units at pseudo-channels."""
     return attacc.attention(Attention(64, 1, 128, 2048), Units("buffer", 16, 1, 32, 16384, 16, _LAYOUT))
 
 
-def aim_gemv() -> list[Line]:
+def aim_gemv() -> Program:
     """A matrix of 1,536 x 4,096 on 32 channels."""
     return aim.gemv(Gemv(4096, 1536), Units("bank", 16, 32, 64, 16384, 32))
 
 
-def aim_attention() -> list[Line]:
+def aim_attention() -> Program:
     """8 heads of 8 queries over 1,000 tokens on 8 channels."""
     return aim.attention(Attention(8, 8, 128, 1000), Units("bank", 16, 32, 64, 16384, 8))
 
@@ -45,7 +45,7 @@ class UnitProgram(Benchmark):
     """
 
     hw: str
-    lines: Callable[[], list[Line]]
+    lines: Callable[[], Program]
 
     def run(self, repeat: int) -> BenchRow:
         hardware, lines = load_bank_hardware(self.hw, rules="reference"), self.lines()

@@ -169,8 +169,8 @@ class ClaimRun(_Part):
     """A run that gives metrics for `Claim.ours`.
 
     Attributes:
-        command: gemv, moe, serve, relayout or dram, as in ``ndpsim sweep``; hardware or model: the values of
-            ``ndpsim show``; processor: one expert on a GPU or CPU; routing: the statistics of
+        command: gemv, attention, moe, serve, relayout or dram, as in ``ndpsim sweep``; hardware or model: the
+            values of ``ndpsim show``; processor: one expert on a GPU or CPU; routing: the statistics of
             ``ndpsim routing describe`` for a generated trace, and the reuse of experts; residency: the
             experts in the GPU's memory in a moe run.
         given: options by key (without dashes) and keys of the hardware (with dots); ``{KEY}`` stands for the
@@ -178,7 +178,17 @@ class ClaimRun(_Part):
     """
 
     command: Literal[
-        "gemv", "moe", "serve", "relayout", "dram", "hardware", "model", "processor", "routing", "residency"
+        "gemv",
+        "attention",
+        "moe",
+        "serve",
+        "relayout",
+        "dram",
+        "hardware",
+        "model",
+        "processor",
+        "routing",
+        "residency",
     ]
     given: dict[str, Any] = {}
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
-from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.studies.claims.claim import (
     Assumption,
     Claim,
@@ -220,7 +220,7 @@ def chosen_claims(names: Sequence[str]) -> list[tuple[Paper, Claim]]:
     for name in names:
         if name not in known:
             hint = did_you_mean(name, known)
-            problem = f"unknown paper or claim '{name[:60]}'{hint} (papers: {', '.join(papers)})"
+            problem = f"unknown paper or claim {shown(name)}{hint} (papers: {', '.join(papers)})"
             raise InputError(problem, "unknown-name", key="claim")
     return [(paper, claim) for paper, claim in every if not names or {paper.paper, claim.name} & set(names)]
 

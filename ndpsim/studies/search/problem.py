@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.reported import flattened
 from ndpsim.config.keys import field_at
 from ndpsim.report.metrics import is_number
@@ -77,7 +76,7 @@ def parse_formula(text: Any, key: str) -> Formula:
     try:
         body = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        raise InputError(f"'{text[:60]}' is not a formula: {_ALLOWED}", "form", key=key) from None
+        raise InputError(f"{shown(text)} is not a formula: {_ALLOWED}", "form", key=key) from None
     return Formula(text.strip(), tuple(dict.fromkeys(_names(body, key))))
 
 
@@ -106,7 +105,7 @@ def _parts(node: ast.expr, key: str) -> list[ast.expr]:
         return [node.operand]
     if isinstance(node, ast.Call) and _dotted(node.func) in _FUNCTIONS and node.args and not node.keywords:
         return node.args
-    raise InputError(f"'{ast.unparse(node)[:60]}' is not allowed in a formula: {_ALLOWED}", "form", key=key)
+    raise InputError(f"{shown(ast.unparse(node))} is not allowed in a formula: {_ALLOWED}", "form", key=key)
 
 
 def _value(node: ast.expr, values: Mapping[str, float]) -> float:

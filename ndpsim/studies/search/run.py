@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -11,8 +11,8 @@ from typing import Any
 
 from pydantic import Field
 
-from ndpsim.base.arguments import path_of, shown
-from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.arguments import path_of, plain_mapping
+from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.base.options.settings import called_with
 from ndpsim.base.options.swept import (
     BATCH,
@@ -32,7 +32,7 @@ from ndpsim.studies.sweeps.commands import swept_commands
 from ndpsim.studies.sweeps.executors import Tasks
 from ndpsim.studies.sweeps.file import SharedKeys, placed, read_file
 from ndpsim.studies.sweeps.points import SweepPoint, SweepRun, shares
-from ndpsim.studies.sweeps.run import defined, execute, mapping_of, no_study
+from ndpsim.studies.sweeps.run import defined, execute, no_study
 from ndpsim.studies.sweeps.table import OWN_COLUMNS, SweepResult
 
 _SECTIONS = ("fixed", "vary", "objectives", "constraints", "derived", "base")
@@ -140,9 +140,9 @@ def problem_of(
     """
     overriding = {name: value for name, value in said.items() if value is not None}
     for name in overriding.keys() & {"objectives", "constraints", "derived", "base"}:
-        overriding[name] = mapping_of(overriding[name], name)
+        overriding[name] = plain_mapping(overriding[name], name)
     name = os.fspath(path_of(command, "command"))
-    vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
+    vary, fixed = plain_mapping(vary, "vary"), plain_mapping(fixed, "fixed")
     if name.endswith(STUDIES) and name not in swept_commands():
         keys, root = read_file(name, SearchKeys)
         try:
@@ -199,15 +199,14 @@ def run_search(problem: SearchProblem, options: StudyOptions, *watching: Callabl
     """
     run = _SearchRun(problem, options, *watching)
     execute(run, "optimize.json", described(problem))
-    result = SearchResult(problem, run.result(), run.best())
-    run.write_file("front.csv", result.csv())
-    return result
+    return run.found(run.result())
 
 
 class _SearchRun(SweepRun):
     """A run whose points are chosen by a sampler, batch by batch."""
 
     table = "runs"
+    others = ("front.csv",)
 
     def __init__(self, problem: SearchProblem, options: StudyOptions, *watching: Callable[..., Any]) -> None:
         self._problem, self._sampler = problem, Sampler(problem)
@@ -272,9 +271,14 @@ class _SearchRun(SweepRun):
         best = self._sampler.best()
         return {number for number, trial in enumerate(self._trials, 1) if trial.trial.number in best}
 
-    def result(self) -> SweepResult:
-        """The result of all points; the values of a range are the drawn ones."""
-        result = super().result()
-        drawn = {key: tuple(sorted({row[key] for row in result})) for key in self._problem.ranges}
-        definition = replace(result.definition, varied={**result.definition.varied, **drawn})
-        return SweepResult(definition, result.rows, result.computed, result.found)
+    def _tables_of(self, rows: list[dict[str, Any]], all_done: bool) -> Iterator[tuple[str, bytes]]:
+        yield from super()._tables_of(rows, all_done)
+        if all_done:
+            yield self.others[0], self.found(SweepResult(self._definition, rows)).csv()
+
+    def found(self, points: SweepResult) -> SearchResult:
+        """The result of the search; the values of a range are the drawn ones."""
+        drawn = {key: tuple(sorted({row[key] for row in points})) for key in self._problem.ranges}
+        definition = replace(points.definition, varied={**points.definition.varied, **drawn})
+        runs = SweepResult(definition, points.rows, points.computed, points.found)
+        return SearchResult(self._problem, runs, self.best())

@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from ndpsim.base.arguments import is_flag
-from ndpsim.base.errors import InputError, did_you_mean
+from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.hardware import DEFAULT_MODEL
 from ndpsim.base.reported import OF_THE_RUN, Reported
 from ndpsim.base.run_files import note_input
 from ndpsim.config import Hardware, load_hardware
+from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.nodes import scalar
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.layout import ExpertFormat
@@ -25,6 +26,9 @@ from ndpsim.inference.processors.weights import expert_format_of
 from ndpsim.simulate.results.cache import digest_of
 from ndpsim.workload.models import Expert, load_moe_model, parse_shape
 from ndpsim.workload.models.weights import own_weight_file, weight_file, weight_name
+
+#: Keys of a device with units in its banks, as in its file.
+BANK_KEYS = r"(device|unit|timings)\.\w+|refresh|clock_ps|idealise"
 
 _NAMED = 12  # maximum metrics in a message
 _IN_WORDS = ("config", "energy_note")  # fields of results that are no metrics
@@ -66,6 +70,7 @@ class SweptCommand(ABC):
         time_metric: the metric for speed-ups.
         results: the classes of its results, whose fields are the beginnings of metrics.
         own_metrics: further metrics.
+        device_keys: pattern of keys of a device with units in its banks, beside those of hardware files.
     """
 
     name: ClassVar[str]
@@ -77,6 +82,7 @@ class SweptCommand(ABC):
     time_metric: ClassVar[str] = "time_ns"
     results: ClassVar[tuple[type, ...]] = ()
     own_metrics: ClassVar[tuple[str, ...]] = ()
+    device_keys: ClassVar[str | None] = None
 
     def metric_beginnings(self) -> tuple[str, ...]:
         """Beginnings of the names of its metrics, up to the first dot; empty if they are unknown."""
@@ -96,7 +102,7 @@ class SweptCommand(ABC):
         known = (*others, *self.metric_beginnings())
         if self.metric_beginnings() and not {name, name.partition(".")[0]} & set(known):
             hint = did_you_mean(name, known) or f" (metrics: {', '.join(known[:_NAMED])}, ...)"
-            problem = f"'{name[:60]}' is no metric of {self.name}{hint}"
+            problem = f"{shown(name)} is no metric of {self.name}{hint}"
             raise InputError(problem, key=key, code="unknown-name")
 
     def resolved(self, config: dict[str, Any], *contents: Any, apart: Collection[str] = ()) -> Resolved:
@@ -186,6 +192,15 @@ def hardware_of(settings: Mapping[str, Any], parameters: Table) -> Hardware:
         InputError: there is no such hardware.
     """
     return load_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters))
+
+
+def bank_hardware_of(settings: Mapping[str, Any], parameters: Table, rules: str = "standard") -> BankHardware:
+    """The device with units in its banks, with given keys.
+
+    Raises:
+        InputError: there is no such device, or no such key.
+    """
+    return load_bank_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters), rules)
 
 
 def _setting(value: Any) -> str:

@@ -28,8 +28,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError, nearest, unknown
+from ndpsim.base.errors import InputError, did_you_mean, shown, unknown
 from ndpsim.base.options.swept import KINDS
 from ndpsim.config.nodes import Node, line_of, parse, plain_of, read_text
 from ndpsim.report.sweep_plot import PublishedValue
@@ -95,14 +94,23 @@ class _File(SharedKeys):
     published: list[_Published] = []
 
 
+_SECTIONS: dict[str, type[BaseModel]] = {"plot": _Plot, "published": _Published}
+
+
+def _section_words(key: str, known: Mapping[str, Any]) -> str:
+    """Words for the section to which a key belongs; empty if there is none."""
+    names = (name for name, keys in _SECTIONS.items() if key in keys.model_fields and key not in known)
+    return "".join(f"; it is a key of {name}" for name in names)
+
+
 def _problem(error: ValidationError, kind: type[BaseModel]) -> tuple[tuple[Any, ...], str]:
     """The place of the first mistake, and its description."""
     first = min(error.errors(include_url=False), key=lambda mistake: mistake["type"] == "missing")
     path = tuple(first["loc"])
     if first["type"] == "extra_forbidden":
-        known = [*kind.model_fields, *_Plot.model_fields, *_Published.model_fields]
-        guess = nearest(str(path[-1]), known)
-        return path, f"unknown key{f'; did you mean {guess!r}?' if guess else ''}"
+        known = _SECTIONS.get(str(path[0]), kind).model_fields
+        key = str(path[-1])
+        return path, f"unknown key{did_you_mean(key, known) or _section_words(key, known)}"
     if first["type"] == "missing":
         return path, "is missing"
     return path, f"{shown(first['input'])} is refused: {first['msg'][0].lower()}{first['msg'][1:]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,9 +69,11 @@ class SweepRun:
         command: the command of the sweep.
         options: as given.
         table: name of its tables, without an extension.
+        others: names of further tables.
     """
 
     table = "table"
+    others: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -168,10 +170,10 @@ class SweepRun:
                 self._finish(same, record, store=stored)
                 self._write_tables_now_and_then()
 
-    def write_file(self, name: str, content: bytes) -> None:
-        """Write a file into the folder, if any."""
+    def claim(self, name: str, described: Mapping[str, Any]) -> None:
+        """Take the folder, if any; see `Store.claim`."""
         if self._store is not None:
-            self._store.write_file(name, content)
+            self._store.claim(name, described, self.tables, self.options.force)
 
     def close(self) -> None:
         """Wait until all finished points are in the folder."""
@@ -213,15 +215,31 @@ class SweepRun:
     def _write_tables_now_and_then(self) -> None:
         began = time.monotonic()
         if self._store is not None and began >= self._next_table:
-            self._write_tables(self._rows())
+            self._write_tables(self._rows(), noted=False)
             now = time.monotonic()
             self._next_table = now + max(_FIRST_TABLE_S, (now - began) / _TABLE_SHARE)
 
-    def _write_tables(self, rows: list[dict[str, Any]]) -> None:
+    def _write_tables(self, rows: list[dict[str, Any]], noted: bool) -> None:
+        """Write the tables, and with `noted` that the run is finished."""
         assert self._store is not None
-        self._store.write_file(f"{self.table}.csv", csv_of(rows))
+        with self._store.tables() as are_ours:
+            if are_ours:
+                for name, content in self._tables_of(rows, noted):
+                    self._store.write_file(name, content)
+                if noted:
+                    self._write_note()
+
+    def _tables_of(self, rows: list[dict[str, Any]], all_done: bool) -> Iterator[tuple[str, bytes]]:
+        """The names and contents of the tables of finished points."""
+        csv, parquet = self.tables[:2]
+        yield csv, csv_of(rows)
         with contextlib.suppress(ImportError):  # of the extra `parquet`
-            self._store.write_file(f"{self.table}.parquet", parquet_of(rows))
+            yield parquet, parquet_of(rows)
+
+    @property
+    def tables(self) -> list[str]:
+        """The names of all tables."""
+        return [f"{self.table}.csv", f"{self.table}.parquet", *self.others]
 
     def _rows(self) -> list[dict[str, Any]]:
         return self._rows_of(self._points)
@@ -237,25 +255,24 @@ class SweepRun:
         """The result after all points are finished, with written tables."""
         rows = self._rows()
         if self._store is not None and not self._is_as_noted():
-            self._write_tables(rows)
-            self._write_note()
+            self._write_tables(rows, noted=True)
         return SweepResult(self._definition, rows, len(rows) - self._found, self._found)
 
     @property
-    def _tables(self) -> list[Path]:
+    def _table_files(self) -> list[Path]:
         folder = self.options.folder
-        return [] if folder is None else [folder / f"{self.table}.{kind}" for kind in ("csv", "parquet")]
+        return [] if folder is None else [folder / name for name in self.tables[:2]]
 
     def _is_as_noted(self) -> bool:
         """Whether all points were found by the note in the folder, and its tables are there."""
-        return self._note is not None and self._found == self.planned and self._note.has(self._tables)
+        return self._note is not None and self._found == self.planned and self._note.has(self._table_files)
 
     def _write_note(self) -> None:
         """Note in the folder that the run is finished, unless a file has changed meanwhile."""
         if self._note is None or self._store is None or digests_of(self._inputs) != self._inputs:
             return
         names = [point.name if point.name in self._same else None for point in self._points]
-        content = note_of(self._definition, names, self._inputs, self._tables)
+        content = note_of(self._definition, names, self._inputs, self._table_files)
         self._store.write_file(f"{self._store.points.name}/{NOTE}", content)
 
 

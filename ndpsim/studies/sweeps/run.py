@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
@@ -10,7 +9,7 @@ from dataclasses import asdict, replace
 from os import PathLike
 from typing import Any, TypeAlias
 
-from ndpsim.base.arguments import is_flag, path_of, several, shown, text
+from ndpsim.base.arguments import is_flag, path_of, plain_mapping, several, text
 from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.options.settings import called_with
 from ndpsim.base.options.swept import STUDIES, StudyOptions
@@ -25,70 +24,21 @@ from ndpsim.studies.sweeps.values import Definition, checked
 # ---- Executes runs in their folders; a run replaces the tables of another only if forced
 
 
-#: Keys besides a sweep's definition in which searches differ.
-_SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
-
-
 def execute(run: SweepRun, name: str, described: Mapping[str, Any]) -> None:
     """Run all points, after writing `described` to the file `name` of the run's folder.
 
     Raises:
         InputError: the folder cannot be written, or holds the tables of another run that must not be
-            replaced, or the cluster does not exist.
+            replaced, or another run took the folder meanwhile, or the cluster does not exist.
     """
     options = run.options
     jobs = chosen_jobs(options.jobs)
     with closing(run):
-        if not options.force:
-            _check_folder(run, name, described)
-        run.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
+        run.claim(name, described)
         if options.cluster is None:
             run.take(run_locally(run.command, run.tasks(), jobs))
         else:
             run.take(run_on_cluster(run.command, run.tasks(), options.cluster))
-
-
-def _check_folder(run: SweepRun, name: str, now: Mapping[str, Any]) -> None:
-    """Check that the tables in a run's folder, which will be replaced, are of the same run.
-
-    The run may have more values now.
-    """
-    folder = run.options.folder
-    if folder is None:
-        return
-    try:
-        problem = _difference(json.loads((folder / name).read_bytes()), json.loads(json.dumps(now)))
-    except FileNotFoundError:
-        files = (f"{run.table}.csv", f"{run.table}.parquet")
-        tables = [file for file in files if (folder / file).exists()]
-        problem = f"holds a {tables[0]} that is not from a run" if tables else None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        problem = f"holds a {name} that is not from a run"
-    if problem is not None:
-        problem = f"{str(folder)[:200]} {problem}; --force, in Python force=True, replaces its tables"
-        raise InputError(problem, key="out", code="unwritable")
-
-
-def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    """The difference of a run from an earlier one, except for further values and points, if any."""
-    if before["command"] != now["command"]:
-        return f"holds a run of {before['command']}, not of {now['command']}"
-    if list(before["varied"]) != list(now["varied"]):
-        return f"holds a run over {', '.join(before['varied'])}"
-    for key in sorted({*before["fixed"], *now["fixed"]}):
-        values = [definition.get(key) for definition in (before["fixed"], now["fixed"])]
-        if values[0] != values[1]:
-            there, here = ("its default" if value is None else shown(value) for value in values)
-            return f"holds a run with {key} {there}, not {here}"
-    for key, values in before["varied"].items():
-        is_range = isinstance(values, str)
-        gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
-        if gone:
-            return f"holds a run over {key} that has {shown(gone[0])}, too"
-    for name in _SEARCHED:
-        if before.get(name) != now.get(name):
-            return f"holds a search with {name} {shown(before.get(name))}, not {shown(now.get(name))}"
-    return None
 
 
 # ---- Runs a sweep: points without a stored result are run, and all become a table
@@ -149,8 +99,8 @@ def defined(
     Raises:
         InputError: the arguments are invalid.
     """
-    vary, fixed = mapping_of(vary, "vary"), mapping_of(fixed, "fixed")
-    baseline = mapping_of(baseline, "baseline")
+    vary, fixed = plain_mapping(vary, "vary"), plain_mapping(fixed, "fixed")
+    baseline = plain_mapping(baseline, "baseline")
     for key in fixed.keys() & vary.keys():
         raise InputError("has a fixed value and varies; give one of them", "conflict", key=key)
     if isinstance(command, Definition):
@@ -197,19 +147,6 @@ def _without(groups: Sequence[Sequence[str]], fixed: Mapping[str, Any]) -> tuple
     """Groups of keys without those that no longer vary."""
     within = (tuple(key for key in group if key not in fixed) for group in groups)
     return tuple(group for group in within if len(group) > 1)
-
-
-def mapping_of(value: Any, name: str) -> dict[str, Any]:
-    """A copy of a mapping whose keys are texts; None gives an empty one.
-
-    Raises:
-        InputError: the argument is not such a mapping.
-    """
-    if value is None:
-        return {}
-    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InputError(f"{shown(value)} is no mapping of keys", "type", key=name)
-    return dict(value)
 
 
 def run_sweep(definition: Definition, options: StudyOptions, *watching: Callable[..., Any]) -> SweepResult:

@@ -1,23 +1,25 @@
 """The folder of a sweep: the records of its points, and its tables.
 
 The name of a point is a digest of the command, the resolved configuration, the contents of inputs and the
-version of ndpsim. Several sweeps may write into a folder at once.
+version of ndpsim. Several sweeps may store points in a folder at once. Its tables are those of one of them,
+which the file with the description names (`Store.claim`).
 """
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from queue import Queue
 from threading import Thread
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.files import temporary_beside
 from ndpsim.simulate.results.cache import digest_of, version
 from ndpsim.studies.sweeps.command import file_digests
@@ -27,6 +29,8 @@ from ndpsim.studies.sweeps.values import Definition
 __all__ = ["SCHEMA", "Store", "point_name"]
 
 _MOST_WAITING = 64  # records that are not yet on the disk
+#: Keys besides a sweep's definition in which searches differ.
+_SEARCHED = ("objectives", "constraints", "derived", "sampler", "seed", "batch")
 
 
 def point_name(command: str, what: Any) -> str:
@@ -52,7 +56,7 @@ class Store:
             self.points.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise InputError(
-                f"cannot make {str(self.points)[:200]}: {error.strerror}", "unwritable", key="out"
+                f"cannot make {shown(self.points)}: {error.strerror}", "unwritable", key="out"
             ) from None
         if not os.access(self.points, os.W_OK) or not os.access(folder, os.W_OK):
             raise InputError(f"cannot write {folder}: no permission", "unwritable", key="out")
@@ -60,6 +64,7 @@ class Store:
         self._records = Records(self.points)
         self._queue: Queue[bytes | None] = Queue(_MOST_WAITING)
         self._problem: OSError | None = None
+        self._claim: tuple[str, Mapping[str, Any]] | None = None
         self._writer = Thread(target=self._write_queued, name="points of a sweep", daemon=True)
         self._writer.start()
 
@@ -90,6 +95,83 @@ class Store:
                 os.replace(file.name, self.folder / name)
         except OSError as error:
             raise _cannot_write(self.folder / name, error) from None
+
+    def claim(self, name: str, described: Mapping[str, Any], tables: Sequence[str], force: bool) -> None:
+        """Write the description of a run, whose tables the folder has from now on.
+
+        Args:
+            name: the file of the description.
+            tables: names of all its tables. Those of a run that another description named are removed.
+            force: whether another run may be replaced.
+
+        Raises:
+            InputError: the folder has the tables of another run, and `force` is false.
+        """
+        self._claim = name, described
+        with self._alone():
+            before = self._described()
+            problem = _other_run(before, described)
+            if before is None:
+                found = [table for table in tables if (self.folder / table).exists()]
+                problem = f"holds a {found[0]} that is not from a run" if found else None
+            if problem is not None and not force:
+                raise self._taken(f"{problem}; --force, in Python force=True, replaces its tables")
+            if problem is not None:
+                for path in (self.points / NOTE, *(self.folder / table for table in tables)):
+                    path.unlink(missing_ok=True)
+            self._describe()
+
+    def _described(self) -> Any:
+        """The description in the folder; None: there is none."""
+        assert self._claim is not None
+        try:
+            return json.loads((self.folder / self._claim[0]).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, RecursionError):
+            return f"a damaged {self._claim[0]}"
+
+    def _describe(self) -> None:
+        assert self._claim is not None
+        name, described = self._claim
+        self.write_file(name, json.dumps(described, indent=2).encode() + b"\n")
+
+    @contextmanager
+    def tables(self) -> Iterator[bool]:
+        """While the block runs, no other run writes tables; whether this run writes them.
+
+        It does not if a run with all its values, and more, took the folder.
+
+        Raises:
+            InputError: another run has taken the folder.
+        """
+        assert self._claim is not None
+        described = json.loads(json.dumps(self._claim[1]))
+        with self._alone():
+            there = self._described()
+            problem = _other_run(there, described)
+            if problem is None and there != described:
+                self._describe()
+            if problem is not None and _other_run(described, there) is not None:
+                raise self._taken(f"{problem}: another run took it meanwhile; points are kept")
+            yield problem is None
+
+    def _taken(self, problem: str) -> InputError:
+        return InputError(f"{shown(str(self.folder))} {problem}", "unwritable", key="out")
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """While the block runs, other runs wait that want to claim the folder or write its tables."""
+        try:
+            number = os.open(self.folder, os.O_RDONLY)
+        except OSError as error:
+            raise _cannot_write(self.folder, error) from None
+        try:
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(number, fcntl.LOCK_EX)
+            yield
+        finally:
+            os.close(number)
 
     def close(self) -> None:
         """Wait until all records are on the disk.
@@ -124,6 +206,36 @@ class Store:
 
 def _cannot_write(path: Path, error: OSError) -> InputError:
     return InputError(f"cannot write {path}: {error.strerror or error}", "unwritable", key="out")
+
+
+def _other_run(before: Any, now: Any) -> str | None:
+    """The difference of a described run from an earlier one, except for further values and points, if any."""
+    try:
+        return None if before is None else _difference(before, json.loads(json.dumps(now)))
+    except (KeyError, TypeError, AttributeError):
+        return "holds a description that is not from a run"
+
+
+def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
+    """The difference of a run from an earlier one, except for further values and points, if any."""
+    if before["command"] != now["command"]:
+        return f"holds a run of {before['command']}, not of {now['command']}"
+    if list(before["varied"]) != list(now["varied"]):
+        return f"holds a run over {', '.join(before['varied'])}"
+    for key in sorted({*before["fixed"], *now["fixed"]}):
+        values = [definition.get(key) for definition in (before["fixed"], now["fixed"])]
+        if values[0] != values[1]:
+            there, here = ("its default" if value is None else shown(value) for value in values)
+            return f"holds a run with {key} {there}, not {here}"
+    for key, values in before["varied"].items():
+        is_range = isinstance(values, str)
+        gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
+        if gone:
+            return f"holds a run over {key} that has {shown(gone[0])}, too"
+    for name in _SEARCHED:
+        if before.get(name) != now.get(name):
+            return f"holds a search with {name} {shown(before.get(name))}, not {shown(now.get(name))}"
+    return None
 
 
 # ---- The note in a folder that a sweep is finished: opened again, its points need not be resolved

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ndpsim.base.arguments import shown
-from ndpsim.base.errors import InputError, did_you_mean, unknown
+from ndpsim.base.errors import InputError, did_you_mean, shown, unknown
 from ndpsim.config.keys import allowed, field_at, refusal, section_of
 from ndpsim.config.load import setting
 from ndpsim.report.sweep_plot import PublishedValue
@@ -175,7 +174,7 @@ def _spread(part: str, key: str, whole: bool) -> list[Any]:
         _check_count(count, part, key)
         return _geometric(first, last, count, whole)
     if part.startswith("log:") or ".." in part:
-        raise InputError(f"'{part[:60]}' is neither LOW..HIGH nor log:LOW..HIGH:N", "form", key=key)
+        raise InputError(f"{shown(part)} is neither LOW..HIGH nor log:LOW..HIGH:N", "form", key=key)
     return [part]
 
 
@@ -211,6 +210,8 @@ def one_value(command: SweptCommand, key: str, value: Any) -> Any:
     if _is_timing(command, key):
         if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:
             raise InputError(f"{shown(value)} is not a whole number of clocks", "type", key=key)
+        return taken
+    if command.device_keys is not None and re.fullmatch(command.device_keys, key):
         return taken
     path = _hardware_path(command, key)
     field = field_at(path)

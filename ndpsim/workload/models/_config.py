@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import Code, InputError
+from ndpsim.base.errors import Code, InputError, shown
 from ndpsim.base.run_files import note_input
 from ndpsim.workload.models.expert import whole_number
 
@@ -104,7 +105,7 @@ class Config:
         if value is None:
             return default
         if not isinstance(value, str) or not value.strip():
-            raise self.error(key, f"{repr(value)[:40]} is not a name", code="type")
+            raise self.error(key, f"{shown(value)} is not a name", code="type")
         return value
 
     def flag_or(self, default: bool, key: str) -> bool:
@@ -115,7 +116,7 @@ class Config:
         """
         value = self.values.get(key)
         if value is not None and not isinstance(value, bool):
-            raise self.error(key, f"{repr(value)[:40]} is neither true nor false", code="type")
+            raise self.error(key, f"{shown(value)} is neither true nor false", code="type")
         return default if value is None else value
 
     def list_of(self, key: str, length: int | None = None) -> list[Any]:
@@ -204,7 +205,7 @@ def read_text(path: Path) -> str:
         InputError: it is no readable file of UTF-8 text, or much too large for a `config.json`.
     """
     try:
-        if not path.is_file():
+        if not os.path.isfile(path):
             raise InputError("not a regular file", "unreadable", file=path)
         if path.stat().st_size > _MAX_FILE_BYTES:
             problem = f"larger than {_MAX_FILE_BYTES >> 20} MiB: not a config.json"

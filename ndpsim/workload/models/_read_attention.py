@@ -157,7 +157,7 @@ def _changes(config: Config, layers: int) -> dict[int, dict[str, Any]]:
     if not isinstance(by_layer, dict):
         raise config.error("per_layer_config", "is not a JSON object", code="type")
     for name, values in by_layer.items():
-        if not name.isdigit() or not 0 <= int(name) < layers or not isinstance(values, dict):
+        if not re.fullmatch("[0-9]{1,6}", name) or int(name) >= layers or not isinstance(values, dict):
             problem = f"{name[:20]} is not one of {layers} layers, or has no JSON object"
             raise config.error("per_layer_config", problem, code="form")
         for key, value in values.items():
@@ -214,7 +214,7 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
             config.values.get(key)  # the list has what they say
         for layer, name in enumerate(names):
             if name not in _KINDS:
-                shown = one_of(str(name)[:40], _KINDS, "kind of attention")
+                shown = one_of(name, _KINDS, "kind of attention")
                 raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
         return names
     if config.find(("hybrid_layer_pattern",)):
@@ -263,9 +263,7 @@ def _linear(config: Config) -> LinearAttention:
         raise config.error("linear_num_value_heads", problem, code="conflict")
     named = config.string_or("float32", _STATE_TYPE)
     if named not in _STATE_BITS:
-        raise config.error(
-            _STATE_TYPE, one_of(named[:40], _STATE_BITS, "type of the state"), code="unknown-name"
-        )
+        raise config.error(_STATE_TYPE, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
     return LinearAttention(
         key_heads,
         value_heads,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ndpsim.base import arguments
+from ndpsim.base import arguments, errors
 
 #: The largest allowed hidden or intermediate size.
 MAX_SIZE = 1 << 24
@@ -17,7 +17,7 @@ def whole_number(value: object, low: int, high: int) -> str | None:
     """Message if `value` is no whole number from `low` to `high`, else None; True and 8.0 are none."""
     if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
         return None
-    return f"{arguments.shown(value)} is not a whole number from {low} to {high}"
+    return f"{errors.shown(value)} is not a whole number from {low} to {high}"
 
 
 class Matrix(NamedTuple):

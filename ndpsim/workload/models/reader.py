@@ -9,10 +9,10 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.arguments import shown
+from ndpsim.base.arguments import path_of
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.caching import FileCache
-from ndpsim.base.errors import InputError, one_of
+from ndpsim.base.errors import InputError, one_of, shown
 from ndpsim.base.files import reading
 from ndpsim.base.run_files import note_input
 from ndpsim.workload.models._config import Config, parse, read_text
@@ -316,7 +316,7 @@ def _locate(name: str) -> Path:
         is_folder, exists = path.is_dir(), path.exists()
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{name[:80]!r} is no usable path: {reason}", "unreadable", key="model") from None
+        raise InputError(f"{shown(name)} is no usable path: {reason}", "unreadable", key="model") from None
     if name and is_folder:
         if not (path / "config.json").exists():
             raise InputError("this folder holds no config.json", "unreadable", file=path)
@@ -325,7 +325,7 @@ def _locate(name: str) -> Path:
         return path
     if path.suffix == ".json" or len(path.parts) > 1:
         raise InputError("no such file", "unreadable", file=path)
-    problem = f"{one_of(name[:80], _bundled(), 'model')}, nor a config.json, a GGUF file or a folder"
+    problem = f"{one_of(name, _bundled(), 'model')}, nor a config.json, a GGUF file or a folder"
     raise InputError(problem, "unknown-name", key="model")
 
 
@@ -348,7 +348,7 @@ def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     """
     if isinstance(model, MoeShape):
         return model
-    name = os.fspath(model) if isinstance(model, PathLike) else model
+    name = str(path_of(model, "model")) if isinstance(model, PathLike) else model
     if not isinstance(name, str):
         problem = "is neither the name of a model, nor the path of its config.json, nor a MoeShape or Expert"
         raise InputError(f"{shown(model)} {problem}", "type", key="model")
@@ -426,14 +426,14 @@ def parse_shape(text: str | Expert) -> Expert:
         return text
     parts = [part.strip() for part in as_text(text, "text").split(",")]
     if len(parts) != 2:
-        problem = f"'{text[:40]}' is not HIDDEN,INTERMEDIATE, for instance 4096,1536"
+        problem = f"{shown(text)} is not HIDDEN,INTERMEDIATE, for instance 4096,1536"
         raise InputError(problem, "form", key="--shape")
     sizes = []
     for what, part in zip(("HIDDEN", "INTERMEDIATE"), parts, strict=True):
         digits = part.lstrip("0") if part.isascii() and part.isdigit() else ""
         # Check the length first: int() of a million digits is slow and then fails.
         if not digits or len(digits) > len(str(_MAX_SHAPE)) or int(digits) > _MAX_SHAPE:
-            problem = f"{what} '{part[:40]}' is not a whole number from 1 to {_MAX_SHAPE}"
+            problem = f"{what} {shown(part)} is not a whole number from 1 to {_MAX_SHAPE}"
             raise InputError(problem, "range", key="--shape")
         sizes.append(int(digits))
     return Expert(*sizes)

@@ -11,6 +11,11 @@ of `lengths`. Each generator is a file in `generators`, each format a file in `f
 """
 
 from ndpsim.workload.requests.generate import generate_requests, load_requests
-from ndpsim.workload.requests.importing import import_requests, request_formats, save_requests
+from ndpsim.workload.requests.importing import (
+    convert_requests,
+    import_requests,
+    request_formats,
+    save_requests,
+)
 from ndpsim.workload.requests.requests import Requests
 from ndpsim.workload.requests.statistics import RequestStatistics, describe_requests

@@ -8,8 +8,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from ndpsim.base.errors import InputError
-from ndpsim.workload.requests.recorded import RecordedRequests, begins_with, cells_of, whole
+from ndpsim.base.errors import InputError, shown
+from ndpsim.workload.requests.recorded import RecordedRequests, Sink, begins_with, cells_of, whole
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT = HEADER = ("TIMESTAMP", "ContextTokens", "GeneratedTokens")
@@ -29,7 +29,9 @@ def recognised_by(timestamp: re.Pattern[str]) -> Callable[[Path, bytes], bool]:
     return recognises
 
 
-def read_azure(path: Path, most: int | None, timestamp: re.Pattern[str], form: str) -> Requests:
+def read_azure(
+    path: Path, most: int | None, sink: Sink | None, timestamp: re.Pattern[str], form: str
+) -> Requests:
     """Requests of a file whose timestamps match; `form` is an example for messages.
 
     The groups of `timestamp` are a date, hours, minutes, seconds, and decimals of a second or None.
@@ -37,14 +39,14 @@ def read_azure(path: Path, most: int | None, timestamp: re.Pattern[str], form: s
     Raises:
         InputError: the file cannot be read, or a row is invalid.
     """
-    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
     for line, cells in cells_of(path, HEADER):
         if rows.full:
             break
         match = timestamp.fullmatch(cells[0])
         time_ns = None if match is None else _time_ns(match)
         if time_ns is None:
-            problem = f"'{cells[0][:40]}' is not a time like {form}"
+            problem = f"{shown(cells[0])} is not a time like {form}"
             raise InputError(problem, "type", file=path, line=line, key=_TIME)
         prompt, output = (whole(cells[index], path, line, key) for index, key in ((1, _PROMPT), (2, _OUTPUT)))
         rows.add(time_ns, prompt, output, line)

@@ -26,7 +26,7 @@ from ndpsim.workload.requests.spec import (
 
 # Independent sources of random numbers.
 _ARRIVALS, _INPUT, _OUTPUT, _FROM_FILE = range(4)
-_REQUEST_BYTES = 256  # approximate bytes of arrays and of Python's objects
+_REQUEST_BYTES = 128  # approximate bytes of arrays, of which not all are kept
 
 Ints = NDArray[np.int64]
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from dataclasses import replace
 from os import PathLike
+from typing import Any
 
 from ndpsim.base.arguments import choice, instance, path_of, whole_number
 from ndpsim.base.files import replacing
@@ -12,7 +14,7 @@ from ndpsim.base.plugins import plugins_by_module
 from ndpsim.base.text_files import recognised
 from ndpsim.workload.requests import formats as _folder
 from ndpsim.workload.requests.formats.csv import lines_of
-from ndpsim.workload.requests.recorded import WorkloadFormat
+from ndpsim.workload.requests.recorded import Sink, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 
@@ -35,14 +37,49 @@ def import_requests(
     Raises:
         InputError: the file cannot be read, has no known format, or has impossible content.
     """
+    return _read(file, format, first, None)
+
+
+def _read(file: Any, format: str | None, first: int | None, sink: Sink | None) -> Requests:
     path = path_of(file, "file")
     most = None if first is None else whole_number(first, "first", 1)
     if format is None:
         name = recognised(path, request_formats(), "requests")
     else:
         name = choice(format, "format", request_formats(), "format of requests")
-    requests = request_formats()[name].read(path, most)
+    requests = request_formats()[name].read(path, most, sink)
     return replace(requests, source={"imported": name, **(requests.source or {})})
+
+
+def convert_requests(
+    file: str | PathLike[str],
+    path: str | PathLike[str],
+    format: str | None = None,
+    first: int | None = None,
+) -> tuple[Mapping[str, Any], int]:
+    """Write a recording as `save_requests` does, block by block: memory does not grow with the file.
+
+    Recordings with names or with blocks of tokens are kept until the end. For other arguments see
+    `import_requests`.
+
+    Returns:
+        The origin of the requests, as `Requests.source`, and their number.
+
+    Raises:
+        InputError: as for `import_requests` and `save_requests`.
+    """
+    with replacing(path_of(path, "path")) as written:
+        count = 0
+
+        def write(requests: Requests) -> None:
+            nonlocal count
+            for line in lines_of(requests, header=not count):
+                written.write(line.encode())
+            count += len(requests)
+
+        last = _read(file, format, first, write)
+        write(last)
+    return last.source or {}, count
 
 
 def save_requests(requests: Requests, path: str | PathLike[str]) -> None:

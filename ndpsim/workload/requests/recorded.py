@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
+from ndpsim.base.limits import ensure_fits
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.workload.requests.requests import Requests
+from ndpsim.workload.requests.requests import LATEST_NS, MOST_TOKENS, Numbers, Requests
 
+_BLOCK = 1 << 16  # requests that a sink takes at a time
+_REQUEST_BYTES, _ID_BYTES, _CHAIN_BYTES = 64, 100, 48  # of memory for a request, its name, and a block of it
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,18}(\.[0-9]{0,40})?", re.ASCII)
 
@@ -26,37 +31,57 @@ class WorkloadFormat:
         example: a line of such a file.
         meaning: a phrase that names the program and its file.
         recognises: whether a file has this format, from its path and first bytes.
-        read: reads a file, up to a number of requests (None: all).
+        read: reads a file, up to a number of requests (None: all), with the sink of `RecordedRequests`.
     """
 
     example: str
     meaning: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path, int | None], Requests]
+    read: Callable[[Path, int | None, Sink | None], Requests]
 
 
-@dataclass
+#: Takes requests block by block, in the order of the file.
+Sink = Callable[[Requests], None]
+
+
 class RecordedRequests:
     """Requests as they are read, row by row.
 
-    Attributes:
+    Args:
         file: the file.
         most: maximum number of requests; None: all.
         arrival, prompt, output: the file's names of these columns or keys, for messages.
+        sink: takes blocks of requests as soon as they are read, so that memory does not grow with the file;
+            for files whose requests have neither names nor blocks. None: all are kept.
+        from_first: whether the first request arrives at 0; otherwise arrivals are those of the file.
+
+    Attributes:
         failed: number of omitted requests that got no answer.
     """
 
-    file: Path
-    most: int | None
-    arrival: str
-    prompt: str
-    output: str
-    failed: int = 0
-    _ids: list[str] = field(default_factory=list)
-    _arrival_ns: list[int | Decimal] = field(default_factory=list)
-    _prompt_tokens: list[int] = field(default_factory=list)
-    _output_tokens: list[int] = field(default_factory=list)
-    _blocks: list[Sequence[int]] = field(default_factory=list)
+    def __init__(
+        self,
+        file: Path,
+        most: int | None,
+        arrival: str,
+        prompt: str,
+        output: str,
+        sink: Sink | None = None,
+        from_first: bool = True,
+    ) -> None:
+        self.file, self.most = file, most
+        self.arrival, self.prompt, self.output = arrival, prompt, output
+        self.failed = 0
+        self._sink, self._from_first = sink, from_first
+        self._count = self._given = 0  # requests so far, and those that the sink has taken
+        self._first: int | Decimal = 0
+        self._last: int | Decimal = 0
+        self._ids: list[str] = []
+        self._clear()
+
+    def _clear(self) -> None:
+        self._arrival_ns, self._tokens = array("d"), (array("q"), array("q"))
+        self._chains, self._chain_lengths = array("q"), array("q")
 
     def __len__(self) -> int:
         """The number of requests so far."""
@@ -65,7 +90,7 @@ class RecordedRequests:
     @property
     def full(self) -> bool:
         """Whether the maximum number of requests is reached."""
-        return self.most is not None and len(self._arrival_ns) >= self.most
+        return self.most is not None and self._count >= self.most
 
     def add(
         self,
@@ -79,52 +104,83 @@ class RecordedRequests:
         """Add a request. `line` is its line, for messages; the default `name` is its number.
 
         Raises:
-            InputError: it has no tokens, or arrives before the previous one.
+            InputError: it has no tokens or too many, or arrives before the previous one or too late.
         """
         for key, tokens in ((self.prompt, prompt_tokens), (self.output, output_tokens)):
-            if tokens < 1:
-                problem = f"{tokens} is not a number of tokens from 1"
+            if not 1 <= tokens <= MOST_TOKENS:
+                problem = f"{shown(tokens)} is not a number of tokens from 1 to {MOST_TOKENS}"
                 raise InputError(problem, "range", file=self.file, line=line, key=key)
-        if self._arrival_ns and arrival_ns < self._arrival_ns[-1]:
+        if not self._count and self._from_first:
+            self._first = self._last = arrival_ns
+        if arrival_ns < self._last:
             problem = "arrives before the request in front of it; sort the file by arrival"
             raise InputError(problem, "range", file=self.file, line=line, key=self.arrival)
-        self._ids.append(str(len(self._ids)) if name is None else name)
-        self._arrival_ns.append(arrival_ns)
-        self._prompt_tokens.append(prompt_tokens)
-        self._output_tokens.append(output_tokens)
+        if arrival_ns - self._first > LATEST_NS:
+            problem = f"arrives more than {LATEST_NS:.0e} ns after the beginning"
+            raise InputError(problem, "range", file=self.file, line=line, key=self.arrival)
+        self._last = arrival_ns
+        self._arrival_ns.append(float(arrival_ns - self._first))
+        for column, tokens in zip(self._tokens, (prompt_tokens, output_tokens), strict=True):
+            column.append(tokens)
+        if name is not None and (self._ids or name != str(self._count)):
+            self._ids = self._ids or [str(number) for number in range(self._count)]
+            self._ids.append(name)
         if blocks is not None:
-            self._blocks.append(blocks)
+            self._add_chain(blocks, line)
+        self._count += 1
+        self._watch_size(line)
 
-    def requests(
-        self,
-        block_tokens: int | None = None,
-        closed_loop: int | None = None,
-        from_first: bool = True,
-    ) -> Requests:
-        """All rows as requests.
+    def _add_chain(self, blocks: Sequence[int], line: int | None) -> None:
+        try:
+            self._chains.extend(blocks)
+        except OverflowError:
+            problem = "has a block of tokens with a number beyond 2^63"
+            raise InputError(problem, "range", file=self.file, line=line) from None
+        self._chain_lengths.append(len(blocks))
+
+    def _watch_size(self, line: int | None) -> None:
+        """Give a block to the sink, or make sure that all requests fit into memory."""
+        if len(self._arrival_ns) % _BLOCK:
+            return
+        if self._sink is not None and not self._ids and not self._chains:
+            if len(self._arrival_ns) > _BLOCK:  # the last block is never empty
+                self._sink(self._block(slice(0, _BLOCK), {}))
+                self._forget(_BLOCK)
+            return
+        held = _REQUEST_BYTES * self._count + _ID_BYTES * len(self._ids) + _CHAIN_BYTES * len(self._chains)
+        ensure_fits(held, f"{self._count:,} requests or more", file=self.file, line=line)
+
+    def _forget(self, count: int) -> None:
+        for column in (self._arrival_ns, *self._tokens):
+            del column[:count]
+        self._given += count
+
+    def _block(self, part: slice, source: dict[str, Any], **more: Any) -> Requests:
+        arrival_ns, prompt, output = (np.array(column[part]) for column in (self._arrival_ns, *self._tokens))
+        names = tuple(self._ids) or Numbers(len(arrival_ns), self._given)
+        return Requests(arrival_ns, prompt, output, names, source=source, **more)
+
+    def requests(self, block_tokens: int | None = None, closed_loop: int | None = None) -> Requests:
+        """All rows as requests, except those that the sink has taken.
 
         Args:
             block_tokens: prompt tokens of a block, if rows have blocks.
             closed_loop: see `Requests`.
-            from_first: whether the first request arrives at 0; otherwise arrivals are those of the file.
 
         Raises:
             InputError: there are no requests.
         """
-        if not self._arrival_ns:
+        if not self._count:
             raise InputError("holds no requests", "form", file=self.file)
-        first = self._arrival_ns[0] if from_first else 0
         failed = {"failed": self.failed} if self.failed else {}
+        source = {"files": [self.file.name], **failed}
+        chains = None
+        if block_tokens is not None:
+            ends = np.cumsum(np.array(self._chain_lengths))[:-1]
+            chains = tuple(np.split(np.array(self._chains, np.int64), ends))
         try:
-            return Requests(
-                np.array([float(arrival_ns - first) for arrival_ns in self._arrival_ns]),
-                np.array(self._prompt_tokens, np.int64),
-                np.array(self._output_tokens, np.int64),
-                tuple(self._ids),
-                block_tokens,
-                None if block_tokens is None else tuple(np.array(ids, np.int64) for ids in self._blocks),
-                closed_loop,
-                {"files": [self.file.name], **failed},
+            return self._block(
+                slice(None), source, block_tokens=block_tokens, blocks=chains, closed_loop=closed_loop
             )
         except InputError as error:
             raise error.at(self.file) from None
@@ -137,7 +193,7 @@ def whole(text: str, file: Path, line: int, key: str) -> int:
         InputError: it is none.
     """
     if not _WHOLE.fullmatch(text):
-        raise InputError(f"'{text[:40]}' is not a whole number from 0", "type", file=file, line=line, key=key)
+        raise InputError(f"{shown(text)} is not a whole number from 0", "type", file=file, line=line, key=key)
     return int(text)
 
 
@@ -148,7 +204,7 @@ def seconds(text: str, file: Path, line: int, key: str) -> Decimal:
         InputError: it is none.
     """
     if not _DECIMAL.fullmatch(text):
-        problem = f"'{text[:40]}' is not a number of seconds from 0"
+        problem = f"{shown(text)} is not a number of seconds from 0"
         raise InputError(problem, "type", file=file, line=line, key=key)
     return Decimal(text).scaleb(9)
 
@@ -160,12 +216,12 @@ def cells_of(file: Path, header: Sequence[str]) -> Iterator[tuple[int, list[str]
         InputError: the file has another header, or a row another number of cells.
     """
     begun = False
-    for line, text in numbered_lines(file):
+    for line, text in numbered_lines(file, held=False):
         cells = [cell.strip() for cell in text.split(",")]
         if not begun:
             begun = True
             if cells != list(header):
-                problem = f"'{text[:80]}' is not the header {','.join(header)}"
+                problem = f"{shown(text)} is not the header {','.join(header)}"
                 raise InputError(problem, "form", file=file, line=line)
         elif len(cells) != len(header):
             problem = f"has {len(cells)} columns, and the header {len(header)}"

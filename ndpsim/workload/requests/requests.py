@@ -3,20 +3,49 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import number, several, text, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import number, plain_mapping, several, text, whole_number
+from ndpsim.base.arrays import as_array
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
 
 _NS = 1e9
-_MOST_TOKENS = 1 << 30
-_LATEST_NS = 1e18  # 31 years
+MOST_TOKENS = 1 << 30  #: Maximum tokens of a prompt, and of an output.
+LATEST_NS = 10**18  #: The latest arrival: 31 years.
+
+
+class Numbers(Sequence[str]):
+    """The names "0", "1", ... of `count` requests, from a number on, without memory for each."""
+
+    def __init__(self, count: int, start: int = 0) -> None:
+        self._range = range(start, start + count)
+
+    def __len__(self) -> int:
+        return len(self._range)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
+    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+        found = self._range[index]
+        return str(found) if isinstance(found, int) else tuple(map(str, found))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Numbers):
+            return self._range == other._range
+        return tuple(self) == other
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -27,7 +56,7 @@ class Requests(Shown):
         arrival_ns: arrival of each, float64 (n,), which never decreases. With `closed_loop` it is 0 for all.
         prompt_tokens: tokens of each prompt, int64 (n,), at least 1.
         output_tokens: tokens that are generated for each, int64 (n,), at least 1.
-        ids: a unique name of each.
+        ids: a unique name of each; by default its number from 0.
         block_tokens: prompt tokens of a block of `blocks`; None: there are no blocks.
         blocks: for each request the ids of its prompt's blocks, int64, of which the last may be partial:
             equal ids have equal tokens, and equal tokens before them. None: no prompts have equal beginnings.
@@ -42,7 +71,7 @@ class Requests(Shown):
     arrival_ns: NDArray[np.float64]
     prompt_tokens: NDArray[np.int64]
     output_tokens: NDArray[np.int64]
-    ids: tuple[str, ...] = ()
+    ids: Sequence[str] = ()
     block_tokens: int | None = None
     blocks: tuple[NDArray[np.int64], ...] | None = None
     closed_loop: int | None = None
@@ -50,7 +79,7 @@ class Requests(Shown):
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "source", dict(self.source or {}))
+        set_(self, "source", plain_mapping(self.source, "source"))
         set_(self, "prompt_tokens", _lengths(self.prompt_tokens, "prompt_tokens"))
         set_(self, "output_tokens", _lengths(self.output_tokens, "output_tokens"))
         if self.closed_loop is not None:
@@ -59,13 +88,15 @@ class Requests(Shown):
         if self.closed_loop is not None and self.arrival_ns.any():
             problem = "has arrivals after 0, and with closed_loop a request arrives when another ends"
             raise InputError(problem, "conflict", key="arrival_ns")
-        ids = several(self.ids, "ids", text) or tuple(map(str, range(len(self))))
+        ids = self.ids
+        if not isinstance(ids, Numbers):
+            ids = several(ids, "ids", text) or Numbers(len(self))
         set_(self, "ids", ids)
         for name in ("prompt_tokens", "output_tokens", "ids"):
             self._check_count(name, getattr(self, name))
-        if len(set(ids)) < len(ids):
+        if not isinstance(ids, Numbers) and len(set(ids)) < len(ids):
             again = next(name for name, count in Counter(ids).items() if count > 1)
-            raise InputError(f"has '{again[:60]}' twice", "twice", key="ids")
+            raise InputError(f"has {shown(again)} twice", "twice", key="ids")
         self._check_blocks()
 
     def _check_count(self, name: str, values: Any) -> None:
@@ -78,18 +109,17 @@ class Requests(Shown):
             raise InputError("needs the other", "conflict", key="blocks or block_tokens")
         if self.blocks is None or self.block_tokens is None:
             return
-        size = whole_number(self.block_tokens, "block_tokens", 1, _MOST_TOKENS)
-        blocks = tuple(np.asarray(chain) for chain in self.blocks)
-        self._check_count("blocks", blocks)
+        size = whole_number(self.block_tokens, "block_tokens", 1, MOST_TOKENS)
+        chains = several(self.blocks, "blocks", lambda chain, name: chain)
+        self._check_count("blocks", chains)
+        blocks = tuple(_whole_array(chain, f"blocks[{n}]").astype(np.int64) for n, chain in enumerate(chains))
         for request, (ids, tokens) in enumerate(zip(blocks, self.prompt_tokens.tolist(), strict=True)):
-            if ids.ndim != 1 or ids.dtype.kind not in "iu":
-                raise InputError("is not a list of whole numbers", "type", key=f"blocks[{request}]")
             if len(ids) != -(-tokens // size):
                 problem = f"has {len(ids)} blocks of {size} tokens, and the prompt {tokens} tokens"
                 raise InputError(problem, "conflict", key=f"blocks[{request}]")
         _check_chains(blocks)
         object.__setattr__(self, "block_tokens", size)
-        object.__setattr__(self, "blocks", tuple(chain.astype(np.int64) for chain in blocks))
+        object.__setattr__(self, "blocks", blocks)
 
     def _title(self) -> str:
         return f"Requests ({len(self)})"
@@ -137,44 +167,52 @@ def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:
     Raises:
         InputError: an id follows different ones.
     """
-    before: dict[int, int] = {}
-    for request, ids in enumerate(blocks):
-        last = -1
-        for block in ids.tolist():
-            if before.setdefault(block, last) != last:
-                problem = f"has block {block} after others than before, so equal ids are not equal prefixes"
-                raise InputError(problem, "conflict", key=f"blocks[{request}]")
-            last = block
+    ids = np.concatenate(blocks)
+    before = np.empty_like(ids)
+    before[1:] = ids[:-1]
+    first = np.cumsum([0, *(len(chain) for chain in blocks[:-1])])
+    before[first] = -1
+    order = np.argsort(ids, kind="stable")
+    ids, before = ids[order], before[order]
+    wrong = (ids[1:] == ids[:-1]) & (before[1:] != before[:-1])
+    if wrong.any():
+        index = int(order[1:][wrong].min())
+        request = int(np.searchsorted(first, index, side="right")) - 1
+        block = int(blocks[request][index - first[request]])
+        problem = f"has block {block} after others than before, so equal ids are not equal prefixes"
+        raise InputError(problem, "conflict", key=f"blocks[{request}]")
+
+
+def _array(value: Any, name: str, kinds: str, what: str) -> NDArray[Any]:
+    array = as_array(value)
+    if array.ndim != 1 or array.dtype.kind not in kinds:
+        raise InputError(f"is not an array of {what}", "type", key=name)
+    return array
 
 
 def _whole_array(value: Any, name: str) -> NDArray[Any]:
-    array = np.asarray(value)
-    if array.ndim != 1 or array.dtype.kind not in "iu":
-        raise InputError("is not an array of whole numbers, one a request", "type", key=name)
-    return array
+    return _array(value, name, "iu", "whole numbers")
 
 
 def _lengths(value: Any, name: str) -> NDArray[np.int64]:
     array = _whole_array(value, name)
-    outside = (array < 1) | (array > _MOST_TOKENS)
+    outside = (array < 1) | (array > MOST_TOKENS)
     if outside.any():
         request = int(np.argmax(outside))
-        problem = f"{array[request]} is not a number of tokens from 1 to {_MOST_TOKENS}"
+        problem = f"{array[request]} is not a number of tokens from 1 to {MOST_TOKENS}"
         raise InputError(problem, "range", key=f"{name}[{request}]")
     return array.astype(np.int64)
 
 
 def _arrivals(value: Any) -> NDArray[np.float64]:
-    array = np.asarray(value)
-    if array.ndim != 1 or array.dtype.kind not in "iuf":
-        raise InputError("is not an array of numbers, one a request", "type", key="arrival_ns")
+    array = _array(value, "arrival_ns", "iuf", "numbers")
     if not len(array):
         raise InputError("there is no request", "missing", key="arrival_ns")
     array = array.astype(np.float64)
-    outside = ~((array >= 0) & (array <= _LATEST_NS))
+    outside = ~((array >= 0) & (array <= LATEST_NS))
     if outside.any():
         request = int(np.argmax(outside))
-        problem = f"{array[request]:g} is not a time from 0 to {_LATEST_NS:g} ns"
+        problem = f"{array[request]:g} is not a time from 0 to {LATEST_NS:g} ns"
         raise InputError(problem, "range", key=f"arrival_ns[{request}]")
     back = np.diff(array) < 0
     if back.any():

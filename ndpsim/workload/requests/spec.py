@@ -44,14 +44,14 @@ def gamma(shape: float, count: int, random: Random) -> Floats:
     drawn_shape = shape if shape >= 1.0 else shape + 1.0
     d = drawn_shape - 1.0 / 3.0
     c = 1.0 / np.sqrt(9.0 * d)
-    accepted: list[float] = []
-    while len(accepted) < count:
+    accepted: list[Floats] = []
+    while sum(map(len, accepted)) < count:
         x, u = normal(count, random), random.random(count)
         v = (1.0 + c * x) ** 3
         positive = np.where(v > 0.0, v, 1.0)
         taken = (v > 0.0) & (np.log1p(-u) < 0.5 * x * x + d - d * v + d * np.log(positive))
-        accepted.extend((d * v[taken]).tolist())
-    numbers = np.array(accepted[:count])
+        accepted.append(d * v[taken])
+    numbers = np.concatenate([np.zeros(0), *accepted])[:count]
     if shape < 1.0:
         numbers *= (1.0 - random.random(count)) ** (1.0 / shape)
     return numbers / shape

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.text_files import first_bytes, read_json
 from ndpsim.workload.routing.counts_csv import is_csv, read_csv
 from ndpsim.workload.routing.trace import MAX_EXPERTS
@@ -112,7 +112,7 @@ def parse_counts(content: Any, file: str) -> ExpertCounts:
 def _whole(values: Mapping[str, Any], key: str, least: int, file: str) -> int | None:
     value = values.get(key)
     if value is not None and (type(value) is not int or value < least):
-        raise InputError(f"{str(value)[:40]} is not a whole number from {least}", "range", file=file, key=key)
+        raise InputError(f"{shown(value)} is not a whole number from {least}", "range", file=file, key=key)
     return value
 
 
@@ -126,7 +126,7 @@ def _table(table: Any, key: str, file: str) -> NDArray[np.int64]:
         for expert, count in enumerate(row):
             whole = type(count) is int or (type(count) is float and count.is_integer())
             if not whole or not 0 <= count <= _LARGEST:
-                problem = f"{str(count)[:40]} is not a count"
+                problem = f"{shown(count)} is not a count"
                 raise InputError(problem, "range", file=file, key=f"{key}[{layer}][{expert}]")
         if not any(row):
             raise InputError("has no selections", "invalid", file=file, key=f"{key}[{layer}]")

@@ -16,7 +16,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import numbered_lines
 from ndpsim.workload.routing.trace import MAX_EXPERTS
 
@@ -75,7 +75,7 @@ def _count(text: str, path: Path, line: int) -> int:
     try:
         return int(text) if text.isdigit() else _exact(float(text))
     except ValueError:
-        problem = f"'{text[:40]}' is not a whole number from 0"
+        problem = f"{shown(text)} is not a whole number from 0"
         raise InputError(problem, file=path, line=line, code="range") from None
 
 

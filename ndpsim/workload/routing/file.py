@@ -25,9 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arrays import array_names, read_npz
 from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.files import replacing
-from ndpsim.workload.routing.arrays import member_names, read_npz
 
 FORMAT = "ndpsim-routing"
 VERSION = 1
@@ -63,7 +63,7 @@ def write(trace: Mapping[str, Any], path: Path) -> None:
 
 def is_routing_file(path: Path) -> bool:
     """Whether a file looks like one of ndpsim's own traces."""
-    return {"format", "version", "ids"} <= set(member_names(path))
+    return {"format", "version", "ids"} <= set(array_names(path))
 
 
 def read(file: Path) -> dict[str, Any]:

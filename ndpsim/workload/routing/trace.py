@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import path_of, several, shown, whole_number
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import path_of, plain_mapping, several, whole_number
+from ndpsim.base.arrays import as_array
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
 from ndpsim.workload.models import MoeShape
 from ndpsim.workload.routing.file import read, write
@@ -77,7 +78,7 @@ class Routing(Shown):
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
-        set_(self, "source", dict(self.source or {}))
+        set_(self, "source", plain_mapping(self.source, "source"))
         set_(self, "experts", whole_number(self.experts, "experts", 1, MAX_EXPERTS))
         layers = several(self.layers, "layers", lambda layer, name: whole_number(layer, name, 0, _MAX_LAYERS))
         if not layers or any(later <= layer for layer, later in itertools.pairwise(layers)):
@@ -85,6 +86,8 @@ class Routing(Shown):
                 f"{shown(layers)} are not layers of a model in ascending order", "form", key="layers"
             )
         set_(self, "layers", layers)
+        lengths = several(self.prompt_lengths, "prompt_lengths", lambda n, name: whole_number(n, name, 1))
+        set_(self, "prompt_lengths", lengths)
         set_(self, "ids", _checked_ids(self.ids, "ids", _DECODE, layers, self.experts))
         set_(self, "scores", _checked_scores(self.scores, "scores", _DECODE, layers, self.ids))
         if self.prefill_ids is None:
@@ -92,7 +95,6 @@ class Routing(Shown):
                 raise InputError(
                     "are given without prefill_ids", "conflict", key="prefill_scores or prompt_lengths"
                 )
-            set_(self, "prompt_lengths", ())
         else:
             prefill = _checked_ids(self.prefill_ids, "prefill_ids", _PREFILL, layers, self.experts)
             set_(self, "prefill_ids", prefill)
@@ -103,8 +105,7 @@ class Routing(Shown):
             raise InputError("there is neither a decode token nor a prompt token", "missing", key="ids")
 
     def _check_prefill(self, prefill: Ids) -> None:
-        lengths = several(self.prompt_lengths, "prompt_lengths", lambda n, name: whole_number(n, name, 1))
-        object.__setattr__(self, "prompt_lengths", lengths)
+        lengths = self.prompt_lengths
         if sum(lengths) != prefill.shape[1]:
             problem = (
                 f"{sum(lengths)} tokens in {len(lengths)} prompts, but prefill_ids has {prefill.shape[1]}"
@@ -260,7 +261,7 @@ class Routing(Shown):
             "batch": self.batch,
             "prefill_tokens": self.prefill_tokens,
             "scores": self.scores is not None or self.prefill_scores is not None,
-            "source": dict(self.source or {}),
+            "source": plain_mapping(self.source, "source"),
         }
 
     def __eq__(self, other: object) -> bool:
@@ -308,7 +309,7 @@ def _checked_ids(ids: object, name: str, axes: tuple[str, ...], layers: tuple[in
     Raises:
         InputError: see `Routing`.
     """
-    array = np.asarray(ids)
+    array = as_array(ids)
     form = f"[{', '.join((*axes, 'k'))}]"
     if array.dtype.kind not in "iu" or array.ndim != len(axes) + 1:
         problem = f"is {array.dtype} of {array.ndim} axes, not whole numbers {form}"
@@ -359,7 +360,7 @@ def _checked_scores(
 ) -> Scores | None:
     if scores is None:
         return None
-    array = np.asarray(scores)
+    array = as_array(scores)
     if array.dtype.kind != "f" or array.shape != ids.shape:
         problem = f"is {array.dtype} of shape {array.shape}, not floating point numbers of {ids.shape}"
         raise InputError(problem, "type", key=name)

@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterable
 from fractions import Fraction
 
-from ndpsim.base.errors import one_of
+from ndpsim.base.errors import one_of, shortened, shown
 from ndpsim.base.units import exact
 from ndpsim.config.importers import presets
 from ndpsim.config.importers.configuration import Configuration, ConfigurationFormat
@@ -101,7 +101,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     if protocol.text not in _STANDARDS:
         missing = "" if protocol.is_written else " (DRAMsim3's default)"
         supported = ", ".join(_STANDARDS)
-        problem = f"{protocol.text[:60]}{missing} is not supported (supported: {supported})"
+        problem = f"{shortened(protocol.text)}{missing} is not supported (supported: {supported})"
         raise protocol.place.error(problem, code="unsupported")
     standard = standards()[_STANDARDS[protocol.text]]
     sizes = _sizes(ini, sheet, standard)
@@ -234,7 +234,7 @@ def _order(mapping: Entry) -> list[str]:
     text = mapping.text
     fields = [text[start : start + 2] for start in range(0, len(text), 2)]
     if sorted(fields) != sorted(_FIELDS):
-        problem = f"{text[:60]!r} is not each of {', '.join(_FIELDS)} once, as in rochrababgco"
+        problem = f"{shown(text)} is not each of {', '.join(_FIELDS)} once, as in rochrababgco"
         raise mapping.place.error(problem, code="form")
     return [_FIELDS[field] for field in reversed(fields)]
 

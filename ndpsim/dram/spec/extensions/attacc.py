@@ -44,7 +44,7 @@ def _commands(ideal: frozenset[str]) -> tuple[UnitCommand, ...]:
         UnitCommand("MACAB", (), True, True, uses=True, opened_by="ACTAB", closed_by="PREA"),
         UnitCommand("MACSB", _SAME, True, True, uses=True, opened_by="ACTSB", closed_by="PRESB"),
         UnitCommand("MACPB", _PAIR, True, True, uses=True, opened_by="ACTPB", closed_by="PREPB"),
-        UnitCommand("WRGB", _ONE),
+        UnitCommand("WRGB", _ONE, drives="nCWL"),  # from outside: the simulator counts it on the interposer
         UnitCommand("MVSB", _ONE),
         UnitCommand("MVGB", _ONE, waits_for=moved),
         UnitCommand("SFM", _ONE, waits_for=softmax, checked_at_channel=True),
@@ -146,8 +146,8 @@ def _rules(ideal: frozenset[str]) -> tuple[Rule, ...]:
         Rule("tWR", "bank", ("WR",), _PRES, _WRITTEN),
         Rule("tRP", "bank", _PRES, _ACTS, "nRP"),
         # The data bus of a pseudo-channel.
-        Rule("data bus", "pseudochannel", ("RD",), ("WR",), "nCL + nBL - nCWL"),
-        Rule("tRTW", "rank", ("RD",), ("WR",), "nCL + nBL + 2 - nCWL"),
+        Rule("data bus", "pseudochannel", ("RD",), ("WR", "WRGB"), "nCL + nBL - nCWL"),
+        Rule("tRTW", "rank", ("RD",), ("WR", "WRGB"), "nCL + nBL + 2 - nCWL"),
         Rule("tWTRS", "rank", ("WR",), ("RD",), "nCWL + nBL + nWTRS"),
         Rule("tWTRL", "bankgroup", ("WR",), ("RD",), "nCWL + nBL + nWTRL"),
     ]  # fmt: skip

@@ -14,11 +14,18 @@ from ndpsim.workload.models import LayerAttention, LinearAttention
 
 
 def attention_operations(
-    attention: LayerAttention, hidden: int, step: AnyStep, bits: int | Fraction
+    attention: LayerAttention,
+    hidden: int,
+    step: AnyStep,
+    bits: int | Fraction,
+    attending: AnyStep | None,
 ) -> list[Operation]:
-    """The operations of a layer's attention, without norms; dense weights have `bits` bits."""
+    """The operations of a layer's attention, without norms; dense weights have `bits` bits.
+
+    attending: the sequences of `step` whose queries meet keys on the GPU, which matters to `keys` alone.
+    """
     if isinstance(attention, LinearAttention):
         return delta_rule.operations(attention, hidden, step, bits)
     if attention.latent_rank:
         return latent.operations(attention, hidden, step, bits)
-    return keys.operations(attention, hidden, step, bits)
+    return keys.operations(attention, hidden, step, bits, attending)

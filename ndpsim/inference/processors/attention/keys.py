@@ -15,19 +15,28 @@ from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep, Op
 from ndpsim.workload.models import Attention
 
 
-def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
-    """The projections, the cache's new entries, queries with keys and values, and the gate, if any."""
+def operations(
+    attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction, attending: AnyStep | None
+) -> list[Operation]:
+    """The projections, the cache's new entries, queries with keys and values, and the gate, if any.
+
+    attending: the sequences whose queries meet keys here; None: there are none.
+    """
     *projections, output = attention.matrices(hidden)
     tokens, results = step.tokens, attention.heads * attention.value_size
     around = attention.heads * attention.head_size + results
     entries, cached = tokens * attention.cached_values * ACTIVATION_BYTES, step.cached(attention, tokens)
-    flops, activations = 2 * step.pairs(attention) * around, tokens * around * ACTIVATION_BYTES
-    read = step.cached(attention, step.attended(attention))
     done = [
         product("attention", "qkv_proj", projections, tokens, bits),
         Operation("attention", "cache_entries", 0, 0, entries, cached),
-        Operation("attention", "attend", flops, 0, activations, read, attends=True),
     ]
+    if attending is not None:
+        flops, activations = (
+            2 * attending.pairs(attention) * around,
+            attending.tokens * around * ACTIVATION_BYTES,
+        )
+        read = attending.cached(attention, attending.attended(attention))
+        done.append(Operation("attention", "attend", flops, 0, activations, read, attends=True))
     if attention.gated:
         # The result and the gate are read, and the product is written.
         done.append(Operation("attention", "output_gate", 0, 0, 3 * tokens * results * ACTIVATION_BYTES))

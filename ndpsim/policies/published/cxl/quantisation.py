@@ -14,10 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.arrays import read_npz
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import numbered_lines
 from ndpsim.policies.views import Floats
-from ndpsim.workload.routing.arrays import read_npz
 
 #: Possible bits of an expert's weights; the last axis of a table of losses.
 BITS = (1, 2, 3, 4)
@@ -67,7 +67,7 @@ def _read_lines(path: Path, layers: tuple[int, ...], experts: int) -> Floats:
         *numbers, loss = _numbers(text, columns, path, number)
         cell = (*([] if per_layer else [0]), *map(int, numbers))
         if cell in found:
-            raise InputError(f"'{text[:60]}' is given twice", "twice", file=path, line=number)
+            raise InputError(f"{shown(text)} is given twice", "twice", file=path, line=number)
         found[cell] = loss
     repeats = experts if per_layer else max((expert for _, expert, _ in found), default=0) + 1
     try:
@@ -103,7 +103,7 @@ def _numbers(text: str, columns: tuple[str, ...], path: Path, line: int) -> list
             allowed = {"bits": f"one of {', '.join(map(str, BITS))}", "loss": "a number"}
             wanted = allowed.get(column, "a whole number from 0")
             raise InputError(
-                f"'{part.strip()[:60]}' is not {wanted}", "range", file=path, line=line, key=column
+                f"{shown(part.strip())} is not {wanted}", "range", file=path, line=line, key=column
             )
         numbers.append(value)
     return numbers

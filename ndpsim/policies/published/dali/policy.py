@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
+from ndpsim.base.arrays import read_npz
 from ndpsim.base.errors import InputError
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import Predictions, StatedPredictor, descending, mean_loads
@@ -32,7 +33,6 @@ from ndpsim.policies.views import (
     OfflineView,
     Placement,
 )
-from ndpsim.workload.routing.arrays import read_npz
 
 # ---- Prediction of the next layer's experts from residuals, with recorded hidden states of a real model
 #

@@ -6,13 +6,19 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
+from ndpsim.base.options import refuse
 from ndpsim.base.options.gemv import ALONE, GEMV, HOST, check_gemv
+from ndpsim.config.banks import BankHardware, is_bank_hardware
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_host_read
+from ndpsim.simulate.bank_operands import simulate_bank_expert
 from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult
+from ndpsim.simulate.results.pim import PimResult
 from ndpsim.studies.sweeps.command import (
+    BANK_KEYS,
     Resolved,
     SweptCommand,
+    bank_hardware_of,
     expert_of,
     file_digests,
     hardware_of,
@@ -20,16 +26,34 @@ from ndpsim.studies.sweeps.command import (
     weight_format,
 )
 
+_IN_BANKS = ("hw", "model", "shape", "tokens")  # options of units in banks
+
 
 class SweptGemv(SweptCommand):
     """One expert: `simulate_expert`, `simulate_contention` or `simulate_host_read`."""
 
     name = "gemv"
-    results = (ExpertResult, ContentionResult, HostReadResult)
+    results = (ExpertResult, ContentionResult, HostReadResult, PimResult)
     own_metrics = ("area_mm2",)
     parameters = GEMV
+    device_keys = BANK_KEYS
+
+    def _device(self, settings: Mapping[str, Any]) -> BankHardware | None:
+        """The device with units in its banks; None: DIMMs compute."""
+        if not is_bank_hardware(GEMV.value(settings, "hw")):
+            return None
+        options = (name for name in settings if name in GEMV and name not in _IN_BANKS)
+        refuse(settings, "is not of units in banks", *options)
+        return bank_hardware_of(settings, GEMV)
 
     def resolve(self, settings: Mapping[str, Any]) -> Resolved:
+        device = self._device(settings)
+        if device is not None:
+            expert, model = named_weights(expert_of(settings), weight_format(settings))
+            shape = {"hidden": expert.hidden, "intermediate": expert.intermediate}
+            tokens = GEMV.value(settings, "tokens")
+            config = {"hardware": device.to_dict(), "model": model, **shape, "tokens": tokens}
+            return self.resolved(config, apart=["model"])
         check_gemv(settings)
         hardware = hardware_of(settings, GEMV)
         weights, model = named_weights(expert_of(settings), weight_format(settings))
@@ -49,6 +73,10 @@ class SweptGemv(SweptCommand):
         return self.resolved(config, traffic, apart=["model"])
 
     def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        device = self._device(settings)
+        if device is not None:
+            tokens = GEMV.value(settings, "tokens")
+            return scalars_of(simulate_bank_expert(device, expert_of(settings), tokens))
         check_gemv(settings)
         hardware, expert, bits = hardware_of(settings, GEMV), expert_of(settings), weight_format(settings)
         options = GEMV.arguments(settings, "tokens", "release-ns", "layout", *ALONE)

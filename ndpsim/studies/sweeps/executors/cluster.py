@@ -9,10 +9,9 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shortened
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.command import SweptCommand
 from ndpsim.studies.sweeps.executors import (
@@ -81,13 +80,15 @@ def run_on_cluster(command: SweptCommand, tasks: Tasks, address: str) -> Answers
 
 def _connected(client_of: Any, address: str) -> Any:
     """A client of the scheduler with an address or a scheduler file."""
-    where = {"scheduler_file": address} if Path(address).is_file() else {"address": address}
+    where = {"scheduler_file": address} if os.path.isfile(address) else {"address": address}
     if "address" in where and re.fullmatch(r"(\w+://)?[^/]+:\d+", address) is None:
-        raise InputError(f"{address[:200]} is neither HOST:PORT nor a scheduler file", "form", key="cluster")
+        raise InputError(
+            f"{shortened(address)} is neither HOST:PORT nor a scheduler file", "form", key="cluster"
+        )
     try:
         return client_of(**where, timeout=_CONNECT_S, set_as_default=False)
     except (OSError, ValueError, TimeoutError) as error:
-        problem = f"no Dask scheduler answers at {address} ({' '.join(str(error).split())[:200]})"
+        problem = f"no Dask scheduler answers at {shortened(address)} ({' '.join(str(error).split())[:200]})"
         raise InputError(problem, "unreadable", key="cluster") from None
 
 

@@ -58,7 +58,7 @@ def weight_name(weights: str) -> str:
         if name not in RECIPES:
             name = name.removesuffix(suffix)
     if name not in RECIPES:
-        raise unknown(name[:80], RECIPES, "weight file", key="weights")
+        raise unknown(name, RECIPES, "weight file", key="weights")
     return name
 
 

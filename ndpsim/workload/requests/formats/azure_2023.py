@@ -18,5 +18,5 @@ FORMAT = WorkloadFormat(
     example=f"{_EXAMPLE},4808,10",
     meaning="CSV of Azure's LLM inference trace 2023, columns TIMESTAMP,ContextTokens,GeneratedTokens",
     recognises=recognised_by(_TIMESTAMP),
-    read=lambda path, most: read_azure(path, most, _TIMESTAMP, _EXAMPLE),
+    read=lambda path, most, sink: read_azure(path, most, sink, _TIMESTAMP, _EXAMPLE),
 )

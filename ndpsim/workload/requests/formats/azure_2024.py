@@ -21,5 +21,7 @@ FORMAT = WorkloadFormat(
     example=f"{_EXAMPLE},2162,5",
     meaning="CSV of Azure's LLM inference trace 2024, whose timestamps have a time zone",
     recognises=recognised_by(_TIMESTAMP),
-    read=lambda path, most: read_azure(path, most, _TIMESTAMP, f"{_EXAMPLE} or 2024-05-12 00:00:00+00:00"),
+    read=lambda path, most, sink: read_azure(
+        path, most, sink, _TIMESTAMP, f"{_EXAMPLE} or 2024-05-12 00:00:00+00:00"
+    ),
 )

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import numbered_lines
 from ndpsim.workload.requests.recorded import (
     RecordedRequests,
+    Sink,
     WorkloadFormat,
     begins_with,
     cells_of,
@@ -34,8 +35,8 @@ _PLAIN, _WITH_SESSIONS = _FIRST + _REST, _FIRST + _SESSIONS + _REST
 _KNOWN = {_MODEL: ("ChatGPT", "GPT-4"), _LOG: ("Conversation log", "API log")}
 
 
-def _read(path: Path, most: int | None) -> Requests:
-    rows = RecordedRequests(path, most, _FIRST[0], _PROMPT, _OUTPUT)
+def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
+    rows = RecordedRequests(path, most, _FIRST[0], _PROMPT, _OUTPUT, sink)
     first = next((text for _, text in numbered_lines(path)), "")
     header = _WITH_SESSIONS if _SESSIONS[0] in first else _PLAIN
     for line, cells in cells_of(path, header):
@@ -44,7 +45,7 @@ def _read(path: Path, most: int | None) -> Requests:
         row = dict(zip(header, cells, strict=True))
         for key, known in _KNOWN.items():
             if row[key] not in known:
-                problem = f"'{row[key][:40]}' is neither {known[0]} nor {known[1]}"
+                problem = f"{shown(row[key])} is neither {known[0]} nor {known[1]}"
                 raise InputError(problem, "unknown-name", file=path, line=line, key=key)
         prompt, output, total = (whole(row[key], path, line, key) for key in (_PROMPT, _OUTPUT, _TOTAL))
         if prompt + output != total:

@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat, cells_of, seconds, whole
+from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFormat, cells_of, seconds, whole
 from ndpsim.workload.requests.requests import Requests
 
-_NO_CELL = re.compile(r"[,\n\r]")
+_NO_CELL = re.compile("[,\n\r\ud800-\udfff]")  # nor parts of surrogate pairs, which UTF-8 does not have
 _HEADER = re.compile(r"id,(arrival_s|concurrency),input_tokens,output_tokens(?:,blocks_([0-9]{1,9}))?")
 
 
-def _read(path: Path, most: int | None) -> Requests:
+def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     header = next((text.replace(" ", "") for _, text in numbered_lines(path)), "")
     form = _HEADER.fullmatch(header)
     if form is None:
-        problem = f"'{header[:80]}' is not the header id,arrival_s,input_tokens,output_tokens"
+        problem = f"{shown(header)} is not the header id,arrival_s,input_tokens,output_tokens"
         raise InputError(problem, "form", file=path, line=1)
-    rows = RecordedRequests(path, most, form[1], "input_tokens", "output_tokens")
+    rows = RecordedRequests(path, most, form[1], "input_tokens", "output_tokens", from_first=False)
     block_tokens = None if form[2] is None else int(form[2])
     closed_loop: int | None = None
     for line, cells in cells_of(path, header.split(",")):
@@ -46,30 +46,32 @@ def _read(path: Path, most: int | None) -> Requests:
         prompt = whole(cells[2], path, line, rows.prompt)
         output = whole(cells[3], path, line, rows.output)
         rows.add(arrival_ns, prompt, output, line, cells[0], blocks)
-    return rows.requests(block_tokens, closed_loop, from_first=False)
+    return rows.requests(block_tokens, closed_loop)
 
 
 def _blocks(text: str, path: Path, line: int, key: str) -> list[int]:
     return [whole(word, path, line, key) for word in text.split()]
 
 
-def lines_of(requests: Requests) -> Iterator[str]:
-    """The lines of a file in this form.
+def lines_of(requests: Requests, header: bool = True) -> Iterator[str]:
+    """The lines of a file in this form, with the header or without it.
 
     Raises:
         InputError: an id cannot be written.
     """
     when = "arrival_s" if requests.closed_loop is None else "concurrency"
     last = "" if requests.blocks is None else f",blocks_{requests.block_tokens}"
-    yield f"id,{when},input_tokens,output_tokens{last}\n"
-    for index, (name, arrival_ns) in enumerate(zip(requests.ids, requests.arrival_ns.tolist(), strict=True)):
+    if header:
+        yield f"id,{when},input_tokens,output_tokens{last}\n"
+    lengths = zip(requests.prompt_tokens.tolist(), requests.output_tokens.tolist(), strict=True)
+    rows = zip(requests.ids, requests.arrival_ns.tolist(), lengths, strict=True)
+    for index, (name, arrival_ns, (prompt, output)) in enumerate(rows):
         if _NO_CELL.search(name) or name != name.strip():
-            problem = f"{name[:60]!r} has a comma, a line break, or a blank at an end"
+            problem = f"{shown(name)} has a comma, a line break, a surrogate, or a blank at an end"
             raise InputError(problem, "form", key=f"ids[{index}]")
         when = str(requests.closed_loop or f"{Decimal(repr(arrival_ns)).scaleb(-9).normalize():f}")
-        lengths = f"{requests.prompt_tokens[index]},{requests.output_tokens[index]}"
         blocks = "" if requests.blocks is None else "," + " ".join(map(str, requests.blocks[index].tolist()))
-        yield f"{name},{when},{lengths}{blocks}\n"
+        yield f"{name},{when},{prompt},{output}{blocks}\n"
 
 
 FORMAT = WorkloadFormat(

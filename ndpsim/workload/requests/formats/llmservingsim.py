@@ -12,7 +12,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import json_objects, json_with, whole_of
-from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
+from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _TOKENS = "arrival_time_ns", "input_toks", "output_toks", "input_tok_ids"
@@ -44,8 +44,8 @@ def _tokens(record: dict[str, Any], prompt: int, path: Path, line: int) -> list[
     return tokens
 
 
-def _read(path: Path, most: int | None) -> Requests:
-    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
+def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
     numbers = _BlockNumbers()
     with_tokens: bool | None = None
     for line, record in json_objects(path):

@@ -13,7 +13,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import json_objects, json_with, whole_of
-from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
+from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _BLOCKS = "timestamp", "input_length", "output_length", "hash_ids"
@@ -21,13 +21,14 @@ _BLOCK_TOKENS = 512
 _NS_PER_MS = 1_000_000
 
 
-def _read(path: Path, most: int | None) -> Requests:
-    rows, hashed = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT), True
-    for line, record in json_objects(path):
+def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
+    hashed: bool | None = None  # as the first request is
+    for line, record in json_objects(path, held=False):
         if rows.full:
             break
         time, prompt, output = (whole_of(record, key, path, line) for key in (_TIME, _PROMPT, _OUTPUT))
-        hashed = hashed and (bool(rows) or _BLOCKS in record)
+        hashed = _BLOCKS in record if hashed is None else hashed
         if not hashed and _BLOCKS in record:
             raise InputError(
                 "is missing in the requests before", "missing", file=path, line=line, key=_BLOCKS

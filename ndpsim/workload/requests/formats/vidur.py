@@ -11,10 +11,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import first_bytes
 from ndpsim.workload.requests.recorded import (
     RecordedRequests,
+    Sink,
     WorkloadFormat,
     begins_with,
     cells_of,
@@ -29,16 +30,18 @@ _is_processed, _is_replayed = begins_with(*_PROCESSED), begins_with(*_REPLAYED)
 _ZERO_FRACTION = re.compile(r"\.0*$")
 
 
-def _read(path: Path, most: int | None) -> Requests:
+def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     header = _REPLAYED if _is_replayed(path, first_bytes(path)) else _PROCESSED
-    rows, date = RecordedRequests(path, most, *header[:3]), None
+    rows = RecordedRequests(path, most, *header[:3], sink)
+    date: str | None = None
     for line, cells in cells_of(path, header):
         if rows.full:
             break
-        if date not in (None, *cells[3:]):
-            problem = f"'{cells[3][:40]}' is another date than that of the first request; keep one"
-            raise InputError(problem, "conflict", file=path, line=line, key=header[3])
-        date = cells[3] if cells[3:] else None
+        own_date = cells[3] if len(cells) > 3 else None
+        if date not in (None, own_date):
+            problem = f"{shown(own_date)} is another date than that of the first request; keep one"
+            raise InputError(problem, "conflict", file=path, line=line, key=_REPLAYED[3])
+        date = own_date
         prompt, output = (
             whole(_ZERO_FRACTION.sub("", cells[index]), path, line, header[index]) for index in (1, 2)
         )

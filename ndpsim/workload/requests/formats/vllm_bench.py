@@ -14,9 +14,9 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import json_with, read_json
-from ndpsim.workload.requests.recorded import RecordedRequests, WorkloadFormat
+from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
 
 _TIME, _PROMPT, _OUTPUT, _ERRORS = "start_times", "input_lens", "output_lens", "errors"
@@ -41,7 +41,7 @@ def _array(record: dict[str, Any], key: str, fits: Callable[[Any], bool], path: 
         raise InputError("is not a list", "type", file=path, key=key)
     for index, value in enumerate(array):
         if not fits(value):
-            problem = f"{str(value)[:40]} is not allowed here"
+            problem = f"{shown(value)} is not allowed here"
             raise InputError(problem, "type", file=path, key=f"{key}[{index}]")
     return array
 
@@ -58,17 +58,17 @@ def _closed_loop(record: dict[str, Any], path: Path) -> int | None:
     if limit is None:
         return None
     if type(limit) is not int or limit < 1:
-        problem = f"{str(limit)[:40]} is not a whole number from 1"
+        problem = f"{shown(limit)} is not a whole number from 1"
         raise InputError(problem, "type", file=path, key=_LIMIT)
     if record.get(_RATE) != "inf" and record.get(_QUEUE) is not None:
         return None  # arrivals are known
     if record.get(_RATE) != "inf":
-        problem = f"delays arrivals of {_RATE} {str(record.get(_RATE))[:40]}; use one of them"
+        problem = f"delays arrivals of {_RATE} {shown(record.get(_RATE))}; use one of them"
         raise InputError(problem, "unsupported", file=path, key=_LIMIT)
     return limit
 
 
-def _read(path: Path, most: int | None) -> Requests:
+def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     record = read_json(path)
     if not isinstance(record, dict):
         raise InputError("is not a JSON object", "form", file=path)
@@ -91,9 +91,9 @@ def _read(path: Path, most: int | None) -> Requests:
             raise InputError(problem, "conflict", file=path, key=key)
     total = record.get(_TOTAL)
     if total is not None and total != sum(outputs):
-        problem = f"{str(total)[:40]} is not the sum of {_OUTPUT}, {sum(outputs)}"
+        problem = f"{shown(total)} is not the sum of {_OUTPUT}, {sum(outputs)}"
         raise InputError(problem, "conflict", file=path, key=_TOTAL)
-    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT)
+    rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
     arrivals = [Decimal(repr(time)) - Decimal(repr(wait)) for time, wait in zip(times, waits, strict=True)]
     for index in sorted(range(len(prompts)), key=arrivals.__getitem__):
         if errors[index]:

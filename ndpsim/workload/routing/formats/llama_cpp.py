@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import numbered_lines
 from ndpsim.workload.routing.recorded import Passes, Recorded, RoutingFormat, Stated, assembled
 
@@ -31,7 +31,7 @@ def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
                 or not words
                 or not all(word.isascii() and word.isdigit() for word in (layer, *words))
             ):
-                problem = f"'{text[:60]}' is not a layer, a comma and experts separated by blanks"
+                problem = f"{shown(text)} is not a layer, a comma and experts separated by blanks"
                 raise InputError(problem, "form", file=path, line=line)
             width = width or len(words)
             if len(words) != width:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import json_objects, json_with, whole_of
 from ndpsim.workload.routing.recorded import Pass, Recorded, RoutingFormat, Stated, assembled
 
@@ -29,7 +29,7 @@ def _choices(record: dict[str, Any], path: Path, line: int) -> list[list[int]]:
         raise InputError(problem, "form", file=path, line=line, key="top_indices")
     for key, actual in (("num_tokens", len(rows)), ("topk", len(rows[0]))):
         if key in record and record[key] != actual:
-            problem = f"{str(record[key])[:40]}, and top_indices has {actual}"
+            problem = f"{shown(record[key])}, and top_indices has {actual}"
             raise InputError(problem, "conflict", file=path, line=line, key=key)
     chosen: list[list[int]] = rows
     return chosen

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.workload.routing.recorded import Pass, Recorded, RoutingFormat, Stated, assembled
 from ndpsim.workload.routing.tensors import is_saved_by_torch, read_saved
 
@@ -59,7 +59,7 @@ def _pass(record: Any, number: int, physical: NDArray[Any] | None, path: Path) -
     if mode == _IDLE or not ids.shape[1]:
         return None
     if mode not in (_EXTEND, _DECODE):
-        problem = f"{str(mode)[:20]} is neither prefill ({_EXTEND}) nor decode ({_DECODE})"
+        problem = f"{shown(mode)} is neither prefill ({_EXTEND}) nor decode ({_DECODE})"
         raise InputError(problem, "range", file=path, key=f"{where}.forward_mode")
     ids = ids[..., (ids != -1).any(axis=(0, 1))]
     rows = {layer: ids[layer] for layer in range(len(ids)) if (ids[layer] != -1).any()}

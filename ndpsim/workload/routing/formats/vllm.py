@@ -9,8 +9,6 @@ the batch.
 from __future__ import annotations
 
 import base64
-import binascii
-import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,24 +16,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arrays import NPY, array_names, array_of, checked, npy_of, read_npy, read_npz
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import read_json
-from ndpsim.workload.routing.arrays import member_names, read_npy, read_npz
 from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
 
 _DECODE, _PROMPT = "routed_experts", "prompt_routed_experts"
-_NPY = b"\x93NUMPY"
+_AXES = ("token", "layer", "k")
 
 _Sequence = tuple[Path, NDArray[Any] | None, NDArray[Any] | None]  # prompt and generated tokens
 
 
 def _sequences(path: Path) -> Iterator[_Sequence]:
     if path.suffix == ".npy":
-        yield path, None, _checked(read_npy(path), path, _DECODE)
+        yield path, None, checked(read_npy(path), _AXES, path, _DECODE)
     elif path.suffix == ".npz":
         arrays = read_npz(path, lambda name: name in (_DECODE, _PROMPT))
         prompt, generated = (
-            None if name not in arrays else _checked(arrays[name], path, name) for name in (_PROMPT, _DECODE)
+            None if name not in arrays else checked(arrays[name], _AXES, path, name)
+            for name in (_PROMPT, _DECODE)
         )
         yield path, prompt, generated
     else:
@@ -57,26 +56,20 @@ def _decoded(value: Any, path: Path, key: str) -> NDArray[Any] | None:
     """An array of a response."""
     if value is None:
         return None
+    if isinstance(value, str):
+        return checked(npy_of(_bytes(value, path, key), path, key), _AXES, path, key)
+    if isinstance(value, dict):
+        content = _bytes(value.get("data"), path, f"{key}.data")
+        array = array_of(content, value.get("dtype", "int16"), value.get("shape"), path, key)
+        return checked(array, _AXES, path, key)
+    return checked(value, _AXES, path, key)
+
+
+def _bytes(text: Any, path: Path, key: str) -> bytes:
     try:
-        if isinstance(value, str):
-            content = base64.b64decode(value, validate=True)
-            return _checked(np.load(io.BytesIO(content), allow_pickle=False), path, key)
-        if isinstance(value, dict):
-            content = base64.b64decode(value["data"], validate=True)
-            flat = np.frombuffer(content, np.dtype(value.get("dtype", "int16")))
-            return _checked(flat.reshape(value["shape"]), path, key)
-        return _checked(np.array(value), path, key)
-    except (ValueError, TypeError, KeyError, EOFError, binascii.Error) as error:
-        if isinstance(error, InputError):
-            raise
-        raise InputError(f"is no array of experts ({error})", "form", file=path, key=key) from None
-
-
-def _checked(array: NDArray[Any], path: Path, key: str) -> NDArray[Any]:
-    if array.ndim != 3 or array.dtype.kind not in "iu" or not array.size:
-        problem = f"is {array.dtype} of shape {array.shape}, not whole numbers [token, layer, k]"
-        raise InputError(problem, "form", file=path, key=key)
-    return array
+        return base64.b64decode(text, validate=True)
+    except (ValueError, TypeError) as error:
+        raise InputError(f"is no text of base64 ({error})", "form", file=path, key=key) from None
 
 
 def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
@@ -119,8 +112,8 @@ def _decode(generated: list[tuple[Path, NDArray[Any]]], steps: int | None) -> ND
 
 def _recognises(path: Path, head: bytes) -> bool:
     if path.suffix == ".npz":
-        return bool({_DECODE, _PROMPT} & set(member_names(path)))
-    return head.startswith(_NPY) or (
+        return bool({_DECODE, _PROMPT} & set(array_names(path)))
+    return head.startswith(NPY) or (
         head.lstrip().startswith(b"{") and path.suffix == ".json" and _mentions(path)
     )
 

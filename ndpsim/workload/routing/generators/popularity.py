@@ -6,6 +6,7 @@ experts in another order, so that layers do not share their popular experts.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def _find(name: str) -> ExpertCounts:
         file = f"{name.lower()}.json"
         return parse_counts(read_json(BUNDLED / file), file)
     path = Path(name)
-    if path.suffix != ".json" and len(path.parts) < 2 and not path.exists():
+    if path.suffix != ".json" and len(path.parts) < 2 and not os.path.exists(path):
         problem = one_of(name, bundled_counts(), "popularity")
         raise InputError(f"{problem}, nor a file of counts", "unknown-name", key="routing")
     return read_counts(path)

@@ -1,0 +1,158 @@
+"""Damaged files of every format: refused in one line that names the file, or read."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+import ndpsim
+from calls import GIVEN
+from fuzz.outcomes import attempt
+from ndpsim.config import data_path
+from ndpsim.studies.sweeps.file import read_definition
+from test_command_formats import EXPECTED
+from test_routing_import import recorded, save
+from test_workload_formats import READ
+
+_IDS = np.array([[[[0, 1]]], [[[1, 2]]]], np.int16)  # [step, layer, token, k]
+
+
+def _bytes(write: Callable[..., Any], *arguments: Any, **named: Any) -> bytes:
+    file = io.BytesIO()
+    write(file, *arguments, **named)
+    return file.getvalue()
+
+
+def _text(content: Any) -> bytes:
+    return (content if isinstance(content, str) else json.dumps(content)).encode()
+
+
+def _of_torch() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        return save(Path(folder) / "a.pt", {"records": [recorded(_IDS[0].reshape(1, 1, 2), 2)]}).read_bytes()
+
+
+_NPY = _bytes(np.save, _IDS[:, 0])
+_ROUTING = {
+    "routed.npy": _NPY,
+    "routed.npz": _bytes(np.savez, routed_experts=_IDS[:, 0]),
+    "base64.json": _text({"choices": [{"routed_experts": base64.b64encode(_NPY).decode()}]}),
+    "raw.json": _text(
+        {"routed_experts": {"data": base64.b64encode(_IDS.tobytes()).decode(), "shape": [2, 1, 2]}}
+    ),
+    "sglang.pt": _of_torch(),
+    "megatron.jsonl": b'{"rank": 0, "step": 4, "layer": 1, "num_tokens": 1, "top_indices": [[3, 17]]}\n',
+    "llama.csv": b"layer_id,expert_ids\n3,52 40\n4,1 2\n3,52 40\n4,1 2\n",
+    "dynande.csv": b"layer_id,token_id,expert_0,expert_1\n0,17,0.0,0.1\n",
+    "counts.json": b'{"experts_per_token": 2, "counts": [[2, 2, 2], [1, 2, 3]]}',
+}
+_TRACES = {
+    "addresses": b"LD 0x40\nST 0x80\n" * 3,
+    "timed": b"0x40 READ 10\n0x80 WRITE 20\n",
+    "places": b"R 0,0,0,0,1,2\nW 0,0,1,1,1,2\n",
+    "records.npy": _bytes(np.save, np.zeros(3, [("address", np.int64), ("write", np.int8)])),
+}
+
+
+#: For each kind of file: a good one, the end of its name, and what reads it.
+FILES: dict[str, tuple[bytes, str, Callable[[Path], Any]]] = {
+    **{name: (content, name, ndpsim.import_routing) for name, content in _ROUTING.items()},
+    **{f"trace {name}": (content, name, ndpsim.read_requests) for name, content in _TRACES.items()},
+    "commands": (EXPECTED["ndpsim"].encode(), "c.csv", ndpsim.read_commands),
+    **{f"requests {name}": (_text(row[0]), "r.txt", ndpsim.import_requests) for name, row in READ.items()},
+    "counts": (
+        b"layer,expert,count\n0,0,3\n0,1,3\n",
+        "c.csv",
+        lambda path: ndpsim.import_routing(path, experts_per_token=2),
+    ),
+    "hardware": (data_path("hwconfigs", "trimoe").read_bytes(), "h.yaml", ndpsim.load_hardware),
+    "model": ((GIVEN / "config.json").read_bytes(), "config.json", ndpsim.load_model),
+    "sweep": ((GIVEN / "sweep.yaml").read_bytes(), "s.yaml", read_definition),
+    "dramsim3": ((GIVEN / "dramsim3.ini").read_bytes(), "d.ini", ndpsim.import_hardware),
+    "ramulator 2": ((GIVEN / "ramulator20.yaml").read_bytes(), "r.yaml", ndpsim.import_hardware),
+}
+
+_LIES = [
+    b"99999999999",
+    b"-1",
+    b"1e400",
+    b"NaN",
+    b"\xff\xfe",
+    b"\0",
+    b"[" * 3000,
+    b'"',
+    b"\xed\xa0\x80",
+    b"{",
+    b"",
+    b"x" * 5000,
+]
+
+
+def damaged(content: bytes, damages: list[tuple[str, int, int, bytes]]) -> bytes:
+    """Content with damages: each is a kind, a place, a length and a piece."""
+    for kind, start, length, piece in damages:
+        start %= len(content) + 1
+        end = min(start + length, len(content))
+        if kind == "cut":
+            content = content[:start]
+        elif kind == "replace":
+            content = content[:start] + piece + content[end:]
+        elif kind == "repeat":
+            content = content[:end] + content[start:end] * (length % 5) + content[end:]
+        elif kind == "number":  # the next number after the place
+            digits = [index for index in range(start, len(content)) if content[index : index + 1].isdigit()][
+                :1
+            ]
+            content = b"".join((content[: digits[0]], piece, content[digits[0] + 1 :])) if digits else content
+        else:
+            content = gzip.compress(content, mtime=0)[: None if length % 2 else -3]
+    return content
+
+
+_DAMAGES = st.lists(
+    st.tuples(
+        st.sampled_from(["cut", "replace", "repeat", "number", "gzip"]),
+        st.integers(0, 1 << 12),
+        st.integers(0, 40),
+        st.one_of(st.sampled_from(_LIES), st.binary(max_size=8)),
+    ),
+    min_size=1,
+    max_size=3,
+)
+
+
+def _attempt(name: str, damages: list[tuple[str, int, int, bytes]], folder: Path) -> Any:
+    content, end, read = FILES[name]
+    path = folder / end
+    path.write_bytes(damaged(content, damages))
+    return attempt(read, path)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_good_file_of_every_kind_is_read(name, tmp_path):
+    assert _attempt(name, [("replace", 0, 0, b"")], tmp_path) is None
+
+
+@settings(max_examples=400)
+@given(name=st.sampled_from(sorted(FILES)), damages=_DAMAGES)
+@example(name="routed.npz", damages=[("replace", 130, 8, b"'''")])
+def test_a_damaged_file_is_refused_in_a_line_or_read(name, damages, tmp_path_factory):
+    _attempt(name, damages, tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.long
+@settings(max_examples=50_000)
+@given(name=st.sampled_from(sorted(FILES)), damages=_DAMAGES)
+def test_damaged_files_for_hours(name, damages, tmp_path_factory):
+    _attempt(name, damages, tmp_path_factory.getbasetemp())
