@@ -82,8 +82,8 @@ def test_turns_add_up_to_one_program_of_all(hw, level):
 def test_queries_that_share_reads_are_one_item():
     alone, shared = turns_of("attacc"), turns_of("attacc", sets=["vectors=2"])
     assert (alone.sizes.items, shared.sizes.items, shared.sizes.copies) == (4, 2, 2)
-    whole = simulate_bank_attention(load_bank_hardware("attacc", ["vectors=2"]), MODEL, 320, 48).time_ns
-    assert shared.time_ns([320] * 48 * 4) == pytest.approx(whole, rel=0.015)
+    whole = simulate_bank_attention(load_bank_hardware("attacc", ["vectors=2"]), MODEL, 640, 48).time_ns
+    assert shared.time_ns([640] * 48 * 4) == pytest.approx(whole, rel=0.015)
 
 
 def test_a_turn_without_refresh_is_its_program():

@@ -98,6 +98,8 @@ def smaller(words: list[str]) -> list[str]:
         # DIMMs with as many ranks as the whole model needs, for which other tests compile the kernels, too.
         small = ("--model", "small.json", "--generated", "8", "--set", "dimm.ranks=2")
         words = [*without(words, ["--model"]), *small]
+    elif "--attention" in words:
+        pass  # small as it is, and of a model and a machine that belong together
     elif words[0] == "serve" or words[:2] == ["sweep", "serve"]:
         words = [*without(words, SMALL_SERVING[::2]), *SMALL_SERVING]
     elif words[0] == "validate":  # test_validate.py has the exact claims; the others take minutes

@@ -976,6 +976,7 @@ _DESCRIBED = {
     "attention_efficiency memory_efficiency expert_overhead_us kernel_overhead_us family fused_efficiency "
     "roofline_power tile_tokens expert_calls call_overhead_us slice_us attention_overhead_us expert_times "
     "reserved_gb expert_buffers",
+    "banks.": "device count level computes link_gbps link_latency_ns",
     "cxl.": "copy_engines copy_overhead_us",
     "pcie.": "part copy_overhead_us gbps latency_ns copy_engines packet_bytes header_bytes pj_per_bit",
     **dict.fromkeys((f"ndp.{unit}." for unit in ("gemv", "systolic", "activation", "relayout")), "area_mm2"),

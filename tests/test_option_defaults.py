@@ -489,4 +489,9 @@ def test_the_benchmark_repeats_as_often_as_said(monkeypatch):
     for options in ((), ("--repeat", 2), ("--row", "import", "--row", "compile")):
         assert call("bench", *options)[0] == 0
     assert asked == [((), 5), ((), 2), (("import", "compile"), 5)]
-    assert stated_defaults("bench") == {"--repeat": "5", "--size": "two-columns"}
+    assert stated_defaults("bench") == {
+        "--only": "speed",
+        "--share": "1.0",
+        "--repeat": "5",
+        "--size": "two-columns",
+    }

@@ -242,7 +242,7 @@ def test_a_closed_stream_stops_nothing(tmp_path, closed):
 
 def test_what_is_printed_never_goes_into_another_file(tmp_path):
     """A file that is opened takes the lowest number that is free, which must not be that of a stream."""
-    opens = "import os; from ndpsim.cli import streams; process.open_closed(); print(os.dup(0) > 2 or 1 / 0)"
+    opens = "import os; from ndpsim.cli import process; process.open_closed(); print(os.dup(0) > 2 or 1 / 0)"
     done = shell(f'{sys.executable} -c "{opens}" <&- >&- 2>err', tmp_path)
     assert (done.returncode, (tmp_path / "err").read_text()) == (0, "")
 

@@ -347,7 +347,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         ndpsim.predict,
         {"cpu": "ryzen-9-7950x", "memory": "ddr5-4800x2", "gpu": "rtx-4090", "model": "deepseek-moe-16b"},
         {
-            **{name: but() for name in ("cpu", "memory", "gpu", "model", "weights", "link", "program")},
+            **{name: but() for name in ("cpu", "memory", "gpu", "model", "link", "program")},
+            "weights": but(None),
             **dict.fromkeys(("prompt", "generated"), _COUNT),
             "sockets": [*_COUNT, 9],
             "chunk": [*but(None, 10**5000), 0, 1.0],
@@ -525,7 +526,12 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
     "run_pim": (
         ndpsim.run_pim,
         {"program": PROGRAM, "hw": "aim"},
-        {"program": but(LONG), "record_commands": _FLAG, **_IN_BANKS},
+        {
+            "program": but(LONG),
+            "record_commands": _FLAG,
+            "host": [*but(None, {}), {"x": 1}, {"host_gbps": "1"}],
+            **_IN_BANKS,
+        },
     ),
     "simulate_bank_expert": (
         ndpsim.simulate_bank_expert,

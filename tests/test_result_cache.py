@@ -330,6 +330,7 @@ def everything() -> ndpsim.Hardware:
     assert cxl.system.ndp is not None
     mapping = AddressMapping.model_construct(order=["column", "rank"], xor={})
     found["host"] = system.host.model_copy(update={"memory": edge.system.host.memory})
+    found["banks"] = ndpsim.load_hardware("dgx-attacc").system.banks
     # A speed bin and an override that there are under both sets of rules.
     dram = {"timing": "DDR5_4800BN", "overrides": {"nCL": 40}, "organisation": Sizes()}
     found["dram"] = system.dram.model_copy(update={"mapping": mapping, "power": Power(), **dram})

@@ -209,7 +209,7 @@ def test_a_truncated_file_is_refused(tmp_path):
             load_routing(path)
 
 
-def test_an_array_that_needs_too_much_memory_is_refused_by_its_header(tmp_path):
+def test_an_array_larger_than_its_file_is_refused_by_its_header(tmp_path):
     path = tmp_path / "trace.npz"
     header = io.BytesIO()
     np.lib.format.write_array_header_1_0(
@@ -217,7 +217,7 @@ def test_an_array_that_needs_too_much_memory_is_refused_by_its_header(tmp_path):
     )
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("ids.npy", header.getvalue())
-    with refused("too-large trace.npz ids"):
+    with refused("form trace.npz ids"):
         load_routing(path)
 
 

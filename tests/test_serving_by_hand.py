@@ -62,7 +62,10 @@ def test_shares_of_the_critical_path_of_engines_are_those_of_the_slower_one():
     alone = replace(alone, dense_layer_ns=0.0, shared_ns=0.0, head_ns=0.0)
     by_tokens = {tokens: replace(alone, router_ns=1000.0 * tokens) for tokens in (1, 5)}
     steps = GpuSteps(MODEL, lambda step: by_tokens[step.tokens], 16, None, Exchange(2, 10.0, 700.0), 2)
-    chunks: list[Any] = [SimpleNamespace(tokens=tokens, computed=0) for tokens in by_tokens]
+    sequence = SimpleNamespace(number=0)
+    chunks: list[Any] = [
+        SimpleNamespace(sequence=sequence, tokens=tokens, computed=0) for tokens in by_tokens
+    ]
     for number in range(2):
         steps.run(number, [[one] for one in chunks])
     work_ns, link_ns = 2 * 3 * 5000, 2 * 2 * 3 * (700 + 5 * 512 * 2 / 10)

@@ -194,7 +194,10 @@ def test_engines_wait_for_the_slower_one_before_each_layer_and_behind_the_last()
         5: replace(time, router_ns=500.0, shared_ns=0.0, head_ns=10.0),
     }
     steps = GpuSteps(MODEL, lambda step: by_tokens[step.tokens], 16, None, Exchange(2, np.inf, 0.0), 2)
-    chunks: list[Any] = [SimpleNamespace(tokens=tokens, computed=0) for tokens in by_tokens]
+    sequence = SimpleNamespace(number=0)
+    chunks: list[Any] = [
+        SimpleNamespace(sequence=sequence, tokens=tokens, computed=0) for tokens in by_tokens
+    ]
     steps.run(0, [[one] for one in chunks])
     others_ns = 4 * time.attention_ns + time.dense_layer_ns
     assert steps.clock_ns == pytest.approx(others_ns + 3 * 500.0 + 1000.0)

@@ -17,6 +17,9 @@ FOLDER = Path(ndpsim.__file__).parent
 
 #: Products of integers, of sparse matrices, and of matrices whose product is an argument of a ranking only.
 NO_SUM = {
+    **dict.fromkeys(
+        (f"workload/models/{name}.py" for name in ("_config", "quantization", "reader")), "`inner` of files"
+    ),
     "dram/fast/state.py": "integers",
     "policies/published/dali/policy.py": "ranks experts",
     "policies/run_bound.py": "sparse",

@@ -37,7 +37,6 @@ BANK_OUTPUTS = table(
     BANK_OUTPUTS,
     examples=(
         "ndpsim pim program.csv.gz --hw attacc --set nCCDAB=4 --commands commands.csv.gz",
-        "ndpsim pim program.csv --hw aim --rules reference --json -",
         "ndpsim pim program.csv --hw aim --host-traffic 20 --arbitration slice",
     ),
 )

@@ -279,7 +279,6 @@ _USED = {
     _OUTPUTS,
     examples=(
         "ndpsim show hw trimoe --set dimm.ranks=2",
-        "ndpsim show layout striped --model mixtral-8x7b --plot layout.png",
         "ndpsim show layout attention --hw attacc --model mixtral-8x7b",
     ),
 )

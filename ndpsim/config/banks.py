@@ -59,7 +59,7 @@ class BankHardware:
     unit: Mapping[str, Any]
     rules: str
     values: Mapping[str, Stated] = field(repr=False)
-    energy: Mapping[str, float] = field(default_factory=dict)
+    energy: Mapping[str, float]
 
     @property
     def capacity_bytes(self) -> int:

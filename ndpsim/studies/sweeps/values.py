@@ -211,13 +211,18 @@ def one_value(command: SweptCommand, key: str, value: Any) -> Any:
         if isinstance(taken, bool) or not isinstance(taken, int) or taken < 0:
             raise InputError(f"{shown(value)} is not a whole number of clocks", "type", key=key)
         return taken
-    if command.device_keys is not None and re.fullmatch(command.device_keys, key):
+    if _is_of_device(command, key):
         return taken
     path = _hardware_path(command, key)
     field = field_at(path)
     if field is not None and section_of(field) is None and (problem := refusal(path, taken)) is not None:
         raise InputError(problem, "range", key=key)
     return taken
+
+
+def _is_of_device(command: SweptCommand, key: str) -> bool:
+    """Whether a key is one of a device with units in its banks."""
+    return command.device_keys is not None and re.fullmatch(command.device_keys, key) is not None
 
 
 def _hardware_path(command: SweptCommand, key: str) -> tuple[str, ...]:
@@ -253,7 +258,8 @@ def is_whole(command: SweptCommand, key: str) -> bool:
     """
     if key in command.parameters:
         return command.parameters[key].kind.whole
-    field = None if _is_timing(command, key) else field_at(_hardware_path(command, key))
+    apart = _is_timing(command, key) or _is_of_device(command, key)
+    field = None if apart else field_at(_hardware_path(command, key))
     return field is None or (section_of(field) is None and allowed(field).startswith("a whole number"))
 
 

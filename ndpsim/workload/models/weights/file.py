@@ -70,7 +70,7 @@ def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFi
             vocabulary, or does not say how it stores the weights.
     """
     shape = load_model(model)
-    if weights != OWN:
+    if not (isinstance(weights, str) and weights == OWN):
         return _made(weight_name(weights), shape)
     found = own_weight_file(shape)
     if found is None:
