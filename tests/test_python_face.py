@@ -758,6 +758,7 @@ KEYS = {
     "baseline": {"baseline", "a"},
     "objectives": {"objectives", "time_ns", "time", "a"},  # the metric itself
     "constraints": {"constraints", "time_ns", "time", "a"},
+    "host": {"host", "host_gbps"},
     "derived": {"derived", "x", "a"},
     "base": {"base", "a"},
 }

@@ -335,7 +335,8 @@ def everything() -> ndpsim.Hardware:
     dram = {"timing": "DDR5_4800BN", "overrides": {"nCL": 40}, "organisation": Sizes()}
     found["dram"] = system.dram.model_copy(update={"mapping": mapping, "power": Power(), **dram})
     found["ndp"] = ndp.model_copy(update={"systolic": cxl.system.ndp.systolic})
-    return dataclasses.replace(trimoe, system=system.model_copy(update=found))
+    origins = {**ndpsim.load_hardware("dgx-attacc").origins, **trimoe.origins}
+    return dataclasses.replace(trimoe, system=system.model_copy(update=found), origins=origins)
 
 
 def changed(section: Any, path: tuple[str, ...], value: Any) -> Any:
@@ -352,6 +353,8 @@ def another(path: tuple[str, ...], value: Any) -> Any:
         return next(
             name for name in (ddr5.organisations if path[-1] == "org" else ddr5.speeds) if name != value
         )
+    if path == ("banks", "level"):
+        return "buffer"
     if path == ("dram", "rules"):
         return "reference"
     if path[:2] == ("dram", "organisation"):
@@ -380,7 +383,7 @@ def another(path: tuple[str, ...], value: Any) -> Any:
 def test_every_value_of_the_hardware_counts():
     hardware = everything()
     digests = {digest_of([hardware])}
-    paths = [path for path in leaves_of(System) if path[-1] not in ("part", "standard")]
+    paths = [path for path in leaves_of(System) if path[-1] not in ("part", "standard", "device")]
     for path in paths:
         value: Any = hardware.system
         for key in path:
@@ -389,7 +392,7 @@ def test_every_value_of_the_hardware_counts():
         before = len(digests)
         digests.add(digest_of([other]))
         assert len(digests) == before + 1, path
-    # Of a part its values count, not its name; no preset has another standard with the same name.
+    # Of a part and a device its values count, not its name; no preset has another standard with the same name.
     assert not set(standards()["DDR4"].speeds) & set(standards()["DDR5"].speeds)
 
 

@@ -63,7 +63,10 @@ def predict(settings: PredictSettings, *, progress: Callable[[float], None] | No
         prompt=settings.prompt,
         generated=settings.generated,
         chunk=chosen.chunk if settings.chunk is None else settings.chunk,
-        weights={"weights": settings.weights or _own_or_usual(shape), "kv_bits": settings.kv_bits},
+        weights={
+            "weights": _own_or_usual(shape) if settings.weights is None else settings.weights,
+            "kv_bits": settings.kv_bits,
+        },
         seed=settings.seed,
     )
     asked = _upgrades_of(shape) if upgrades else {}

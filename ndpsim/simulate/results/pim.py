@@ -47,8 +47,8 @@ class PimResult(Reported):
     simulated_channels: int = field(metadata=quantity("simulated channels"))
     skipped_share: float = field(metadata=quantity("share of clocks that are repetitions"))
     config: Mapping[str, Any] = field(repr=False)
+    energy_nj: Mapping[str, float | None] = field(repr=False)
     run_s: float
     compile_s: float = field(repr=False)
     command_traces: UnitCommands | None = field(default=None, repr=False)
-    energy_nj: Mapping[str, float | None] = field(default_factory=dict, repr=False)
     host: Mapping[str, Any] | None = field(default=None, repr=False)
