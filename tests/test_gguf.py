@@ -282,3 +282,4 @@ def test_one_expert_of_a_file_runs_in_its_bits_and_options_override(tmp_path: Pa
         assert ("gate 4.5" in err) == (not options)
         assert json.loads(out)["weight_bytes"] == pytest.approx(float(size), rel=0.001)
     assert call("show", "weights", "own", "--model", path).out.count("q4_k") >= 2
+    assert call("show", "weights", "Own", "--model", path).out.count("q4_k") >= 2

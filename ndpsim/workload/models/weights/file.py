@@ -70,8 +70,9 @@ def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFi
             vocabulary, or does not say how it stores the weights.
     """
     shape = load_model(model)
-    if not (isinstance(weights, str) and weights == OWN):
-        return _made(weight_name(weights), shape)
+    name = weight_name(weights)
+    if name != OWN:
+        return _made(name, shape)
     found = own_weight_file(shape)
     if found is None:
         problem = f"{shape.name} does not say how its weights are stored; name a weight file"
