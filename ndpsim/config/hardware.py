@@ -201,6 +201,13 @@ class Hardware(Shown):
         """The link between the GPU and memory: a device's own link, else PCIe to the host; None: none."""
         return self.system.cxl or self.system.pcie
 
+    def bank_link_ns(self, size_bytes: int) -> float | None:
+        """Time of a transfer over the own link of devices with units in their banks; None: they have none."""
+        banks = self.system.banks
+        if banks is None or banks.link_gbps is None:
+            return None
+        return banks.link_latency_ns + size_bytes / banks.link_gbps
+
     @property
     def lanes(self) -> int:
         """Lanes of a DIMM: ranks x sub-channels."""

@@ -125,11 +125,6 @@ def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple
     return joined(parts, hardware), rows
 
 
-def expert_lines(hardware: BankHardware, expert: Expert, tokens: int) -> Program:
-    """The program of an expert: see `simulate_bank_expert`."""
-    return expert_program(hardware, expert, tokens)[0]
-
-
 def simulate_bank_attention(
     hw: str | PathLike[str] | BankHardware,
     model: str | PathLike[str] | MoeShape,

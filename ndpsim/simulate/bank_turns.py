@@ -20,7 +20,7 @@ from ndpsim.config.banks import BankHardware
 from ndpsim.dimm.banks.shapes import Attention, Turns, up
 from ndpsim.dram.banks.programs import Line, Program
 from ndpsim.dram.banks.run import run_program
-from ndpsim.simulate.bank_operands import attention_operands, expert_lines, joined, layouts_of, units_of
+from ndpsim.simulate.bank_operands import attention_operands, expert_program, joined, layouts_of, units_of
 from ndpsim.simulate.results.bank_turn import BankTurn
 from ndpsim.simulate.results.cache import Lookup, ResultCache
 from ndpsim.simulate.results.stopwatch import Stopwatch
@@ -108,7 +108,7 @@ def bank_expert_token(hardware: BankHardware, expert: Expert, cache: bool | Resu
         InputError: the expert does not fit the banks.
     """
     what = {"kind": "expert", "hidden": expert.hidden, "intermediate": expert.intermediate}
-    return _mean_turn(hardware, what, partial(expert_lines, hardware, expert), cache)
+    return _mean_turn(hardware, what, lambda tokens: expert_program(hardware, expert, tokens)[0], cache)
 
 
 def _mean_turn(

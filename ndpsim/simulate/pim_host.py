@@ -33,9 +33,7 @@ class PimTraffic:
 
     def beside(self, channels: int, alone: bool = False) -> Beside:
         """The host for so many simulated channels; `alone`: it goes on when the units are done."""
-        device = self.hardware.device
-        host = {word.command: word for word in device.extension.requests.values() if word.host}
-        commands = {command.answers: n for n, command in enumerate(device.commands) if command.name in host}
+        device, commands = self.hardware.device, self._commands()
         rows = max(device.sizes["rows"] // _AREA, 1)
         stream = make_stream(
             self._pace(),
@@ -79,12 +77,17 @@ class PimTraffic:
             "units_slowdown": run.cycles / cycles_alone,
         }
 
+    def _commands(self) -> dict[bool, int]:
+        """The numbers of the commands that read (True) and write for the host."""
+        device = self.hardware.device
+        host = {word.command for word in device.extension.requests.values() if word.host}
+        return {command.answers: n for n, command in enumerate(device.commands) if command.name in host}
+
     def _bytes(self, run: BankRun) -> tuple[int, int]:
         """Bytes that the host read and wrote."""
-        host = {word.command for word in self.hardware.device.extension.requests.values() if word.host}
-        commands = [command for command in self.hardware.device.commands if command.name in host]
-        counts = {c.answers: run.counts.get(c.name, 0) * self.hardware.burst_bytes for c in commands}
-        return counts[True], counts[False]
+        names, commands = self.hardware.device.names, self._commands()
+        read, wrote = (run.counts.get(names[commands[reads]], 0) for reads in (True, False))
+        return read * self.hardware.burst_bytes, wrote * self.hardware.burst_bytes
 
 
 def traffic_of(host: Mapping[str, Any], hardware: BankHardware) -> PimTraffic:

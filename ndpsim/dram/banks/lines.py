@@ -73,9 +73,7 @@ class Lines:
         Raises:
             InputError: the program has accesses of the host itself.
         """
-        if self.program.host.any():
-            problem = "has accesses of the host itself; it cannot run beside host traffic"
-            raise InputError(problem, "conflict", key="program")
+        _check_without_host(self.program)
         self._reserved = RING * len(self.members)
         self.program = reserve(self.program, len(self.members))
         state.value[LINE] = self._reserved
@@ -131,8 +129,8 @@ class Lines:
         keep = _oldest(state, own)
         old, members = self.program, self.members
         new, dropped = self._lowered(self._taken()), keep - own
-        if own and new.host.any():
-            raise InputError("has accesses of the host itself", "conflict", key="program")
+        if own:
+            _check_without_host(new)
         arrays: dict[str, Any] = {
             name: np.concatenate((getattr(old, name)[:own], getattr(old, name)[keep:], getattr(new, name)))
             for name in ("command", "host", "blocks", "size", "place", "row", "column", "code")
@@ -168,6 +166,13 @@ class Lines:
         ]
         state.value[BLOCKED] = sum(int(self.program.blocks[line]) for line in awaited if line >= 0)
         return state
+
+
+def _check_without_host(program: BankProgram) -> None:
+    """Refuse accesses of the host in a program beside host traffic."""
+    if program.host.any():
+        problem = "has accesses of the host itself; it cannot run beside host traffic"
+        raise InputError(problem, "conflict", key="program")
 
 
 def _queued(state: BankState, channel: int, queue: int) -> Ints:

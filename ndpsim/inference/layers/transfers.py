@@ -65,7 +65,7 @@ class Transfers:
             given.gbps, given.latency_ns, given.packet_bytes, given.header_bytes, given.copy_engines
         )
         self._overhead_ns = given.copy_overhead_us * 1000
-        self._banks = hardware.system.banks
+        self._hardware = hardware
         self._costs, self._dimms = costs, len(channel)
         self._units = hardware.has_units
         #: Time of a copy of so many bytes alone over PCIe: its packets, and the constant overhead of a copy.
@@ -95,14 +95,12 @@ class Transfers:
     @property
     def has_bank_link(self) -> bool:
         """Whether devices with units in their banks have a link of their own to the GPU."""
-        return self._banks is not None and self._banks.link_gbps is not None
+        return self._hardware.bank_link_ns(0) is not None
 
     def bank_ns(self, size_bytes: int) -> float:
         """Time of a transfer to these devices, or from them, alone."""
-        banks = self._banks
-        if banks is None or banks.link_gbps is None:
-            return self.pcie_ns(size_bytes)
-        return banks.link_latency_ns + size_bytes / banks.link_gbps
+        own_ns = self._hardware.bank_link_ns(size_bytes)
+        return self.pcie_ns(size_bytes) if own_ns is None else own_ns
 
     def vectors(self, direction: Literal["up", "down"]) -> int:
         """The kind of activations to the host, or of results to the GPU, with work in ns of PCIe."""

@@ -151,10 +151,9 @@ class Gpus:
 
     def _bank_ns(self, size_bytes: int) -> float:
         """The time of a transfer to the devices of a GPU, or from them."""
-        banks = self.processors.hardware.system.banks
-        assert banks is not None
-        assert banks.link_gbps is not None
-        return banks.link_latency_ns + size_bytes / banks.link_gbps
+        own_ns = self.processors.hardware.bank_link_ns(size_bytes)
+        assert own_ns is not None
+        return own_ns
 
     def _experts(self, routing: TokenRouting) -> Experts:
         gpu, part = self.processors.gpu, self.part

@@ -134,6 +134,17 @@ class Config:
             raise self.error(key, f"has {len(value)} entries for {length} layers", code="conflict")
         return value
 
+    def object_of(self, key: str) -> dict[str, Any]:
+        """The object under `key`, empty without it.
+
+        Raises:
+            InputError: it is no object.
+        """
+        value = self.values.get(key) or {}
+        if not isinstance(value, dict):
+            raise self.error(key, "is not a JSON object", code="type")
+        return value
+
     def flags_of(self, key: str, layers: int) -> list[bool]:
         """The list of a 0 or 1 for each layer under `key`.
 

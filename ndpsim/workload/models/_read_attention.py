@@ -6,7 +6,7 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from ndpsim.base.errors import one_of
+from ndpsim.base.errors import one_of, shortened
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.attention import Attention, LinearAttention
 from ndpsim.workload.models.expert import MAX_SIZE, whole_number
@@ -153,18 +153,17 @@ def _changes(config: Config, layers: int) -> dict[int, dict[str, Any]]:
         if problem := whole_number(count, 1, _MAX_HEADS):
             raise config.error("num_attention_heads_per_layer", f"entry {layer}: {problem}", code="form")
         found[layer] = {"num_attention_heads": count}
-    by_layer = config.values.get("per_layer_config") or {}
-    if not isinstance(by_layer, dict):
-        raise config.error("per_layer_config", "is not a JSON object", code="type")
-    for name, values in by_layer.items():
+    for name, values in config.object_of("per_layer_config").items():
         if not re.fullmatch("[0-9]{1,6}", name) or int(name) >= layers or not isinstance(values, dict):
-            problem = f"{name[:20]} is not one of {layers} layers, or has no JSON object"
+            problem = f"{shortened(name)} is not one of {layers} layers, or has no JSON object"
             raise config.error("per_layer_config", problem, code="form")
         for key, value in values.items():
             if value is not None and (problem := whole_number(value, 1, MAX_SIZE)):
-                raise config.error("per_layer_config", f"{key[:40]} of layer {name}: {problem}", code="form")
+                raise config.error(
+                    "per_layer_config", f"{shortened(key)} of layer {name}: {problem}", code="form"
+                )
             if key not in _BY_LAYER:
-                problem = f"{key[:40]} of layer {name} is not understood; known: {', '.join(_BY_LAYER)}"
+                problem = f"{shortened(key)} of layer {name} is not understood; known: {', '.join(_BY_LAYER)}"
                 raise config.error("per_layer_config", problem, code="unknown-key")
         found.setdefault(int(name), {}).update(values)
     return found

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import translate
 
+from ndpsim.base.errors import shown
+
 _PREFIX = re.compile(r"(?:language_model\.)?(?:model\.)?(?:language_model\.)?(?:text_model\.)?")
 _BLOCKS = ("mlp", "block_sparse_moe", "feed_forward", "moe")
 _MATRICES = {"gate": ("gate_proj", "w1"), "up": ("up_proj", "w3"), "down": ("down_proj", "w2")}
@@ -70,11 +72,11 @@ def _checked(pattern: str) -> str:
     """
     repetitions = sum(pattern.count(sign) for sign in "*+{")
     if len(pattern) > _MAX_PATTERN or repetitions > _MAX_REPETITIONS or _REPEATED_GROUP.search(pattern):
-        raise ValueError(f"'{pattern[:40]}' is too long or repeats too much")
+        raise ValueError(f"{shown(pattern)} is too long or repeats too much")
     try:
         re.compile(pattern)
     except re.error as error:
-        raise ValueError(f"'{pattern[:40]}' is no regular expression: {error}") from None
+        raise ValueError(f"{shown(pattern)} is no regular expression: {error}") from None
     return pattern
 
 

@@ -143,14 +143,20 @@ def _rules(kept: Modules, plain: Block, block: Block) -> list[Rule]:
     ]
 
 
+def _block_sizes(config: Config, key: str) -> tuple[int, int]:
+    """The rows and columns of a block of weights that share a scale."""
+    sizes = config.list_of(key)
+    if len(sizes) != 2 or not all(isinstance(size, int) and 0 < size <= _MAX_GROUP for size in sizes):
+        raise config.error(key, "is not the rows and columns of a block", code="form")
+    rows, columns = sizes
+    return rows, columns
+
+
 def _fp8(config: Config, plain: Block, model: Config) -> tuple[list[Rule], Block | None]:
     scale = 8 if config.values.get("scale_fmt") == "ue8m0" and config.find(("expert_dtype",)) else 32
     rows = columns = 0
     if config.find(("weight_block_size",)):
-        sizes = config.list_of("weight_block_size")
-        if len(sizes) != 2 or not all(isinstance(size, int) and 0 < size <= _MAX_GROUP for size in sizes):
-            raise config.error("weight_block_size", "is not the rows and columns of a block", code="form")
-        rows, columns = sizes
+        rows, columns = _block_sizes(config, "weight_block_size")
     name = f"fp8 {rows}x{columns}" if rows else "fp8"
     block = grouped(name, 8, columns, scale if rows else 0, 0, rows or 1)
     rules = _rules(_listed(config, "transformers", "modules_to_not_convert", "ignored_layers"), plain, block)
@@ -192,10 +198,7 @@ def _gptq(config: Config, plain: Block, model: Config) -> tuple[list[Rule], Bloc
     """GPTQ stores zero points of symmetric formats, too. `dynamic`: "-:" and a pattern: not quantised."""
     bits, group = config.integer(("bits",), 8), _group(config, ("group_size",), 128)
     block, rules = _integers(bits, group, bits), []
-    dynamic = config.values.get("dynamic") or {}
-    if not isinstance(dynamic, dict):
-        raise config.error("dynamic", "is not a JSON object", code="type")
-    for pattern, changed in dynamic.items():
+    for pattern, changed in config.object_of("dynamic").items():
         inner = config.inner(changed or {}, f"{config.prefix}dynamic.")
         try:
             modules = Modules.of([pattern.removeprefix("-:").removeprefix("+:")], "regex")
@@ -219,10 +222,8 @@ def _awq(config: Config, plain: Block, model: Config) -> tuple[list[Rule], Block
 def _auto_round(config: Config, plain: Block, model: Config) -> tuple[list[Rule], Block | None]:
     """AutoRound packs as GPTQ or AWQ do, both with zero points; `extra_config` has bits of single modules."""
     bits, group = config.integer(("bits",), 8), _group(config, ("group_size",), 128)
-    rules, extra = [], config.values.get("extra_config") or {}
-    if not isinstance(extra, dict):
-        raise config.error("extra_config", "is not a JSON object", code="type")
-    for name, changed in extra.items():
+    rules = []
+    for name, changed in config.object_of("extra_config").items():
         inner = config.inner(changed if isinstance(changed, dict) else {}, config.prefix)
         own = inner.integer_or(bits, ("bits",), 32, low=1)
         block = plain if own >= 16 else _integers(own, _group(inner, ("group_size",), group), own)
@@ -332,10 +333,8 @@ def _compressed_block(config: Config, stored: str, whole: Config, plain: Block) 
     if strategy == "tensor":
         return grouped(name, held)
     if strategy == "block":
-        sizes = config.list_of("block_structure")
-        if len(sizes) != 2 or not all(isinstance(size, int) and 0 < size <= _MAX_GROUP for size in sizes):
-            raise config.error("block_structure", "is not the rows and columns of a block", code="form")
-        return grouped(f"{name} {sizes[0]}x{sizes[1]}", held, sizes[1], scale, zero_point, sizes[0])
+        rows, columns = _block_sizes(config, "block_structure")
+        return grouped(f"{name} {rows}x{columns}", held, columns, scale, zero_point, rows)
     group = 0 if strategy == "channel" else _group(config, ("group_size",), 0)
     return grouped(f"{name} g{group or 'row'}", held, group, scale, zero_point)
 
