@@ -50,6 +50,7 @@ from ndpsim.inference.processors import Processors as Processors
 from ndpsim.inference.processors import load_processors as load_processors
 from ndpsim.inference.processors.layer_attention import simulate_layer_attention as simulate_layer_attention
 from ndpsim.inference.serving.log import ServingLog, ServingObserver
+from ndpsim.inference.serving.measured import compare_measured as compare_measured
 from ndpsim.inference.serving.server import find_rate as find_rate
 from ndpsim.policies import Policy
 from ndpsim.policies import PolicyCheck as PolicyCheck
