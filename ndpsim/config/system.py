@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from ndpsim.base.options.dram import MAPPERS
-from ndpsim.base.plugins import plugins
+from ndpsim.base.plugins import plugins_by_module
 from ndpsim.config import multipliers
 from ndpsim.config.dram import Dram, DramNames
 from ndpsim.config.multipliers import Multiplier
@@ -48,7 +48,7 @@ from ndpsim.config.quantities import (
 
 #: The units of the `ndp` section that multiply, by name.
 MULTIPLIERS: dict[str, type[Multiplier]] = {
-    kind.__module__.rpartition(".")[2]: kind for kind in plugins(multipliers, "SECTION")
+    name.replace("-", "_"): kind for name, kind in plugins_by_module(multipliers, "SECTION").items()
 }
 #: The units of the `ndp` section that may have files of their own.
 UNITS = (*MULTIPLIERS, "activation", "relayout")
