@@ -14,6 +14,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import importlib.abc
 import importlib.machinery
 import importlib.util
 import os
@@ -174,7 +175,7 @@ def outside_sources() -> Iterator[tuple[str, Path]]:
             yield f"{folder}/{name}.py", plugin.file
 
 
-class _Finder:
+class _Finder(importlib.abc.MetaPathFinder):
     """Finds plug-ins from outside as modules of the packages of their kinds."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
@@ -187,7 +188,7 @@ class _Finder:
         return importlib.util.spec_from_file_location(name, plugin.origin)
 
 
-class _Alias:
+class _Alias(importlib.abc.Loader):
     """Loads the module of an installed package under its name in ndpsim, without a second copy."""
 
     def __init__(self, module: str) -> None:

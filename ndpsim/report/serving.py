@@ -87,7 +87,7 @@ def print_measured(compared: MeasuredComparison) -> None:
     for note in serving_notes(compared.run):
         print_text(note, indent="  ")
     print_table("", ("", "", *_PERCENTILES), measured_rows(compared), left=2)
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for name in ("tokens_per_s", "requests_per_s"):
         rates: Mapping[str, float] | None = getattr(compared, name)
         if rates is not None:

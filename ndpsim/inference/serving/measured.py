@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -39,12 +41,14 @@ def compare_measured(run: ServingResult, requests: Requests) -> MeasuredComparis
         "tpot_ns": ([none if served.tpot_ns is None else served.tpot_ns for served in ordered], tpot_ns),
         "latency_ns": ([served.latency_ns for served in ordered], measured.latency_ns),
     }
-    latencies = {name: _compared(np.array(own), other) for name, (own, other) in pairs.items()}
+    latencies: dict[str, Any] = {
+        name: _compared(np.array(own), other) for name, (own, other) in pairs.items()
+    }
     rates = {
         "tokens_per_s": (run.tokens_per_s, run.output_tokens),
         "requests_per_s": (run.requests_per_s, run.requests),
     }
-    throughput = {
+    throughput: dict[str, Any] = {
         name: _rates(own, count / measured.time_ns * 1e9) if measured.time_ns else None
         for name, (own, count) in rates.items()
     }

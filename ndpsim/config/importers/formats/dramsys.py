@@ -282,7 +282,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     for setup in root.parts("tracesetup"):
         mhz, name = setup.number("clkMhz"), setup.word("name")
         if mhz and setup.value("type") in (None, "player"):
-            said = f"cycles of {name} count at {float(mhz):g} MHz, and in ndpsim dram at the DRAM's clock"
+            said = f"cycles of {name} count at {float(mhz):g} MHz: ndpsim dram --trace-mhz {float(mhz):g}"
             sheet.note(setup.place("clkMhz"), said)
         for key in setup.names():
             setup.value(key)

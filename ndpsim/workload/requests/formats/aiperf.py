@@ -69,11 +69,10 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
         if record.get("error") is not None or metadata.get("was_cancelled"):
             rows.failed += 1
             continue
-        lengths = (_tokens(metrics, key, path, line) for key in (_PROMPT, _OUTPUT))
+        arrival_ns = whole_of(metadata, _TIME, path, line)
+        prompt, output = (_tokens(metrics, key, path, line) for key in (_PROMPT, _OUTPUT))
         times = _ns(metrics, _TTFT, path, line), _ns(metrics, _LATENCY, path, line)
-        loaded.append(
-            LoadedRequest(whole_of(metadata, _TIME, path, line), *lengths, line, str(len(loaded)), times)
-        )
+        loaded.append(LoadedRequest(arrival_ns, prompt, output, line, str(len(loaded)), times))
     add_sorted(rows, loaded)
     return rows.requests()
 
