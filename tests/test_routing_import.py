@@ -346,7 +346,7 @@ def test_a_prompt_of_one_token_is_a_prompt(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (dict(logical_count=Tensor(np.ones((1, 2, 3), np.int32))), "form recorder.pt"),
+        (dict(logical_count=Tensor(np.ones((1, 2, 3), np.int32))), "missing recorder.pt experts_per_token"),
         (dict(records=[dict(global_physical_count=1)]), "form recorder.pt records[0].topk_ids_of_layer"),
         (dict(records=[recorded(chosen(2, 3, 2), 3)]), "range recorder.pt records[0].forward_mode"),
         (dict(records=[]), "form recorder.pt"),

@@ -187,7 +187,7 @@ REFUSED = [
     ("0x10 READ -5\n", "form requests.trace:1"),
     ("0x10 READ 5\n0x10 xP_MEM_WR 5\n", "form requests.trace:2"),
     ("0x10 READ 30\n0x10 READ 20\n", "form requests.trace:2"),
-    ("5: read 0x1\n\n5: read 0x1\n4: read 0x1\n", "form requests.trace:4"),
+    ("0x1 READ 5\n\n0x1 READ 5\n0x1 READ 4\n", "form requests.trace:4"),
     ("5: read 0x1\n5 read 0x1\n", "form requests.trace:2"),
     ("5: read 0x1 0x12\n", "form requests.trace:1"),
     ("5: write 0x1 12\n", "form requests.trace:1"),

@@ -104,7 +104,7 @@ class Outside:
 
 def modules_by_name(folder: ModuleType) -> dict[str, ModuleType]:
     """The modules of the package `folder`, by their names in options."""
-    names = module_names(folder.__name__)
+    names = module_names(folder)
     return {_option_name(name): importlib.import_module(f"{folder.__name__}.{name}") for name in names}
 
 
@@ -134,14 +134,14 @@ def plugins_by_name(folder: ModuleType, attribute: str) -> dict[str, Any]:
 
 def option_names(folder: str, first: str) -> tuple[str, ...]:
     """The option names of the modules of a package of ndpsim, `first` before others; none is imported."""
-    names = [_option_name(name) for name in module_names(f"ndpsim.{folder.replace('/', '.')}")]
+    names = sorted(map(_option_name, (*_inside(folder), *outside().get(folder, {}))))
     return first, *(name for name in names if name != first)
 
 
-def module_names(package: str) -> list[str]:
+def module_names(folder: ModuleType) -> list[str]:
     """The names of the modules of a package of plug-ins, those from outside among them; none is imported."""
-    folder = package.removeprefix("ndpsim.").replace(".", "/")
-    return sorted([*_inside(folder), *outside().get(folder, {})])
+    own = [module.name for module in pkgutil.iter_modules(folder.__path__)]
+    return sorted([*own, *outside().get(_folder_of(folder.__name__), {})])
 
 
 @functools.cache
@@ -180,7 +180,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         package, _, module = name.rpartition(".")
-        plugin = outside().get(package.removeprefix("ndpsim.").replace(".", "/"), {}).get(module)
+        plugin = outside().get(_folder_of(package), {}).get(module)
         if plugin is None or not package.startswith("ndpsim."):
             return None
         if plugin.module:
@@ -201,6 +201,10 @@ class _Alias(importlib.abc.Loader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__spec__ = self._spec
+
+
+def _folder_of(package: str) -> str:
+    return package.removeprefix("ndpsim.").replace(".", "/")
 
 
 def _inside(folder: str) -> list[str]:

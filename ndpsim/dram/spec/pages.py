@@ -184,7 +184,7 @@ def standards() -> dict[str, Standard]:
     Raises:
         InputError: a page has no standard that can be simulated.
     """
-    pages = [read_page(f"{_folder.__name__}.{name}") for name in module_names(_folder.__name__)]
+    pages = [read_page(f"{_folder.__name__}.{name}") for name in module_names(_folder)]
     return {standard.name: standard for standard in pages}
 
 
