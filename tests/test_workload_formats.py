@@ -109,7 +109,7 @@ AIPERF = [
         (0, "profiling", 279, 7, 50.0, 170.0),
     )
 ]  # fmt: skip
-AIPERF.append({**AIPERF[1], "metrics": {"error_isl": {"value": 9, "unit": "tokens"}}, "error": {"code": 499}})
+AIPERF.append({**AIPERF[1], "metrics": None, "error": {"code": 499}})
 PERF = [
     {
         "start_time": start, "end_time": start + 0.5, "request": "{}", "response": "data: {}",

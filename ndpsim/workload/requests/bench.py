@@ -159,6 +159,6 @@ def read_bench(
         if not failed[n]
     ]
     add_sorted(rows, loaded)
-    duration = record.get(_DURATION)
+    duration: Any = record.get(_DURATION)
     time_ns = duration * 1e9 if closed_loop is not None and is_time(duration) else None
     return rows.requests(closed_loop=closed_loop, time_ns=time_ns)

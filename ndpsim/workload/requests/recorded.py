@@ -137,8 +137,8 @@ class RecordedRequests:
             self._ids.append(name)
         if blocks is not None:
             self._add_chain(blocks, line)
-        for column, value in zip(self._measured, measured or (), strict=False):
-            column.append(value)
+        for latencies, latency_ns in zip(self._measured, measured or (), strict=False):
+            latencies.append(latency_ns)
         self._count += 1
         self._watch_size(line)
 
