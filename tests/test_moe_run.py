@@ -352,39 +352,6 @@ def test_layers_are_the_models_and_dense_ones_take_their_time():
     assert run.moe_ns == pytest.approx(without.moe_ns)
 
 
-DENSE = dataclasses.replace(
-    MODEL,
-    name="dense",
-    expert_intermediate=0,
-    moe_layers=0,
-    dense_layers=(0, 1, 2, 3),
-    dense_intermediate=256,
-    routed_experts=0,
-    experts_per_token=0,
-    shared_experts=0,
-    shared_intermediate=0,
-)
-
-
-@pytest.mark.parametrize("policy", once_each())
-def test_the_network_of_each_layer_of_a_dense_model_is_its_only_expert(policy):
-    run, layers, _ = recorded(policy, model=DENSE, gpu_experts=1, batch=4, steps=2)
-    assert sum(run.pairs_by_engine.values()) == pytest.approx(2 * 4 * 4)
-    assert {layer.layer for layer in layers} == {0, 1, 2, 3}
-    dense = ndpsim.load_processors("trimoe").dense_time(DENSE.with_single_experts(), 4, 64)
-    assert dense.router_ns == dense.dense_layer_ns == 0
-    assert run.time_ns >= run.moe_ns + 2 * 4 * dense.attention_ns
-
-
-def test_what_a_dense_model_cannot_have_is_refused():
-    with refused("conflict routing"):
-        moe(model=DENSE, gpu_experts=1, routing="skewed")
-    stored = dataclasses.replace(DENSE, stored=ndpsim.weight_file("q4_k_m", "llama-3.1-8b"))
-    with refused("missing weights"):
-        moe(model=stored, gpu_experts=1)
-    assert moe(model=stored, gpu_experts=1, bits=8, dense_bits=8, batch=4, steps=1).runs[0].time_ns > 0
-
-
 def test_windows_are_those_of_the_attention_of_each_layer():
     full = Attention(heads=4, kv_heads=4, head_size=64, value_size=64)
     linear = LinearAttention(key_heads=2, value_heads=4, key_size=64, value_size=64, convolution=4)

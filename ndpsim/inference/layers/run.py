@@ -37,7 +37,7 @@ from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.workload.models import MoeShape, load_model
+from ndpsim.workload.models import MoeShape, load_moe_model
 from ndpsim.workload.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
 from ndpsim.workload.routing.generate import is_spec
 
@@ -70,7 +70,7 @@ def run_moe(
     """
     progress = progress_function(progress)
     hardware = load_hardware(settings.hw, settings.sets, "moe")
-    shape = _shape(settings)
+    shape = load_moe_model(settings.model)
     chosen = choose_policies(settings.policies)
     checked_arbitration(settings.arbitration)
     check_link(hardware, check_layer, settings.arbitration)
@@ -89,24 +89,6 @@ def run_moe(
     runs, not_run = _runs(setup, chosen, observer, check_layer, check_limit, progress)
     config = _config(settings, setup)
     return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
-
-
-def _shape(settings: MoeSettings) -> MoeShape:
-    """The model; the network of each layer of a dense model is its only expert.
-
-    Raises:
-        InputError: the model does not exist, or is dense and cannot have a routing, or weights of its own.
-    """
-    shape = load_model(settings.model)
-    if shape.has_experts:
-        return shape
-    if settings.routing is not None:
-        problem = f"{shape.name} is a dense model: each token takes the whole network of a layer"
-        raise InputError(problem, "conflict", key="routing")
-    if shape.stored is not None and settings.weights is None and None in (settings.bits, settings.dense_bits):
-        problem = f"is needed, or bits: those of the file of {shape.name}, a dense model, are not taken here"
-        raise InputError(problem, "missing", key="weights")
-    return replace(shape.with_single_experts(), stored=None)
 
 
 def _config(settings: MoeSettings, setup: Setup) -> dict[str, Any]:

@@ -57,7 +57,7 @@ def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
     )
     weights = {
         "attention": sum(of_layers),
-        "router": model.moe_layers * model.routed_experts * model.hidden if model.has_router else 0,
+        "router": model.moe_layers * model.routed_experts * model.hidden,
         "shared_experts": model.moe_layers * 3 * model.hidden * model.shared_intermediate,
         "dense_layers": len(model.dense_layers) * 3 * model.hidden * model.dense_intermediate,
         "embedding": table,

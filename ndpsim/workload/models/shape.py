@@ -80,25 +80,6 @@ class MoeShape(Shown):
         return self.moe_layers > 0
 
     @property
-    def has_router(self) -> bool:
-        """Whether tokens have a choice between experts."""
-        return self.routed_experts > 1
-
-    def with_single_experts(self) -> MoeShape:
-        """A dense model as one whose layers have one expert, which every token takes; others as they are."""
-        if self.has_experts:
-            return self
-        return replace(
-            self,
-            expert_intermediate=self.dense_intermediate,
-            routed_experts=1,
-            experts_per_token=1,
-            moe_layers=self.layers,
-            dense_layers=(),
-            dense_intermediate=0,
-        )
-
-    @property
     def expert(self) -> Expert:
         """One routed expert.
 
