@@ -23,7 +23,7 @@ RTX_4090 = ("gpu.part=rtx-4090", "pcie.part=pcie-4-x16", "gpu.reserved_gb=2.4")
 
 
 class Case(NamedTuple):
-    """The assumptions of a run: in words, as settings of the hardware, of the choice of experts, and of steps."""
+    """The assumptions of a run: in words, as settings of the hardware, of the choice of experts, of steps."""
 
     title: str
     sets: tuple[str, ...] = ()
