@@ -231,6 +231,15 @@ def test_klotski_prefetches_at_the_gate_and_gives_up_what_a_layer_before_has_use
     assert asked == [("evict", 2, expert), ("prefetch", 2, 4)]  # which follow 3
 
 
+def test_klotski_expects_the_mean_of_the_offline_trace_and_of_all_steps():
+    policy, placement = started("klotski:residents=none")
+    expected = policy.popularity[0].copy()
+    for loads in ([0, 9, 0, 0, 0, 0], [6, 0, 0, 0, 0, 3]):
+        migrated(policy, placement, loads, free=0)
+        expected += loads
+    assert policy.popularity[0] == pytest.approx(expected / 3)
+
+
 def test_klotski_prefetches_no_more_than_there_is_room_for():
     policy, placement = started("klotski:residents=none")
     assert len(migrated(policy, placement, [9, 8, 7, 6, 5, 4], free=4)) == 2

@@ -180,7 +180,6 @@ class SweepResult(Listed):
 
     Attributes:
         definition: the definition of the sweep.
-        rows: the rows, as a list.
         computed: points that this call ran, or found to be impossible.
         found: points that an earlier call ran.
     """
