@@ -353,7 +353,7 @@ def test_a_faster_link_comes_with_a_card_that_takes_it_and_units_with_what_uses_
     assert (own.hardware(1).system.ndp, changed) == (None, {"policy": "monde"})
     assert better.hardware(1).system.ndp.gemv.multipliers == 256
     _, better, changed = UPGRADES["banks"](own)
-    assert (better.hardware(1).banks.count, changed) == (5, {"attention": "ndp"})
+    assert (better.hardware(1).system.banks.count, changed) == (5, {"attention": "ndp"})
 
 
 def test_an_upgrade_that_there_is_not_says_why():
