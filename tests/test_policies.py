@@ -336,6 +336,14 @@ def test_monde_loads_the_prefix_that_balances_pcie_and_the_slowest_dimm():
     assert assigned(policy, placement, [10, 8, 3, 0, 1, 1]).estimated_ns == 60.0
 
 
+def test_monde_counts_what_the_gpu_computes_in_any_case():
+    """Experts that the GPU has take 3 + 90 there, the other one 15 on its DIMM, or 1 after a copy."""
+    policy, placement = started("monde:placement=cyclic", gpu_experts=1)
+    assert placement.resident[0].tolist() == [True] + [False] * 5
+    answer = assigned(policy, placement, [90, 1, 0, 0, 0, 0])
+    assert (answer.gpu, answer.ndp, answer.estimated_ns) == ([0], [1], 93.0)
+
+
 def test_monde_by_bandwidths_and_as_reimplemented():
     # K = 5, an expert over PCIe in 20, by an NDP unit with one token in 15: 5 / 20 / (1 / 20 + 2 / 15) = 1.36.
     loads = [10, 8, 3, 0, 1, 1]
