@@ -5,9 +5,12 @@ import gc
 import os
 import sys
 
+from ndpsim.base.errors import InputError
+from ndpsim.base.limits import ensure_address_space
 from ndpsim.cli import process
 
 _PLUGINS = "NDPSIM_PLUGINS"  # as `base.plugins.VARIABLE`; importing that would delay the answer to signals
+_IMPORTS = 256 << 20  # address space for what a command imports
 
 
 def run() -> None:
@@ -16,6 +19,11 @@ def run() -> None:
     process.answer_signals()
     process.prepare()
     atexit.register(gc.freeze)  # no garbage collection at the end: compiling leaves many objects
+    try:
+        ensure_address_space(_IMPORTS, "ndpsim")
+    except InputError as error:
+        print(f"ndpsim: error: {error}", file=sys.stderr)
+        sys.exit(2)
     os.environ["MATPLOTLIBRC"] = os.devnull  # pictures do not depend on the user's settings
     try:
         _take_plugins()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import os
 import resource
@@ -14,8 +15,8 @@ import pytest
 from calls import call, refused_call
 from mistakes import mistake_of, refused
 from ndpsim.audit import check
-from ndpsim.base import limits
-from ndpsim.base.limits import ensure_fits, memory_limit
+from ndpsim.base import jit, limits
+from ndpsim.base.limits import ensure_address_space, ensure_fits, memory_limit
 from ndpsim.cli.main import cli
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, localized
@@ -238,3 +239,48 @@ def test_a_machine_without_memory_says_so_in_one_line(monkeypatch):
     monkeypatch.setattr(cli, "main", take)
     done = call("list")
     assert (done.status, done.out, len(done.err.splitlines())) == (2, "", 1)
+
+
+# Too little address space: libraries end the process, or try for ever to get it
+
+
+def test_address_space_that_the_process_is_not_given_is_refused():
+    ensure_address_space(1 << 20, "this")
+    with refused("too-large"):
+        ensure_address_space(1 << 60, "this")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "mib", "words"),
+    [
+        (["list"], 200, "ndpsim takes up to"),
+        (["gemv", "--shape", "64,64"], 488, "compiling a kernel takes up to"),
+    ],
+)
+def test_a_command_that_is_given_too_little_address_space_says_so_in_a_line(arguments, mib, words, tmp_path):
+    """With less than it needs, OpenBLAS, which Numba loads before the first kernel, tries without end."""
+    done = subprocess.run(
+        [sys.executable, "-m", "ndpsim", *arguments],
+        env={**os.environ, "NDPSIM_CACHE_DIR": str(tmp_path)},
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20)),
+        timeout=100,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+
+
+def test_a_kernel_is_compiled_once_there_is_room_for_that(monkeypatch, caplog):
+    def refuse(needed: int, what: str) -> None:
+        raise limits.InputError(f"{what} takes {needed} bytes", "too-large")
+
+    thrice = jit.kernel(lambda number: 3 * number)
+    with monkeypatch.context() as patch, caplog.at_level("INFO", "ndpsim"):
+        patch.setattr(jit, "ensure_address_space", refuse)
+        with refused("too-large"):
+            thrice(14)
+    assert (caplog.messages, gc.isenabled()) == ([], True)
+    assert thrice(14) == 42

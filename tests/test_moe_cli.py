@@ -6,11 +6,13 @@ import json
 import re
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from calls import call, refused_call
 from ndpsim.base.errors import InputError
+from ndpsim.report import moe as moe_report
 
 
 @pytest.fixture
@@ -85,6 +87,28 @@ def test_what_was_counted_as_a_prediction_is_said_of_each_share():
         "prediction, decision accuracy 25.0%: moves of benefit",
     ]
     assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": None, "counted": counted})[1:] == []
+
+
+def test_energy_is_the_sum_of_what_is_known():
+    run: Any = SimpleNamespace(energy_nj={"read": 1000.0, "gpu": None, "write": 2500.0})
+    assert moe_report._energy(run) == "3.500 µJ"
+    assert moe_report._energy(SimpleNamespace(energy_nj={"gpu": None})) == "-"
+
+
+def test_resources_are_busy_while_any_of_their_jobs_runs_and_of_units_the_longest_counts():
+    """GPU from 0 to 20 and from 30 to 40; units for 10 and 15; copies and a migration to the GPU from 0 to 9."""
+
+    def job(resource: str, start: float, end: float, kind: str = "expert") -> Any:
+        return SimpleNamespace(resource=resource, kind=kind, start_ns=start, end_ns=end)
+
+    jobs = [job("gpu", 5, 20), job("gpu", 0, 10), job("gpu", 30, 40), job("gpu", 50, 90, "attention")]
+    jobs += [job("ndp 0", 0, 10), job("ndp 1", 20, 30), job("ndp 1", 0, 5), job("pcie-down", 0, 5, "copy")]
+    moving = [
+        SimpleNamespace(target="gpu", start_ns=3, end_ns=9),
+        SimpleNamespace(target="dimm 1", start_ns=0, end_ns=99),
+    ]
+    layer: Any = SimpleNamespace(jobs=jobs, moving=moving)
+    assert moe_report._busy(layer) == {"gpu": 30, "cpu": 0, "ndp": 15, "pcie-down": 9}
 
 
 def test_policies_are_listed_and_shown():

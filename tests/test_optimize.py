@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,17 @@ def test_one_objective_has_its_best_point_and_how_it_was_approached():
     assert result.front[0]["time_ns"] == min(times)
     best_so_far = list(dict.fromkeys(itertools.accumulate(times, min)))
     assert [row["time_ns"] for row in result.approach] == best_so_far
+    assert len(result.approach) > 1
+    assert result.shared() == {"n": result.front[0]["n"]}  # of the best alone
+
+
+@pytest.mark.parametrize(("drawn", "taken"), [(2.6, 3), (2.4, 2), (0.7, 1), (9.4, 9), (9.6, 9)])
+def test_a_whole_number_is_the_nearest_within_the_ends(drawn, taken):
+    assert Range(1, 9, log=False, whole=True).taken(drawn) == taken
+
+
+def test_no_more_points_are_run_than_asked_whatever_the_batch():
+    assert len(optimize("fake", {"n": "1..40"}, TRADE, budget=7, batch=5).points) == 7
 
 
 def test_the_approach_to_a_maximum_grows():
@@ -158,6 +170,16 @@ def test_a_point_that_replaces_an_equal_one_is_drawn_as_its_range_is(text, middl
         points.append(place["link.link_gbps"])
     assert all(1 <= point <= 1_000_000 for point in points)
     assert 70 < sum(point < middle for point in points) < 130
+
+
+def test_what_replaces_an_equal_point_follows_the_seed():
+    problem = problem_of("gemv", {"link.link_gbps": "1.0..1000.0"}, {"shape": "64,64"}, objectives=TRADE)
+    drawn = []
+    for seed in (1, 1, 2):
+        place = {"link.link_gbps": 1.0}
+        assert Sampler(replace(problem, seed=seed))._walk(place)
+        drawn.append(place["link.link_gbps"])
+    assert drawn[0] == drawn[1] != drawn[2]
 
 
 def test_keys_that_are_zipped_have_values_that_go_together():

@@ -231,6 +231,15 @@ def test_klotski_prefetches_at_the_gate_and_gives_up_what_a_layer_before_has_use
     assert asked == [("evict", 2, expert), ("prefetch", 2, 4)]  # which follow 3
 
 
+def test_klotski_expects_the_mean_of_the_offline_trace_and_of_all_steps():
+    policy, placement = started("klotski:residents=none")
+    expected = policy.popularity[0].copy()
+    for loads in ([0, 9, 0, 0, 0, 0], [6, 0, 0, 0, 0, 3]):
+        migrated(policy, placement, loads, free=0)
+        expected += loads
+    assert policy.popularity[0] == pytest.approx(expected / 3)
+
+
 def test_klotski_prefetches_no_more_than_there_is_room_for():
     policy, placement = started("klotski:residents=none")
     assert len(migrated(policy, placement, [9, 8, 7, 6, 5, 4], free=4)) == 2
@@ -325,6 +334,14 @@ def test_monde_loads_the_prefix_that_balances_pcie_and_the_slowest_dimm():
     # From one channel the host reads two experts in 60, and three in 90.
     policy, placement = started("monde:placement=cyclic", gpu_experts=0, channel=(0, 0))
     assert assigned(policy, placement, [10, 8, 3, 0, 1, 1]).estimated_ns == 60.0
+
+
+def test_monde_counts_what_the_gpu_computes_in_any_case():
+    """Experts that the GPU has take 3 + 90 there, the other one 15 on its DIMM, or 1 after a copy."""
+    policy, placement = started("monde:placement=cyclic", gpu_experts=1)
+    assert placement.resident[0].tolist() == [True] + [False] * 5
+    answer = assigned(policy, placement, [90, 1, 0, 0, 0, 0])
+    assert (answer.gpu, answer.ndp, answer.estimated_ns) == ([0], [1], 93.0)
 
 
 def test_monde_by_bandwidths_and_as_reimplemented():

@@ -148,6 +148,14 @@ def test_experts_lie_over_dimms_that_cover_all_channels():
     assert (placement.dimm % placement.shards == 0).all()
 
 
+def test_dimms_share_the_work_of_the_experts_that_the_gpu_lacks():
+    """Of 9, 8, 3 and 2 tokens the GPU has the 9: 8 are on one DIMM, and 3 and 2 on the other."""
+    policy = balance(machine(dimms=2, gpu_experts=1))
+    policy.shards = 1
+    dimm = policy._groups(flags(8, (0,))[None], np.array([[9.0, 8, 3, 2, 0, 0, 0, 0]]))
+    assert dimm[0, 1:4].tolist() == [0, 1, 1]
+
+
 def test_of_two_numbers_of_shards_the_one_with_less_estimated_time_is_taken():
     """Every layer has one expert: over all 4 DIMMs it takes half of what it takes over 2, unless that is slow."""
     of_machine = replace(machine(dimms=4, has_cpu=False), channel=(0, 1, 0, 1), expert_buffers=0)

@@ -89,13 +89,13 @@ def test_no_other_set_has_a_smaller_larger_sum(costs, begun):
     assert max(begun + on_gpu[flags].sum(), on_cpu[~flags].sum()) == pytest.approx(best)
 
 
-@given(st.lists(st.integers(1, 60), min_size=17, max_size=60))
-def test_of_many_experts_the_first_ones_by_tokens_are_best_where_copies_cost_the_same(tokens):
+@given(st.lists(st.integers(1, 60), min_size=17, max_size=60), st.sampled_from([0.0, 35.0, 700.0]))
+def test_of_many_experts_the_first_ones_by_tokens_are_best_where_copies_cost_the_same(tokens, begun):
     # With n on the GPU it takes 70 n, whichever they are, and the CPU least if they have most tokens.
     costs = 7.0 * np.sort(tokens)[::-1]
-    best = min(max(70.0 * n, costs[n:].sum()) for n in range(len(tokens) + 1))
-    flags = least_longer_sum(np.full(len(tokens), 70.0), 7.0 * np.array(tokens), 0.0)
-    assert max(70.0 * flags.sum(), 7.0 * np.array(tokens)[~flags].sum()) == best
+    best = min(max(begun + 70.0 * n, costs[n:].sum()) for n in range(len(tokens) + 1))
+    flags = least_longer_sum(np.full(len(tokens), 70.0), 7.0 * np.array(tokens), begun)
+    assert max(begun + 70.0 * flags.sum(), 7.0 * np.array(tokens)[~flags].sum()) == best
 
 
 # MoE-OnDemand

@@ -174,6 +174,21 @@ def test_a_cpu_alone_holds_all_weights_and_a_tenth_more():
         predicted(gpu="none", n_cpu_moe=None, memory_gb=1.0999 * file / 1e9)
 
 
+def test_beside_a_gpu_the_host_has_to_hold_the_experts():
+    experts = 3 * 16 * EXPERT_BYTES
+    predicted(memory_gb=1.0001 * experts / 1e9)
+    with refused("too-large memory_gb"):
+        predicted(memory_gb=0.9999 * experts / 1e9)
+
+
+def test_the_cache_has_the_asked_bits_and_tokens_the_experts_of_the_seed(runs):
+    """The cache of 64 tokens and half of those generated, of three layers."""
+    whole, half = (predicted(kv_bits=bits).gpu_bytes["kv_cache"] for bits in (16, 8))
+    assert whole == 2 * half == 3 * (64 + 64) * KV * 2
+    step_ns = {predicted(seed=seed, program="streaming").prefill.time_ns for seed in (1, 2, 3)}
+    assert len(step_ns) > 1
+
+
 def test_experts_on_the_cpu_read_or_compute_whichever_takes_longer():
     reading = predicted(sets=HALF).decode.parts_ns
     assert EXPERTS_ON_CPU[0] in reading
@@ -250,6 +265,8 @@ def test_copies_from_memory_that_is_not_pinned_are_as_fast_as_a_core():
     parts = ("cpu.yaml", 1, "ddr5-4800", 2, "rtx-4090", "pcie-4-x16")
     assert OwnMachine(*parts, pinned=False).hardware(1).system.pcie.gbps == 16
     assert OwnMachine(*parts, pinned=True).hardware(1).system.pcie.gbps == 31.508
+    slow = replace(OwnMachine(*parts, pinned=False), link="pcie-3-x16")
+    assert slow.hardware(1).system.pcie.gbps == load_part("pcie-3-x16").values["gbps"] < 16
 
 
 def test_programs_without_amx_compute_with_vectors():
@@ -324,6 +341,19 @@ def test_another_card_has_no_less_memory():
     assert (better.gpu, after["memory_gb"] >= before["memory_gb"]) == (name, True)
     assert after["memory_tbps"] >= 1.5 * before["memory_tbps"]
     assert UPGRADES["gpu"](replace(own, gpu="rtx-4090"))[0] == "rtx-5090"
+
+
+def test_a_faster_link_comes_with_a_card_that_takes_it_and_units_with_what_uses_them():
+    own = OwnMachine("cpu.yaml", 1, "ddr5-4800", 4, "rtx-4090", "pcie-4-x16")
+    _, better, _ = UPGRADES["link"](own)
+    system = better.hardware(1).system
+    assert system.gpu.pcie_gbps == pytest.approx(load_part("pcie-5-x16").values["gbps"])
+    assert system.pcie.gbps == pytest.approx(2 * own.hardware(1).system.pcie.gbps, rel=0.01)
+    _, better, changed = UPGRADES["ndp"](own)
+    assert (own.hardware(1).system.ndp, changed) == (None, {"policy": "monde"})
+    assert better.hardware(1).system.ndp.gemv.multipliers == 256
+    _, better, changed = UPGRADES["banks"](own)
+    assert (better.hardware(1).system.banks.count, changed) == (5, {"attention": "ndp"})
 
 
 def test_an_upgrade_that_there_is_not_says_why():

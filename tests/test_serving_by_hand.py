@@ -13,7 +13,8 @@ import ndpsim
 from builders.policy_machines import ESTIMATES, EXPERTS, background_view, layer_view
 from builders.policy_machines import MACHINE as POLICY_MACHINE
 from builders.small_moe import CACHED_BYTES, MODEL
-from ndpsim.base.options.serve import ServeSettings
+from mistakes import refused
+from ndpsim.base.options.serve import ServeSettings, ServiceLevel
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.serving.gpus import Exchange, GpuSteps
 from ndpsim.inference.serving.kv import KvCache
@@ -22,7 +23,8 @@ from ndpsim.inference.serving.server import set_up
 from ndpsim.inference.serving.summary import _most_waiting, _over_time, served
 from ndpsim.policies import OfflineView, Placement, choose_policy, policies
 from ndpsim.policies.interface import GivesRoom
-from ndpsim.report.serving import rates_notes, serving_notes, serving_table
+from ndpsim.report.serving import found_note, rates_notes, serving_notes, serving_table
+from ndpsim.simulate.results.serving import FoundRate
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing import Routing
 from test_serving import MACHINE, OnGpu, engine, requests, serve
@@ -229,3 +231,51 @@ def test_requests_of_no_rate_are_scaled_by_none():
     assert result.offered_per_s is None
     assert not result.growing
     assert result.mean_queue == pytest.approx(0)
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_step_that_is_formed_ahead_leaves_a_new_request_to_the_one_after_it(ahead):
+    """Request 1 comes in the first of three steps of request 0."""
+    asked = requests((4, 3), (4, 1), arrivals=[0.0, 1.0])
+    first, second = serve(asked, async_scheduling=ahead).per_request
+    assert second.admitted_ns == first.first_token_ns
+    assert (second.end_ns == first.end_ns) == ahead
+    assert second.end_ns > second.admitted_ns
+
+
+def test_requests_within_a_level_have_both_times_of_it():
+    """The second of two requests waits for the first one; both take as long for a token after that."""
+    asked = requests((8, 3), (8, 3))
+    one, other = serve(asked, max_batch=1).per_request
+    assert (one.ttft_ns < other.ttft_ns, one.tpot_ns) == (True, pytest.approx(other.tpot_ns))
+    between = (one.ttft_ns + other.ttft_ns) / 2
+    slack = 1.01 * one.tpot_ns
+    for ttft_ns, tpot_ns, within in ((between, slack, 1), (2 * other.ttft_ns, slack, 2)):
+        result = serve(asked, max_batch=1, slo=ServiceLevel(ttft_ns, tpot_ns))
+        assert result.goodput_per_s * result.time_ns / 1e9 == pytest.approx(within)
+    asked = requests((8, 8), (64, 3))
+    one, other = serve(asked).per_request
+    assert one.tpot_ns != pytest.approx(other.tpot_ns, rel=1e-6)
+    result = serve(asked, slo=ServiceLevel(tpot_ns=(one.tpot_ns + other.tpot_ns) / 2))
+    assert result.goodput_per_s * result.time_ns / 1e9 == pytest.approx(1)
+    levels = ServiceLevel(10.0, 5.0), ServiceLevel(ttft_ns=10.0), ServiceLevel(tpot_ns=5.0)
+    found = [[level.is_met(*times) for level in levels] for times in ((10, 5), (11, 5), (10, 6), (10, None))]
+    assert found == [[True] * 3, [False, False, True], [False, True, False], [True] * 3]
+
+
+def test_a_level_has_to_hold_for_the_shortest_prompt_alone():
+    short, long = (serve(requests((tokens, 1))).per_request[0].ttft_ns for tokens in (4, 64))
+    assert short < long
+    serve(requests((64, 1), (4, 1)), slo=ServiceLevel((short + long) / 2))
+    with refused("range slo"):
+        serve(requests((64, 1), (4, 1)), slo=ServiceLevel(0.99 * short))
+
+
+def test_found_prefixes_are_a_share_of_the_prompts_and_a_found_rate_names_the_next_one():
+    blocks = (np.array([1, 2]), np.array([1, 3]))
+    result = serve(requests((32, 8), (32, 8), arrivals=(0, 1e9), block_tokens=16, blocks=blocks))
+    assert dict(serving_table(result))["prompt tokens found in the KV cache"] == "25.0%"  # 16 of 64
+    found = found_note(FoundRate(2.0, 2.5, 0.9, (), result))
+    assert found == (
+        "2.000 requests/s: 90.0% of them are within the service level; at 2.500 requests/s fewer are"
+    )

@@ -7,6 +7,7 @@ import doctest
 import io
 import json
 import logging
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -22,6 +23,7 @@ from builders.swept_fake import Fake, records_in, run_here, runs
 from mistakes import refused
 from ndpsim.base.options.swept import StudyOptions
 from ndpsim.studies.sweeps import points as points_module
+from ndpsim.studies.sweeps import records as records_module
 from ndpsim.studies.sweeps import run as execute_module
 from ndpsim.studies.sweeps import store as store_module
 from ndpsim.studies.sweeps.commands import swept_commands
@@ -316,6 +318,37 @@ def test_a_finished_sweep_is_opened_without_resolving_its_points(tmp_path, monke
     assert files(tmp_path) == before
     sweep("fake", vary, out=tmp_path, retry_failed=True)
     assert {(given["how"], given["n"]) for given in resolved} == {("refused", n) for n in (1, 2, 3)}
+
+
+def test_rows_of_a_finished_sweep_are_read_when_they_are_used(tmp_path, monkeypatch):
+    vary = {"n": [1, 2, 3], "how": ["ok", "refused"]}
+    first = sweep("fake", vary, baseline={"n": 1}, out=tmp_path)
+    read: list[str] = []
+    record_of = records_module._record_of
+    monkeypatch.setattr(
+        records_module, "_record_of", lambda line, name: (read.append(name), record_of(line, name))[1]
+    )
+    again = sweep("fake", vary, baseline={"n": 1}, out=tmp_path)
+    assert (len(again), again.failed, again.found, len(read)) == (6, 3, 6, 0)
+    assert (again[4], len(read)) == (first[4], 1)
+    assert (again[-2:], len(read)) == (first[-2:], 3)
+    assert again.columns == first.columns
+    assert again == first
+    read.clear()
+    assert (again.rows, read) == (first.rows, [])
+
+
+def test_a_record_that_was_damaged_without_a_trace_is_named(tmp_path):
+    vary = {"n": [1, 2]}
+    sweep("fake", vary, out=tmp_path)
+    (damaged,) = (tmp_path / "points").glob("*.jsonl")
+    times = damaged.stat()
+    damaged.write_text(damaged.read_text().replace("memory", "memoRy", 1))
+    os.utime(damaged, ns=(times.st_atime_ns, times.st_mtime_ns))
+    again = sweep("fake", vary, out=tmp_path)
+    assert again[1]["n"] == 2
+    with refused("form"):
+        assert again[0]
 
 
 @pytest.mark.parametrize("change", ["definition", "version", "file", "note"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import os
 
 from ndpsim.base.errors import InputError, shown
@@ -66,3 +67,22 @@ def ensure_fits(
             line=line,
             key=key,
         )
+
+
+def ensure_address_space(needed: int, what: str) -> None:
+    """Make sure that the process can be given this much address space; none of it is used.
+
+    Libraries that are not given it may end the process, or try for ever: OpenBLAS does.
+
+    Args:
+        needed: bytes.
+        what: what needs them.
+
+    Raises:
+        InputError: a limit, as by ``ulimit -v``, leaves less.
+    """
+    try:
+        mmap.mmap(-1, needed, prot=mmap.PROT_READ, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+    except OSError:
+        problem = f"{what} takes up to {format_bytes(needed)} of address space, and the process is given less"
+        raise InputError(f"{problem} (see ulimit -v)", "too-large") from None

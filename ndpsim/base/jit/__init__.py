@@ -32,6 +32,7 @@ import numpy as np
 
 from ndpsim.base.cachedirs import Entries
 from ndpsim.base.jit.releases import IS_TRIED, event, extending, numba
+from ndpsim.base.limits import ensure_address_space
 from ndpsim.base.plugins import outside_sources
 
 if IS_TRIED:
@@ -48,6 +49,10 @@ _intrinsic: Any = extending.intrinsic
 _typeof: Any = numba.typeof
 
 _log = logging.getLogger("ndpsim")
+
+# Compiling the largest kernel takes 150 MB; before the first one, Numba loads SciPy's OpenBLAS, which takes
+# 40 MB and as much again for each core, and which tries without end if it is not given that.
+_COMPILER, _CORE, _CORES = 256 << 20, 40 << 20, os.cpu_count() or 1
 
 F = TypeVar("F", bound=Callable[..., Any])
 T = TypeVar("T", bound=tuple[Any, ...])
@@ -145,7 +150,7 @@ class _Compilations(event.Listener):
 
     def __init__(self) -> None:
         self._before_s, self._began, self._depth = 0.0, 0.0, 0
-        self._collects = self._freezes = False
+        self._collects = self._freezes = self._has_room = False
         self.names: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()  # of kernels
 
     def seconds(self) -> float:
@@ -164,6 +169,10 @@ class _Compilations(event.Listener):
             if self._freezes:  # existing objects are not searched afterwards
                 gc.freeze()
             self._began = time.perf_counter()
+            self._has_room = False
+            threads = 0 if "scipy.linalg" in sys.modules else _CORES
+            ensure_address_space(_COMPILER + threads * _CORE, "compiling a kernel")
+            self._has_room = True
             _log.info("compiling %s", name, extra={"compiling": name})
 
     def on_end(self, event: Any) -> None:
@@ -180,6 +189,8 @@ class _Compilations(event.Listener):
                 gc.enable()
             took = time.perf_counter() - self._began
             self._before_s += took
+            if not self._has_room:
+                return
             if not IS_TRIED:
                 _note_kept(name, event.data.get("args"))
             _log.info("compiled %s in %.1f s", name, took)

@@ -18,7 +18,7 @@ from ndpsim.base.run_files import inputs_recorded
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.executors import Answers, Task, Tasks, failure, reason_of
 from ndpsim.studies.sweeps.store import NOTE, SCHEMA, Note, Store, digests_of, note_of, point_name
-from ndpsim.studies.sweeps.table import SweepResult, csv_of, parquet_of, rows_of
+from ndpsim.studies.sweeps.table import StoredRows, SweepResult, csv_of, parquet_of, rows_of
 from ndpsim.studies.sweeps.values import Definition
 
 _FIRST_TABLE_S = 2.0  # after the start
@@ -88,6 +88,7 @@ class SweepRun:
         self._store = None if options.folder is None else Store(options.folder)
         self._points = [SweepPoint(values) for values in points]
         self._note: Note | None = None
+        self._noted_rows: StoredRows | None = None  # of a sweep that was finished before
         self._inputs: dict[str, str | None] = {}  # files that were read to resolve points, with their digests
         self._same: dict[str, list[SweepPoint]] = {}  # points by name, since equal ones are run once
         self._stored_before: set[str] = set()
@@ -104,6 +105,8 @@ class SweepRun:
     def tasks(self) -> Tasks:
         """The points that have to run."""
         self._find_noted()
+        if self._noted_rows is not None:
+            return iter(())
         return self._tasks_of([point for point in self._points if point.record is None])
 
     def _find_noted(self) -> None:
@@ -112,6 +115,14 @@ class SweepRun:
             return
         self._note = note = Note(self._store.points, self._definition, self.planned)
         self._inputs = dict(note.inputs)
+        if note.has(self._table_files):
+            values = [point.values for point in self._points]
+            rows = note.rows(self._definition, values, self._store.records)
+            if rows is not None and not (rows.failed and self.options.retry_failed):
+                self._noted_rows = rows
+                self._done, self._found, self._failed = self.planned, self.planned, rows.failed
+                self._show()
+                return
         for point, name in zip(self._points, note.names, strict=False):
             record = None if name is None else self._stored(name)
             if name is not None and record is not None:
@@ -227,7 +238,7 @@ class SweepRun:
                 for name, content in self._tables_of(rows, noted):
                     self._store.write_file(name, content)
                 if noted:
-                    self._write_note()
+                    self._write_note(rows)
 
     def _tables_of(self, rows: list[dict[str, Any]], all_done: bool) -> Iterator[tuple[str, bytes]]:
         """The names and contents of the tables of finished points."""
@@ -253,6 +264,8 @@ class SweepRun:
 
     def result(self) -> SweepResult:
         """The result after all points are finished, with written tables."""
+        if self._noted_rows is not None:
+            return SweepResult(self._definition, self._noted_rows, 0, self._found)
         rows = self._rows()
         if self._store is not None and not self._is_as_noted():
             self._write_tables(rows, noted=True)
@@ -267,12 +280,13 @@ class SweepRun:
         """Whether all points were found by the note in the folder, and its tables are there."""
         return self._note is not None and self._found == self.planned and self._note.has(self._table_files)
 
-    def _write_note(self) -> None:
+    def _write_note(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Note in the folder that the run is finished, unless a file has changed meanwhile."""
         if self._note is None or self._store is None or digests_of(self._inputs) != self._inputs:
             return
         names = [point.name if point.name in self._same else None for point in self._points]
-        content = note_of(self._definition, names, self._inputs, self._table_files)
+        records = self._store.records
+        content = note_of(self._definition, names, self._inputs, self._table_files, records, rows)
         self._store.write_file(f"{self._store.points.name}/{NOTE}", content)
 
 

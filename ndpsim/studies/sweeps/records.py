@@ -12,7 +12,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -122,11 +122,10 @@ class Records:
     """
 
     def __init__(self, folder: Path) -> None:
-        self._folder = folder
+        self.folder = folder
         self._places: dict[str, _Place] = {}
         self._read: dict[Path, int] = {}  # bytes of each file
         self._listed = -1  # when the folder last had another file
-        self._open: dict[Path, int] = {}
 
     def find(self, name: str) -> dict[str, Any] | None:
         """The record of a point; None if it is missing, or damaged, which is logged.
@@ -140,7 +139,7 @@ class Records:
 
     def _find_file(self, name: str) -> dict[str, Any] | None:
         """The record in the file of a point alone."""
-        path = self._folder / f"{name}.json"
+        path = self.folder / f"{name}.json"
         try:
             record = json.loads(path.read_bytes())
             checksum = record.pop("checksum")
@@ -155,10 +154,10 @@ class Records:
 
     def _read_new(self) -> None:
         """Note the lines that were appended since the last call."""
-        changed = os.stat(self._folder).st_mtime_ns
+        changed = os.stat(self.folder).st_mtime_ns
         if changed != self._listed:
             self._listed = changed
-            for path in sorted(self._folder.glob("*.jsonl")):
+            for path in sorted(self.folder.glob("*.jsonl")):
                 self._read.setdefault(path, 0)
         for path, read in self._read.items():
             with suppress(OSError):
@@ -187,23 +186,49 @@ class Records:
 
     def _line(self, place: _Place) -> bytes:
         try:
-            if place.path not in self._open:
-                self._open[place.path] = os.open(place.path, os.O_RDONLY)
-            return os.pread(self._open[place.path], place.size, place.start)
+            with place.path.open("rb") as file:
+                file.seek(place.start)
+                return file.read(place.size)
         except OSError:
             return b""
 
-    def close(self) -> None:
-        """Close all files."""
-        for number in self._open.values():
-            os.close(number)
-        self._open.clear()
+    def places_of(self, names: Sequence[str | None]) -> dict[str, Any] | None:
+        """Where the records of points are, as plain data for `know`; None: some have no line in a file."""
+        self._read_new()
+        found = [self._places.get(name or "") for name in names]
+        if None in found:
+            return None
+        files = list(dict.fromkeys(place.path for place in found if place is not None))
+        number = {path: index for index, path in enumerate(files)}
+        return {
+            "files": {path.name: _stamp(path) for path in files},
+            "places": [[number[p.path], p.start, p.size, p.is_ok] for p in found if p is not None],
+        }
+
+    def know(self, names: Sequence[str | None], noted: Any) -> bool:
+        """Take over what `places_of` said of these points; False: the files have changed since."""
+        try:
+            files = [self.folder / os.path.basename(name) for name in noted["files"]]
+            if list(map(_stamp, files)) != list(noted["files"].values()):
+                return False
+            for name, (file, start, size, is_ok) in zip(names, noted["places"], strict=True):
+                self._places[str(name)] = _Place(files[file], int(start), int(size), bool(is_ok))
+            self._read = {path: path.stat().st_size for path in files}
+        except (OSError, KeyError, TypeError, ValueError, IndexError, AttributeError):
+            return False
+        return True
+
+
+def _stamp(path: Path) -> list[int]:
+    """Size and time of the last change of a file."""
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
 
 
 def _record_of(line: bytes, name: str) -> dict[str, Any] | None:
-    """The record in a line that was noted; None if it is another one now."""
+    """The record in a line that was noted; None if it is damaged, or another one now."""
     found = _LINE.fullmatch(line)
-    if found is None:
+    if found is None or _checksum(found[5]).encode() != found[3]:
         return None
     config, text = len(_CONFIG), found[5]
     end = config + int(found[4])

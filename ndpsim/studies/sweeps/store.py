@@ -24,6 +24,7 @@ from ndpsim.base.files import temporary_beside
 from ndpsim.simulate.results.cache import digest_of, version
 from ndpsim.studies.sweeps.command import file_digests
 from ndpsim.studies.sweeps.records import SCHEMA, RecordFile, Records, line_of
+from ndpsim.studies.sweeps.table import OWN_COLUMNS, StoredRows, row_of
 from ndpsim.studies.sweeps.values import Definition
 
 __all__ = ["SCHEMA", "Store", "point_name"]
@@ -71,6 +72,11 @@ class Store:
     def find(self, name: str) -> dict[str, Any] | None:
         """See `Records.find`."""
         return self._records.find(name)
+
+    @property
+    def records(self) -> Records:
+        """The records of all runs."""
+        return self._records
 
     def put(self, record: dict[str, Any]) -> None:
         """Queue a record for writing.
@@ -182,7 +188,6 @@ class Store:
         self._queue.put(None)
         self._writer.join()
         self._file.close()
-        self._records.close()
         self._check()
 
     def _check(self) -> None:
@@ -229,13 +234,18 @@ def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None
             return f"holds a run with {key} {there}, not {here}"
     for key, values in before["varied"].items():
         is_range = isinstance(values, str)
-        gone = [value for value in ([values] if is_range else values) if value not in now["varied"][key]]
+        kept = set(map(_hashable, [now["varied"][key]] if is_range else now["varied"][key]))
+        gone = [value for value in ([values] if is_range else values) if _hashable(value) not in kept]
         if gone:
             return f"holds a run over {key} that has {shown(gone[0])}, too"
     for name in _SEARCHED:
         if before.get(name) != now.get(name):
             return f"holds a search with {name} {shown(before.get(name))}, not {shown(now.get(name))}"
     return None
+
+
+def _hashable(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, list | dict) else value
 
 
 # ---- The note in a folder that a sweep is finished: opened again, its points need not be resolved
@@ -271,18 +281,25 @@ def note_of(
     names: Sequence[str | None],
     inputs: Mapping[str, str | None],
     tables: Sequence[Path],
+    records: Records,
+    rows: Sequence[Mapping[str, Any]],
 ) -> bytes:
     """The note of a sweep whose tables are written.
 
     Args:
         names: the name of the record of each point; None: it could not be resolved.
         inputs: the files that were read for it, with their digests.
+        rows: the rows of its tables.
     """
     note = {
         "definition": _identity(definition),
         "names": list(names),
         "inputs": dict(inputs),
         "tables": _stamps(tables),
+        "records": records.places_of(names),
+        "columns": list(rows[0]),
+        "speedups": [row["speedup"] for row in rows] if definition.baseline else None,
+        "failed": sum(row["status"] != "ok" for row in rows),
     }
     return json.dumps(note).encode() + b"\n"
 
@@ -297,13 +314,35 @@ class Note:
     def __init__(self, folder: Path, definition: Definition, points: int) -> None:
         self.names: list[str | None] = []
         self.inputs: dict[str, str | None] = {}
-        self._tables: Any = None
+        self._note: dict[str, Any] = {}
         with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
             note = json.loads((folder / NOTE).read_bytes())
             is_same = note["definition"] == _identity(definition) and len(note["names"]) == points
             if is_same and note["inputs"] == digests_of(note["inputs"]):
-                self.names, self.inputs, self._tables = note["names"], note["inputs"], note["tables"]
+                self.names, self.inputs, self._note = note["names"], note["inputs"], note
 
     def has(self, tables: Sequence[Path]) -> bool:
         """Whether these tables are those that were written before the note."""
-        return bool(self.names) and _stamps(tables) == self._tables
+        return bool(self.names) and _stamps(tables) == self._note["tables"]
+
+    def rows(
+        self, definition: Definition, points: Sequence[Mapping[str, Any]], records: Records
+    ) -> StoredRows | None:
+        """The rows of the noted sweep; None: there is no such note, or its records have changed since."""
+        note = self._note
+        if not note or not records.know(self.names, note.get("records")):
+            return None
+        own = {*definition.varied, *OWN_COLUMNS, *(["speedup"] if definition.baseline else [])}
+        metrics = tuple(name for name in note["columns"] if name not in own)
+
+        def row(number: int) -> dict[str, Any]:
+            record = records.find(str(self.names[number]))
+            if record is None:
+                problem = (
+                    f"a record of the sweep in {shown(str(records.folder))} is damaged; remove {NOTE} there"
+                )
+                raise InputError(f"{problem} to compute its point again", "form")
+            added = {"speedup": note["speedups"][number]} if definition.baseline else {}
+            return row_of(points[number], record, record["config"], metrics, added)
+
+        return StoredRows(len(self.names), note["failed"], row)

@@ -6,7 +6,7 @@ import csv
 import html
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, overload
 
 from ndpsim.base.errors import InputError
@@ -34,20 +34,53 @@ def rows_of(
         points: for each point in order, values of varied keys, record, and configuration as JSON.
     """
     taken = {*definition.varied, *OWN_COLUMNS}
-    metrics = dict.fromkeys(
-        name for _, record, _ in points for name in record["metrics"] if name not in taken
+    metrics = tuple(
+        dict.fromkeys(name for _, record, _ in points for name in record["metrics"] if name not in taken)
     )
-    speedups = _speedups(definition, points) if definition.baseline else None
-    rows = []
-    for number, (point, record, config) in enumerate(points):
-        found = record["metrics"]
-        row = {**point, "status": record["status"], "reason": record["reason"]}
-        row |= {name: found.get(name) for name in metrics}
-        if speedups is not None:
-            row["speedup"] = speedups[number]
-        version = record["version"]
-        rows.append(row | {"version": f"{version['ndpsim']} {version['digest']}", "config": config})
-    return rows
+    added: Sequence[dict[str, Any]] = [{}] * len(points)
+    if definition.baseline:
+        added = [{"speedup": speedup} for speedup in _speedups(definition, points)]
+    return [row_of(*point, metrics, more) for point, more in zip(points, added, strict=True)]
+
+
+def row_of(
+    point: Mapping[str, Any],
+    record: Mapping[str, Any],
+    config: str,
+    metrics: Sequence[str],
+    added: Mapping[str, Any],
+) -> dict[str, Any]:
+    """A row of a table with these metrics, and with `added` after them."""
+    found, version = record["metrics"], record["version"]
+    row = {**point, "status": record["status"], "reason": record["reason"]}
+    row.update(zip(metrics, map(found.get, metrics), strict=True))
+    row.update(added)
+    row["version"], row["config"] = f"{version['ndpsim']} {version['digest']}", config
+    return row
+
+
+class StoredRows(Sequence[dict[str, Any]]):
+    """Rows that are made of records when they are asked for.
+
+    Args:
+        number: how many.
+        failed: how many of them have no result.
+        row: the row with a number.
+    """
+
+    def __init__(self, number: int, failed: int, row: Callable[[int], dict[str, Any]]) -> None:
+        self._number, self.failed, self._row = number, failed, row
+
+    def __len__(self) -> int:
+        return self._number
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
+        numbers = range(self._number)[index]
+        return self._row(numbers) if isinstance(numbers, int) else [self._row(number) for number in numbers]
 
 
 def _speedups(
@@ -118,7 +151,7 @@ def _array(pyarrow: Any, values: list[Any]) -> Any:
 class Listed:
     """A result that behaves like the list `listed` of its rows."""
 
-    listed: list[dict[str, Any]]
+    listed: Sequence[dict[str, Any]]
 
     def __len__(self) -> int:
         return len(self.listed)
@@ -131,7 +164,7 @@ class Listed:
     @overload
     def __getitem__(self, index: slice) -> list[dict[str, Any]]: ...
     def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
-        return self.listed[index]
+        return list(self.listed[index]) if isinstance(index, slice) else self.listed[index]
 
 
 class SweepResult(Listed):
@@ -147,21 +180,30 @@ class SweepResult(Listed):
 
     Attributes:
         definition: the definition of the sweep.
-        rows: the rows, as a list.
         computed: points that this call ran, or found to be impossible.
         found: points that an earlier call ran.
     """
 
     def __init__(
-        self, definition: Definition, rows: list[dict[str, Any]], computed: int = 0, found: int = 0
+        self, definition: Definition, rows: Sequence[dict[str, Any]], computed: int = 0, found: int = 0
     ) -> None:
-        self.definition, self.rows, self.listed = definition, rows, rows
+        self.definition, self.listed = definition, rows
         self.computed, self.found = computed, found
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The rows, as a list; of a sweep that was finished before, they are read with the first use."""
+        if not isinstance(self.listed, list):
+            self.listed = list(self.listed)
+        return self.listed
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return iter(self.rows)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns, in order."""
-        return tuple(self.rows[0]) if self.rows else ()
+        return tuple(self.listed[0]) if self.listed else ()
 
     @property
     def metrics(self) -> tuple[str, ...]:
@@ -172,6 +214,8 @@ class SweepResult(Listed):
     @property
     def failed(self) -> int:
         """The number of points without a result."""
+        if isinstance(self.listed, StoredRows):
+            return self.listed.failed
         return sum(row["status"] != "ok" for row in self.rows)
 
     def config(self, number: int) -> dict[str, Any]:
@@ -180,7 +224,7 @@ class SweepResult(Listed):
         Raises:
             IndexError: there is no such point.
         """
-        return dict(json.loads(self.rows[number]["config"]))
+        return dict(json.loads(self.listed[number]["config"]))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON: the definition's keys, and the rows, with `config` as an object."""
@@ -223,7 +267,7 @@ class SweepResult(Listed):
         """A title with the varied keys."""
         keys = ", ".join(self.definition.varied)
         failed = f"; {self.failed} failed" if self.failed else ""
-        return f"{counted(len(self.rows), 'point')} of {self.definition.command} by {keys}{failed}"
+        return f"{counted(len(self), 'point')} of {self.definition.command} by {keys}{failed}"
 
     def cells(self, metrics: Sequence[str], most: int) -> tuple[list[str], list[list[str]]]:
         """Labels and cells, with units, of the first rows: varied keys, then metrics.
@@ -236,7 +280,7 @@ class SweepResult(Listed):
                 *(str(_cell(row[name])) for name in plain),
                 *(metric_text(name, row[name], self.definition.results) for name in metrics),
             ]
-            for row in self.rows[:most]
+            for row in self.listed[:most]
         ]
         labels = (metric_label(name, results=self.definition.results) for name in metrics)
         return [*plain, *labels], cells
@@ -253,8 +297,8 @@ class SweepResult(Listed):
     def __repr__(self) -> str:
         names, cells = self._few()
         lines = [f"SweepResult: {self.title()}", *aligned(cells, _WIDTH, names)]
-        if len(self.rows) > _SHOWN:
-            lines.append(f"... and {len(self.rows) - _SHOWN} more")
+        if len(self) > _SHOWN:
+            lines.append(f"... and {len(self) - _SHOWN} more")
         return "\n".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines)
 
     def _repr_html_(self) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
+from ndpsim.base.limits import ensure_fits
 from ndpsim.base.text_files import json_objects, json_with, whole_of
 from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
@@ -19,6 +20,7 @@ _TIME, _PROMPT, _OUTPUT, _TOKENS = "arrival_time_ns", "input_toks", "output_toks
 _SESSIONS = ("session_id", "sub_requests")
 _BLOCK_TOKENS = 16
 _is_workload = json_with("input_toks")
+_BLOCK_BYTES = 800  # approximate memory of a block of tokens
 
 
 class _BlockNumbers:
@@ -26,6 +28,11 @@ class _BlockNumbers:
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[int, tuple[int, ...]], int] = {}
+
+    @property
+    def bytes(self) -> int:
+        """Their memory."""
+        return _BLOCK_BYTES * len(self._numbers)
 
     def number(self, tokens: list[int]) -> list[int]:
         numbers: list[int] = []
@@ -49,7 +56,7 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
     numbers = _BlockNumbers()
     with_tokens: bool | None = None
-    for line, record in json_objects(path):
+    for line, record in json_objects(path, held=False):
         if rows.full:
             break
         for key in _SESSIONS:
@@ -62,6 +69,7 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
             raise InputError(problem, "conflict", file=path, line=line, key=_TOKENS)
         with_tokens = _TOKENS in record
         blocks = numbers.number(_tokens(record, prompt, path, line)) if with_tokens else None
+        ensure_fits(numbers.bytes, "the tokens of its prompts", file=path, line=line)
         rows.add(time, prompt, output, line, blocks=blocks)
     return rows.requests(_BLOCK_TOKENS if with_tokens else None)
 
