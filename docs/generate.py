@@ -31,6 +31,7 @@ from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
 from ndpsim.config.origins import default_reason
 from ndpsim.config.quantities import Section
+from ndpsim.config.ranges import ranges_text
 from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards
 from ndpsim.dram.spec.timing_rows import timing_rows
@@ -150,7 +151,7 @@ def _row(path: tuple[str, ...]) -> str:
     field = field_at(path)
     assert field is not None
     key = ".".join(path)
-    words = _ALLOWED.get(key) or allowed(field)
+    words = _ALLOWED.get(key) or allowed(field, with_unit=False)
     default = _default_of(field, path)
     meaning = field.description
     assert meaning, f"{key} has no description"
@@ -636,6 +637,7 @@ PAGES = {
     "python.md": python_page,
     "memories.md": memories_page,
     _STUB: stub,
+    "../hwconfigs/ranges.json": ranges_text,
 }
 
 if __name__ == "__main__":

@@ -348,7 +348,7 @@ def moe_by_hand() -> SimpleNamespace:
             estimated_ns=232e3,
             policy_wall_s=0.01,
             bottleneck={"ndp 0": 0.75, "cpu": 0.25},
-            energy_nj={"read": 1e6, "ndp": 2e6, "gpu": None},
+            energy_nj={"read": 1e6, "ndp": 2e6, "gpu": None, "total": 3e6},
             energy_note="currents of a data sheet",
             wall_s=0.5,
             check=check,

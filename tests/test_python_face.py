@@ -149,9 +149,13 @@ def _alike(value: Any, other: Any) -> bool:
     return type(value) is type(other) and not isinstance(value, np.ndarray) and bool(value == other)
 
 
-_HW = {"hw": but(), "model": but(), "sets": [*but([]), "dimm.ranks=2", [2], np.array(1), {"dimm.ranks"}]}
+_HW = {
+    "hw": but(),
+    "model": but(),
+    "sets": [*but([], {}), "dimm.ranks=2", [2], np.array(1), {"dimm.ranks"}, {2: 2}],
+}
 _FLAG = [*but(True), 1, 0, "yes", np.array([True])]
-_PROGRESS = but(None)
+_PROGRESS = but(None, True)
 _COUNT = [*but(), 0, 2.0, np.float64(2), np.bool_(True), "1"]
 _COUNT_OR_NONE = [one for one in _COUNT if one is not None]
 _BITS = [*but(), 7, 16.0, "16", np.array([16])]
@@ -725,7 +729,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         },
     ),
     "describe_routing": (ndpsim.describe_routing, {}, {"routing": but()}),
-    "load_routing": (ndpsim.load_routing, {}, {"path": but(LONG)}),
+    "load_routing": (ndpsim.load_routing, {}, {"path": but(LONG), "model": but(None)}),
     "capture_routing": (ndpsim.capture_routing, {}, {"model": but()}),
     "Routing": (
         ndpsim.Routing,
@@ -779,7 +783,7 @@ def fault_in_refusal(call: str, argument: str, value: Any) -> str:
     if "\n" in words or len(words) >= 600:
         return "is no line"
     if argument in ("hw", "sets"):
-        of_file = isinstance(value, str) or (argument == "sets" and isinstance(value, list))
+        of_file = isinstance(value, str | dict) or (argument == "sets" and isinstance(value, list))
         return "" if of_file or key == argument else words
     return "" if (key is None and unnamed) or key in KEYS.get(argument, {argument}) else words
 

@@ -58,7 +58,8 @@ def command(options: Options) -> None:
     arguments, rates = _RUN.arguments(options), _rates(options)
     arguments.pop("rate", None)  # a text, of one rate or several
     if "find-rate" in options:
-        refuse(options, "needs one run; --find-rate makes several", "log", "timeline", "rate", "plot")
+        refuse(options, "draws one run; with --find-rate use --report", "plot")
+        refuse(options, "needs one run; --find-rate makes several", "log", "timeline", "rate")
         _find(options, arguments)
     elif len(rates) > 1:
         refuse(options, "needs one run; several rates make several", "log", "timeline")

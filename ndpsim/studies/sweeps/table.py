@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
+import math
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any, overload
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import imported
+from ndpsim.base.reported import html_columns
 from ndpsim.report.metrics import metric_label, metric_text
+from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.printing import aligned
+from ndpsim.report.ranking import best_of, deciding_metric, point_name, ranked_answer
+from ndpsim.report.sweep_plot import chosen_plot
 from ndpsim.report.words import counted
+from ndpsim.studies.sweeps.command import NUMBERED
 from ndpsim.studies.sweeps.values import Definition
 
 #: The columns besides varied keys and metrics: status and identity of a point.
@@ -35,7 +42,10 @@ def rows_of(
     """
     taken = {*definition.varied, *OWN_COLUMNS}
     metrics = dict.fromkeys(
-        name for _, record, _ in points for name in record["metrics"] if name not in taken
+        name
+        for _, record, _ in points
+        for name in record["metrics"]
+        if name not in taken and not NUMBERED.fullmatch(name)
     )
     speedups = _speedups(definition, points) if definition.baseline else None
     rows = []
@@ -48,6 +58,18 @@ def rows_of(
         version = record["version"]
         rows.append(row | {"version": f"{version['ndpsim']} {version['digest']}", "config": config})
     return rows
+
+
+def lists_of(
+    definition: Definition, points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]]
+) -> list[dict[str, Any]]:
+    """A long table of the numbered parts of all points: varied keys, `metric`, `number` and `value`."""
+    return [
+        {**point, "metric": numbered[1], "number": int(numbered[2]), "value": value}
+        for point, record, _ in points
+        for name, value in record["metrics"].items()
+        if (numbered := NUMBERED.fullmatch(name))
+    ]
 
 
 def _speedups(
@@ -150,12 +172,20 @@ class SweepResult(Listed):
         rows: the rows, as a list.
         computed: points that this call ran, or found to be impossible.
         found: points that an earlier call ran.
+        lists: a long table of numbered parts, such as the utilization of each DIMM: rows with the varied
+            keys, `metric`, `number` and `value`. Rows of points have their mean or sum.
     """
 
     def __init__(
-        self, definition: Definition, rows: list[dict[str, Any]], computed: int = 0, found: int = 0
+        self,
+        definition: Definition,
+        rows: list[dict[str, Any]],
+        computed: int = 0,
+        found: int = 0,
+        lists: Sequence[dict[str, Any]] = (),
     ) -> None:
         self.definition, self.rows, self.listed = definition, rows, rows
+        self.lists = list(lists)
         self.computed, self.found = computed, found
 
     @property
@@ -200,11 +230,63 @@ class SweepResult(Listed):
         Raises:
             InputError: pandas is not installed.
         """
-        try:
-            import pandas  # noqa: PLC0415
-        except ImportError:
-            raise InputError("pandas is not installed: pip install pandas", "not-installed") from None
-        return pandas.DataFrame(self.rows, columns=list(self.columns))
+        return imported("pandas").DataFrame(self.rows, columns=list(self.columns))
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` of the metrics, with a dimension for each varied key (extra `xarray`).
+
+        Points that are no full grid, as of a sweep with `zip`, have one dimension, "point", and the varied
+        keys along it. Lists among values are texts.
+
+        Raises:
+            InputError: xarray or pandas is not installed.
+        """
+        imported("xarray", "pip install 'ndpsim[xarray]'")
+        keys = list(self.definition.varied)
+        frame = self.to_pandas().drop(columns=["version", "config"])
+        for key in keys:
+            frame[key] = frame[key].map(_cell)
+        grid = math.prod(frame[key].nunique() for key in keys)
+        if not keys or grid != len(frame) or frame.duplicated(keys).any():
+            frame.index.name = "point"
+            return frame.to_xarray()
+        return frame.set_index(keys).to_xarray()
+
+    def plot(
+        self,
+        file: str | PathLike[str] | None = None,
+        *,
+        kind: str | None = None,
+        x: str | None = None,
+        y: str | None = None,
+        by: str | Sequence[str] | None = None,
+        log: str | None = None,
+        size: str = DEFAULT_SIZE,
+    ) -> Any:
+        """Draw the points, as ``--plot`` does; a notebook shows the returned `matplotlib.figure.Figure`.
+
+        Args:
+            file: also write the picture to this file; its ending is the format.
+            kind, x, y, by, log: as the options of ``ndpsim sweep``; None: the sweep's own, or a default.
+            size: "column", "two-columns" or "slide".
+
+        Raises:
+            InputError: there is no such kind, key or metric, or the file cannot be written.
+        """
+        from ndpsim.report.pictures.canvas import save  # noqa: PLC0415 (imports matplotlib)
+        from ndpsim.report.pictures.sweep import points_figure  # noqa: PLC0415
+
+        chosen = chosen_plot(self.definition, self.rows, kind, x, y, by, log)
+        figure = points_figure(self.rows, self.definition, chosen, size)
+        if file is not None:
+            save(figure, os.fspath(file), size)
+        return figure
+
+    def answer(self) -> str:
+        """Which point is best by the main metric, by how much, and what limits it; "" of a single point."""
+        metric = deciding_metric(self.metrics, self.definition.varied)
+        names = [point_name(row, list(self.definition.varied)) for row in self.rows]
+        return "" if metric is None else ranked_answer(self.rows, names, metric, self.definition.results)
 
     @property
     def __arrow_c_stream__(self) -> Any:
@@ -252,18 +334,17 @@ class SweepResult(Listed):
 
     def __repr__(self) -> str:
         names, cells = self._few()
-        lines = [f"SweepResult: {self.title()}", *aligned(cells, _WIDTH, names)]
+        answer = [self.answer()] if self.answer() else []
+        lines = [f"SweepResult: {self.title()}", *answer, *aligned(cells, _WIDTH, names)]
         if len(self.rows) > _SHOWN:
             lines.append(f"... and {len(self.rows) - _SHOWN} more")
         return "\n".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines)
 
     def _repr_html_(self) -> str:
         names, cells = self._few()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in cells
-        )
-        return f"<table><caption>{html.escape(self.title())}</caption><tr>{head}</tr>{body}</table>"
+        metric = deciding_metric(self.metrics, self.definition.varied)
+        best = None if metric is None else best_of(self.rows, metric, self.definition.results)
+        return html_columns(self.title(), names, cells, best)
 
 
 def _shortened(text: str) -> str:
