@@ -20,7 +20,7 @@ from ndpsim.report.pictures.expert import phase_bars
 from ndpsim.simulate.host_traffic import rate_gbps
 from ndpsim.simulate.results.moe import PolicyRun
 from ndpsim.simulate.results.serving import ServingResult
-from ndpsim.studies.sweeps.command import scalars_of
+from ndpsim.studies.sweeps.command import numbered_part, scalars_of
 from ndpsim.studies.sweeps.table import lists_of, rows_of
 from ndpsim.studies.sweeps.values import Definition
 
@@ -51,6 +51,14 @@ def test_a_sweep_has_the_mean_over_dimms_and_lists_them_apart(run: PolicyRun):
     assert not [name for name in row if name.endswith(("0", "1", "2", "3"))]
     values = [(row["metric"], row["number"], row["value"]) for row in lists_of(definition, [point])]
     assert values[:4] == [("utilization.ndp", number, pytest.approx(0.1 * number)) for number in range(4)]
+
+
+def test_a_name_that_ends_in_a_number_is_no_part_without_a_mean_of_all():
+    assert numbered_part("link_busy.dimm 0 to 1", ["link_busy.dimm 0 to 1"]) is None
+    assert numbered_part("utilization.ndp 3", ["utilization.ndp 3", "utilization.ndp"]) == (
+        "utilization.ndp",
+        3,
+    )
 
 
 def test_a_sweep_has_no_columns_of_sentences(run: PolicyRun):

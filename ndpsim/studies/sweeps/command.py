@@ -34,8 +34,7 @@ BANK_KEYS = r"(device|unit|timings)\.\w+|refresh|clock_ps|idealise"
 _NAMED = 12  # maximum metrics in a message
 _IN_WORDS = ("config", "energy_note")  # fields of results that are no metrics
 _SENTENCES = "prediction.counted"
-#: A metric of one of several equal parts: its name without the number, and the number.
-NUMBERED = re.compile(r"(.*[^ ]) (\d+)")
+_NUMBERED = re.compile(r"(.*[^ ]) (\d+)")
 
 
 @dataclass(frozen=True)
@@ -152,11 +151,20 @@ def scalars_of(result: Reported, *others: str) -> dict[str, Any]:
     return scalars | _of_numbered(scalars, type(result))
 
 
+def numbered_part(name: str, metrics: Collection[str]) -> tuple[str, int] | None:
+    """The metric of all equal parts and the number of the part whose metric this is; None: it is of no part.
+
+    metrics: the names of all metrics of the point.
+    """
+    found = _NUMBERED.fullmatch(name)
+    return None if found is None or found[1] not in metrics else (found[1], int(found[2]))
+
+
 def _of_numbered(scalars: Mapping[str, Any], result: type) -> dict[str, float]:
     """The mean or the sum of numbered parts, as their quantity has it, under their name without a number."""
     groups: dict[str, list[float]] = {}
     for name, value in scalars.items():
-        if value is not None and (numbered := NUMBERED.fullmatch(name)):
+        if value is not None and (numbered := _NUMBERED.fullmatch(name)):
             groups.setdefault(numbered[1], []).append(value)
     how = {name: quantity_of(name, (result,)).numbered for name in groups}
     return {

@@ -19,7 +19,7 @@ from ndpsim.report.printing import aligned
 from ndpsim.report.ranking import best_of, deciding_metric, point_name, ranked_answer
 from ndpsim.report.sweep_plot import chosen_plot
 from ndpsim.report.words import counted
-from ndpsim.studies.sweeps.command import NUMBERED
+from ndpsim.studies.sweeps.command import numbered_part
 from ndpsim.studies.sweeps.values import Definition
 
 #: The columns besides varied keys and metrics: status and identity of a point.
@@ -45,7 +45,7 @@ def rows_of(
         name
         for _, record, _ in points
         for name in record["metrics"]
-        if name not in taken and not NUMBERED.fullmatch(name)
+        if name not in taken and numbered_part(name, record["metrics"]) is None
     )
     speedups = _speedups(definition, points) if definition.baseline else None
     rows = []
@@ -65,10 +65,10 @@ def lists_of(
 ) -> list[dict[str, Any]]:
     """A long table of the numbered parts of all points: varied keys, `metric`, `number` and `value`."""
     return [
-        {**point, "metric": numbered[1], "number": int(numbered[2]), "value": value}
+        {**point, "metric": part[0], "number": part[1], "value": value}
         for point, record, _ in points
         for name, value in record["metrics"].items()
-        if (numbered := NUMBERED.fullmatch(name))
+        if (part := numbered_part(name, record["metrics"])) is not None
     ]
 
 
