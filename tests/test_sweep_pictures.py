@@ -383,7 +383,7 @@ def test_formulas_in_values_stay_text(tmp_path):
         ("layer_ns.p99", PolicyRun, 2e6, "experts' time of a layer, p99 (ms)", "2.000 ms"),
         ("peak_fraction", ExpertResult, 0.887, "share of the peak bandwidth (%)", "88.7%"),
         ("utilization.gpu", PolicyRun, 0.25, "utilization, GPU (%)", "25.0%"),
-        ("tokens_per_s", PolicyRun, 1234.5, "throughput (tokens/s)", "1234 tokens/s"),
+        ("tokens_per_s", PolicyRun, 1234.5, "throughput of decode, or of prefill alone (tokens/s)", "1234 tokens/s"),
         ("ndp_area_mm2", ExpertResult, 1.5, "ndp area (mm²)", "1.500 mm²"),
         ("weight_bytes", ExpertResult, 3 << 20, "weights (MiB)", "3.00 MiB"),
         ("speedup", ExpertResult, 2.5, "speed-up (\N{MULTIPLICATION SIGN})", "2.500\N{MULTIPLICATION SIGN}"),
