@@ -331,6 +331,8 @@ def moe_by_hand() -> SimpleNamespace:
             },
             tokens_per_s=16 / (320e3 * slower) * 1e9,
             speedup=1 / slower,
+            speedup_prefill=None,
+            speedup_decode=None,
             speedup_moe=1 / slower,
             bound="steps",
             bound_ns=124e3,

@@ -160,12 +160,6 @@ def test_list_of_everything_is_a_short_line_a_kind():
         assert rest.split()[-1] == ("..." if len(rest.split()) <= len(names) and "..." in rest else names[-1])
 
 
-@pytest.mark.parametrize("command", [["gemv"], ["serve"], ["sweep"]])
-def test_only_the_help_of_ndpsim_tells_how_completion_is_set_up(command):
-    assert "bash_source" in said("--help")
-    assert "bash_source" not in said(*command, "--help")
-
-
 def test_list_of_policies_has_their_engines_what_they_need_and_their_papers():
     first, *rows = said("list", "policies").splitlines()
     assert first.split() == ["policy", "engines", "needs", "paper"]

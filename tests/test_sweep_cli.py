@@ -78,7 +78,7 @@ def test_failed_points_make_the_status_1_and_their_first_reasons_are_said():
         *[f"ndpsim: n={n}, how=refused: n: {n} is refused" for n in (1, 2, 3)],
         "ndpsim: 4 of 8 points failed; see fake.sweep/table.csv",
     ]
-    assert [line.split() for line in done.out.splitlines()[1:4]] == [
+    assert [line.split() for line in done.out.splitlines()[2:5]] == [
         ["n", "how", "status", "time", "energy"],
         ["1", "ok", "ok", "100.0", "ns", "1.000", "nJ"],
         ["1", "refused", "failed"],

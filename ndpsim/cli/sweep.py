@@ -176,7 +176,7 @@ def _table_of(name: str) -> Table | None:
 def _of(name: str, swept: Table) -> TableCommand:
     """The click command that sweeps `name`: a command with these options, or a file."""
     fixed = Table({key: _fixed(parameter) for key, parameter in swept.items()})
-    what = f"ndpsim {name}" if fixed else f"what {name} says"
+    what = f"ndpsim {name}" if fixed else f"the sweep of {name}"
     return TableCommand(
         lambda options: _sweep(name, {key: options[key] for key in fixed if key in options}, options),
         (fixed, OPTIONS),

@@ -42,7 +42,6 @@ _VALIDATE = table(
 @taking(
     _VALIDATE,
     examples=(
-        "ndpsim validate trimoe --json trimoe.json",
         "ndpsim validate cxl-decode-largest --set batch=4",
         "ndpsim validate --report validation --sensitivity",
     ),
