@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ def test_a_sweep_has_the_mean_over_dimms_and_lists_them_apart(run: PolicyRun):
         "{}",
     )
     (row,) = rows_of(definition, [point])
-    assert not [name for name in row if name.endswith(("0", "1", "2", "3"))]
+    assert not [name for name in row if re.search(" [0-9]+$", name)]
     values = [(row["metric"], row["number"], row["value"]) for row in lists_of(definition, [point])]
     assert values[:4] == [("utilization.ndp", number, pytest.approx(0.1 * number)) for number in range(4)]
 
@@ -91,7 +92,7 @@ def test_a_count_beside_shares_is_no_percentage():
 
 @pytest.mark.parametrize(("key", "unit"), [("gpu.memory_tbps", "TB/s"), ("ndp.gemv.clock_mhz", "MHz")])
 def test_an_error_of_a_number_names_the_unit(key: str, unit: str):
-    with pytest.raises(InputError, match=f"{key}: -1 is not a number above 0.*, in {unit}"):
+    with pytest.raises(InputError, match=f"{key}: -1 is not a number .*, in {unit}"):
         load_hardware("trimoe", [f"{key}=-1"])
 
 
@@ -166,7 +167,7 @@ def test_a_unit_has_the_values_of_its_part_except_its_own():
 @pytest.mark.parametrize(
     ("unit", "words"),
     [
-        ("{part: 5}", "ndp.gemv.part: 5 is not a name"),
+        ("{part: 5}", "ndp.gemv.part: 5 is not the name of a file"),
         ("{part: nope}", "unknown file in rtl_params 'nope'"),
         ("{part: edge_gemv, clok: 1}", "ndp.gemv.clok: unknown key"),
     ],

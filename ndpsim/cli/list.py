@@ -17,14 +17,13 @@ _WIDTH = 78  # columns of a line of the short list
 
 
 def _in_short(kind: str, names: Sequence[str]) -> str:
-    """The number of names of a kind, and as many of them as fit in a line."""
-    line = f"{kind} ({len(names)}):"
-    for number, name in enumerate(names):
-        rest = " ..." if number + 1 < len(names) else ""
-        if len(f"{line} {name}{rest}") > _WIDTH:
-            return f"{line} ..."
-        line += f" {name}"
-    return line
+    """A kind and as many of its names as fit in a line: ``models: deepseek-moe-16b and 21 more``."""
+    for shown in range(len(names), -1, -1):
+        rest = [f"and {len(names) - shown} more"] if shown < len(names) else []
+        line = " ".join((f"{kind}:", *names[:shown], *rest))
+        if len(line) <= _WIDTH:
+            return line
+    return f"{kind}: {len(names)}"
 
 
 @taking(table({"": (_WHAT,)}), examples=("ndpsim list", "ndpsim list models"))

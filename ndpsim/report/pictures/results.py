@@ -11,7 +11,6 @@ from matplotlib.figure import Figure
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
-from ndpsim.inference.serving.server import FoundRate
 from ndpsim.report.moe import MoeHistory
 from ndpsim.report.pictures.canvas import save
 from ndpsim.report.pictures.expert import FIGURES
@@ -19,9 +18,10 @@ from ndpsim.report.pictures.latencies import latencies_figure
 from ndpsim.report.pictures.moe import moe_figure, prediction_figure
 from ndpsim.report.pictures.relayout import relayout_figure
 from ndpsim.report.pictures.serving import serving_figure
-from ndpsim.simulate import MoeResult, RelayoutResult, TraceResult
+from ndpsim.simulate import RelayoutResult, TraceResult
+from ndpsim.simulate.results import MoeResult
 from ndpsim.simulate.results.prediction import Prediction
-from ndpsim.simulate.results.serving import ServingResult
+from ndpsim.simulate.results.serving import FoundRate, ServingResult
 
 _FIGURES: dict[type, Callable[..., Figure]] = {
     **FIGURES,
