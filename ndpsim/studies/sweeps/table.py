@@ -15,7 +15,7 @@ from ndpsim.base.arguments import imported
 from ndpsim.base.reported import html_columns
 from ndpsim.report.metrics import metric_label, metric_text
 from ndpsim.report.panels import DEFAULT_SIZE
-from ndpsim.report.printing import aligned
+from ndpsim.report.printing import aligned, wrapped
 from ndpsim.report.ranking import best_of, deciding_metric, point_name, ranked_answer
 from ndpsim.report.sweep_plot import chosen_plot
 from ndpsim.report.words import counted
@@ -334,7 +334,8 @@ class SweepResult(Listed):
 
     def __repr__(self) -> str:
         names, cells = self._few()
-        answer = [self.answer()] if self.answer() else []
+        found = self.answer()
+        answer = wrapped(found, _WIDTH) if found else []
         lines = [f"SweepResult: {self.title()}", *answer, *aligned(cells, _WIDTH, names)]
         if len(self.rows) > _SHOWN:
             lines.append(f"... and {len(self.rows) - _SHOWN} more")
