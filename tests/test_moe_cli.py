@@ -124,6 +124,7 @@ def test_json_has_the_keys_of_the_contract(given):
     assert set(shown["runs"][0]) == {
         *("policy", "parameters", "time_ns", "prefill_ns", "decode_ns", "moe_ns", "prefill_moe_ns"),
         *("decode_moe_ns", "shared_ns", "layer_ns", "tokens_per_s", "speedup", "speedup_moe", "bound"),
+        *("speedup_prefill", "speedup_decode"),
         *(
             "bound_ns",
             "pairs",

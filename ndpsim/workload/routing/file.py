@@ -77,7 +77,7 @@ def plain_arrays(file: Path) -> dict[str, NDArray[Any]] | None:
     if file.suffix == ".npy":
         return {"ids": read_npy(file)}
     names = array_names(file) if file.suffix == ".npz" else []
-    if "ids" not in names or "format" in names:
+    if "ids" not in names or not set(names) <= set(_PLAIN):
         return None
     return read_npz(file, lambda name: name in _PLAIN)
 
