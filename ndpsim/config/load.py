@@ -200,7 +200,7 @@ def _drafted(
 ) -> tuple[Draft, list[Path], Any]:
     """All values, with those of units, parts and settings; their files; the timing in the file itself."""
     if isinstance(source, Mapping):
-        path, files = Path(_MAPPING), []
+        path, files = Path(_MAPPING), list[Path]()
         draft = draft_of(parse(_as_text(source), _MAPPING), _MAPPING)
     else:
         path, files = source, [source]

@@ -32,8 +32,9 @@ def best_of(
     found = {number: row[metric] for number, row in enumerate(rows) if is_number(row.get(metric))}
     if not found:
         return None
-    choose = max if (higher_is_better(metric, results) if higher is None else higher) else min
-    return choose(found, key=found.__getitem__)
+    if higher_is_better(metric, results) if higher is None else higher:
+        return max(found, key=found.__getitem__)
+    return min(found, key=found.__getitem__)
 
 
 def deciding_metric(metrics: Sequence[str], varied: Iterable[str]) -> str | None:
