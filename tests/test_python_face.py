@@ -175,7 +175,7 @@ _CHANNEL = {
     "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
 }
 
-_IN_BANKS = {"hw": but(), "sets": [*but([]), "channels=2", [2], np.array(1), {"channels"}], "rules": but()}
+_IN_BANKS = {"hw": but(), "sets": [*but([], {}), "channels=2", [2], np.array(1), {"channels"}], "rules": but()}
 
 #: How the points of a sweep or a search are run.
 _POINTS = {
@@ -242,7 +242,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "slice_clocks": _COUNT,
             "start_clock": _COUNT,
             "open_rows": [*but([]), [(0, 0, 0)], [(9, 0, 0, 0)]],
-            "sets": [*but([]), "dimm.ranks=2"],
+            "sets": [*but([], {}), "dimm.ranks=2"],
             "record_commands": _FLAG,
         },
     ),
