@@ -150,7 +150,7 @@ def _alike(value: Any, other: Any) -> bool:
 
 
 _HW = {
-    "hw": but(),
+    "hw": but({}),
     "model": but(),
     "sets": [*but([], {}), "dimm.ranks=2", [2], np.array(1), {"dimm.ranks"}, {2: 2}],
 }
