@@ -729,7 +729,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         },
     ),
     "describe_routing": (ndpsim.describe_routing, {}, {"routing": but()}),
-    "load_routing": (ndpsim.load_routing, {}, {"path": but(LONG), "model": but(None)}),
+    "load_routing": (ndpsim.load_routing, {"path": "none.npz"}, {"path": but(LONG), "model": but(None)}),
     "capture_routing": (ndpsim.capture_routing, {}, {"model": but()}),
     "Routing": (
         ndpsim.Routing,
