@@ -27,7 +27,6 @@ _Row: TypeAlias = tuple[str, str, list[str]]
 _NONE = "-"
 _BESIDE = 4  # With more runs than this, each run is a line with some of the quantities.
 _IN_SHORT = ("prefill_ns", "decode_ns", "tokens_per_s", "speedup", "bottleneck")
-_HEADS = {"tokens_per_s": "throughput", "speedup": "speed-up", "bottleneck": "bottleneck"}  # of short columns
 _BOUNDS = {
     "linear-programme": "the bound is of all layers together, by linear programmes",
     "steps": "the bound treats each step alone; for a tighter one: pip install 'ndpsim[milp]'",
@@ -63,7 +62,7 @@ def print_moe(result: MoeResult) -> None:
     if answer := moe_answer(result):
         print_text(answer, bold=True)
     if len(names) > _BESIDE:
-        short = [(_HEADS.get(name, label), cells) for name, label, cells in rows if name in _IN_SHORT]
+        short = [(label, cells) for name, label, cells in rows if name in _IN_SHORT]
         lines = list(zip(names, *(cells for _, cells in short), strict=True))
         order = sorted(range(len(names)), key=lambda number: result.runs[number].time_ns)
         heads = ("policy, best first", *(label for label, _ in short))
