@@ -80,7 +80,7 @@ SMALL_MODEL = ("--model", "small.json", "--batch", "16", "--steps", "2")
 SMALL_EXPERT = ("--shape", "512,256")
 SMALL_SERVING = (
     *("--model", "small.json", "--max-batch", "16", "--max-tokens", "16"),
-    *("--requests", "poisson:rate=2,requests=3,input_tokens=16,output_tokens=3"),
+    *("--requests", "poisson:rate=2,requests=4,input_tokens=16,output_tokens=3"),
 )
 
 SMALL_CONFIG = """{

@@ -45,7 +45,7 @@ _OUTPUTS = table(
     _OUTPUTS,
     examples=(
         "ndpsim serve --requests poisson:rate=2,requests=100,input_sigma=1 --policy trimoe",
-        "ndpsim serve --requests examples/requests.csv --slo ttft=1s,tpot=50ms --find-rate --json -",
+        "ndpsim serve --requests poisson:requests=600 --slo ttft=1s,tpot=50ms --find-rate --json -",
     ),
 )
 def command(options: Options) -> None:
