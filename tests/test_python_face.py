@@ -175,7 +175,11 @@ _CHANNEL = {
     "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
 }
 
-_IN_BANKS = {"hw": but(), "sets": [*but([], {}), "channels=2", [2], np.array(1), {"channels"}], "rules": but()}
+_IN_BANKS = {
+    "hw": but(),
+    "sets": [*but([], {}), "channels=2", [2], np.array(1), {"channels"}],
+    "rules": but(),
+}
 
 #: How the points of a sweep or a search are run.
 _POINTS = {
