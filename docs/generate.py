@@ -31,6 +31,7 @@ from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
 from ndpsim.config.origins import default_reason
 from ndpsim.config.quantities import Section
+from ndpsim.config.ranges import ranges_text
 from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards
 from ndpsim.dram.spec.timing_rows import timing_rows
@@ -150,7 +151,7 @@ def _row(path: tuple[str, ...]) -> str:
     field = field_at(path)
     assert field is not None
     key = ".".join(path)
-    words = _ALLOWED.get(key) or allowed(field)
+    words = _ALLOWED.get(key) or allowed(field, with_unit=False)
     default = _default_of(field, path)
     meaning = field.description
     assert meaning, f"{key} has no description"
@@ -221,6 +222,13 @@ the calls.
 DataFrame. Keys of mappings are joined by dots: `busy.memory`. A list of numbers gives `.count`, `.min` and
 `.max`. A list of records gives `.count`, and `.min` and `.max` of each number, by the names of the records
 if they have names: `phases.down.end_ns.max`. Any other list becomes its JSON text.
+
+Changes of hardware are texts or a mapping: `sets=["dimm.ranks=2"]` or `sets={"dimm.ranks": 2}`.
+Hardware may be a mapping with the contents of a file. `result.plot()` draws a result as `--plot` does,
+and returns a figure of matplotlib; `result.plot("expert.pdf")` also writes it. `progress=True` shows a
+bar, in a notebook one of its own. A notebook shows results as tables, with the best run marked.
+`MoeResult.to_pandas()`, `SweepResult.to_pandas()` and `SweepResult.to_xarray()` are for further work on
+them. `ndpsim.__version__` is the version. Type checkers read the types of the package.
 
 With `cache=True`, or `cache=ndpsim.ResultCache(folder)`, a call finds the result of an equal call in
 memory (in about 0.1 ms) or on disk (within 1 ms). Calls are equal if they have the same resolved
@@ -347,10 +355,10 @@ def _default(parameter: inspect.Parameter) -> str:
 
 
 def _members(what: type) -> str:
-    """Public methods and properties, except those of other packages and `to_dict` of results."""
+    """Public methods and properties, except those of other packages, and `to_dict` and `plot` of results."""
     lines = []
     for name, member in inspect.getmembers(what):
-        if name.startswith("_") or not _of_ndpsim(what, name) or member is Reported.to_dict:
+        if name.startswith("_") or not _of_ndpsim(what, name) or member in (Reported.to_dict, Reported.plot):
             continue
         plain = inspect.getattr_static(what, name)
         value = isinstance(plain, property) or hasattr(plain, "func")
@@ -636,6 +644,7 @@ PAGES = {
     "python.md": python_page,
     "memories.md": memories_page,
     _STUB: stub,
+    "../hwconfigs/ranges.json": ranges_text,
 }
 
 if __name__ == "__main__":

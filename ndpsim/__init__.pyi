@@ -5,6 +5,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
+__version__: str
+
 from ndpsim.audit import CommandBuses as CommandBuses
 from ndpsim.audit import Finding as Finding
 from ndpsim.audit import Report as Report
@@ -16,7 +18,7 @@ from ndpsim.audit import check_lanes as check_lanes
 from ndpsim.audit import check_schedule as check_schedule
 from ndpsim.audit import check_serving as check_serving
 from ndpsim.audit.banks import check_units as check_units
-from ndpsim.base.arguments import Progress
+from ndpsim.base.arguments import Progress, Sets
 from ndpsim.base.errors import InputError as InputError
 from ndpsim.base.errors import MismatchError as MismatchError
 from ndpsim.base.options.dram import ControllerOptions as _ControllerOptions
@@ -130,7 +132,7 @@ def optimize(  # ndpsim.studies.search.run
     cluster: str | None = ...,
     retry_failed: bool = ...,
     force: bool = ...,
-    progress: Callable[[float], None] | None = ...,
+    progress: Callable[[float], None] | bool | None = ...,
 ) -> SearchResult: ...
 def predict(  # ndpsim.inference.prediction.run
     cpu: str,
@@ -147,14 +149,14 @@ def predict(  # ndpsim.inference.prediction.run
     n_cpu_moe: int | None = ...,
     memory_gb: float | None = ...,
     kv_bits: int = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     upgrades: bool = ...,
     seed: int = ...,
     *,
-    progress: Callable[[float], None] | None = ...,
+    progress: Callable[[float], None] | bool | None = ...,
 ) -> Prediction: ...
 def run_moe(  # ndpsim.inference.layers.run
-    hw: str | PathLike[str] | Hardware = ...,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
     model: str | PathLike[str] | MoeShape = ...,
     policies: Sequence[str | type[Policy] | ChosenPolicy] = ...,
     batch: int | None = ...,
@@ -164,7 +166,7 @@ def run_moe(  # ndpsim.inference.layers.run
     prompt: int | None = ...,
     prefix: int = ...,
     layers: Sequence[int] | None = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     bits: int | None = ...,
     dense_bits: int | None = ...,
     weights: str | None = ...,
@@ -180,10 +182,10 @@ def run_moe(  # ndpsim.inference.layers.run
     check_layer: tuple[int, int] | None = ...,
     check_limit: float = ...,
     bounds: bool = ...,
-    progress: Callable[[float], None] | None = ...,
+    progress: Callable[[float], None] | bool | None = ...,
 ) -> MoeResult: ...
 def run_serving(  # ndpsim.inference.serving.server
-    hw: str | PathLike[str] | Hardware = ...,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
     model: str | PathLike[str] | MoeShape = ...,
     requests: str | PathLike[str] | Requests | None = ...,
     policy: str | type[Policy] | ChosenPolicy | None = ...,
@@ -204,7 +206,7 @@ def run_serving(  # ndpsim.inference.serving.server
     step_overhead_us: float = ...,
     routing: str | PathLike[str] | Routing | None = ...,
     seed: int = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     bits: int | None = ...,
     dense_bits: int | None = ...,
     weights: str | None = ...,
@@ -214,7 +216,7 @@ def run_serving(  # ndpsim.inference.serving.server
     *,
     log: ServingLog | None = ...,
     observer: ServingObserver | None = ...,
-    progress: Callable[[float], None] | None = ...,
+    progress: Callable[[float], None] | bool | None = ...,
 ) -> ServingResult: ...
 def run_trace(  # ndpsim.simulate.trace
     requests: str | PathLike[str] | Requests | tuple[ArrayLike, ArrayLike] | Iterator[Any],
@@ -245,7 +247,7 @@ def run_trace(  # ndpsim.simulate.trace
     jobs: int | None = ...,
 ) -> TraceResult: ...
 def simulate_contention(  # ndpsim.simulate.contention
-    hw: str | PathLike[str] | Hardware = ...,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
     model: str | PathLike[str] | MoeShape | Expert = ...,
     tokens: int | Sequence[int] = ...,
     host_gbps: float | str = ...,
@@ -255,15 +257,15 @@ def simulate_contention(  # ndpsim.simulate.contention
     slice_clocks: int = ...,
     layout: str = ...,
     bits: int | ExpertFormat = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     record_commands: bool = ...,
     cache: bool | ResultCache = ...,
     release_ns: float | Sequence[float] = ...,
     *,
-    progress: Progress | None = ...,
+    progress: Progress | bool | None = ...,
 ) -> ContentionResult: ...
 def simulate_dimm(  # ndpsim.simulate.session
-    hw: str | PathLike[str] | Hardware = ...,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
     experts: Sequence[Mapping[str, Any]] = ...,
     host: Sequence[Mapping[str, Any]] = ...,
     host_reads: Sequence[Mapping[str, Any]] = ...,
@@ -274,16 +276,16 @@ def simulate_dimm(  # ndpsim.simulate.session
     slice_clocks: int = ...,
     start_clock: int = ...,
     open_rows: Iterable[OpenRow] = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     record_commands: bool = ...,
 ) -> DimmResult: ...
 def simulate_expert(  # ndpsim.simulate.expert
-    hw: str | PathLike[str] | Hardware = ...,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
     model: str | PathLike[str] | MoeShape | Expert = ...,
     tokens: int | Sequence[int] = ...,
     layout: str = ...,
     bits: int | ExpertFormat = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     record_commands: bool = ...,
     exact_check: bool = ...,
     cache: bool | ResultCache = ...,
@@ -291,22 +293,22 @@ def simulate_expert(  # ndpsim.simulate.expert
     start_clock: int = ...,
     refresh_phases: int | None = ...,
     *,
-    progress: Progress | None = ...,
+    progress: Progress | bool | None = ...,
 ) -> ExpertResult: ...
 def simulate_host_read(  # ndpsim.simulate.host
-    hw: str | PathLike[str] | Hardware = ...,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
     model: str | PathLike[str] | MoeShape | Expert = ...,
     layout: str = ...,
     bits: int | ExpertFormat = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     record_commands: bool = ...,
     exact_check: bool = ...,
     cache: bool | ResultCache = ...,
     *,
-    progress: Progress | None = ...,
+    progress: Progress | bool | None = ...,
 ) -> HostReadResult: ...
 def simulate_relayout(  # ndpsim.simulate.relayout
-    hw: str | PathLike[str] | Hardware = ...,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
     model: str | PathLike[str] | MoeShape | Expert = ...,
     experts: int = ...,
     source: str = ...,
@@ -314,13 +316,13 @@ def simulate_relayout(  # ndpsim.simulate.relayout
     source_dimms: Sequence[int] | None = ...,
     target_dimms: Sequence[int] | None = ...,
     bits: int | ExpertFormat = ...,
-    sets: Sequence[str] = ...,
+    sets: Sets = ...,
     host: bool = ...,
     other_dimms: bool = ...,
     record_commands: bool = ...,
     cache: bool | ResultCache = ...,
     *,
-    progress: Progress | None = ...,
+    progress: Progress | bool | None = ...,
 ) -> RelayoutResult: ...
 def sweep(  # ndpsim.studies.sweeps.run
     command: str | PathLike[str] | Definition,
@@ -334,7 +336,7 @@ def sweep(  # ndpsim.studies.sweeps.run
     cluster: str | None = ...,
     retry_failed: bool = ...,
     force: bool = ...,
-    progress: Callable[[float], None] | None = ...,
+    progress: Callable[[float], None] | bool | None = ...,
 ) -> SweepResult: ...
 
 class ControllerOptions(_ControllerOptions):
@@ -372,13 +374,13 @@ class Memory(_Memory):
 class Session(_Session):
     def __init__(
         self,
-        hw: str | PathLike[str] | Hardware = ...,
+        hw: str | PathLike[str] | Mapping[str, Any] | Hardware = ...,
         dimms: int | None = ...,
         arbitration: str = ...,
         slice_clocks: int = ...,
         start_clock: int = ...,
         open_rows: Iterable[OpenRow] = ...,
-        sets: Sequence[str] = ...,
+        sets: Sets = ...,
         record_commands: bool = ...,
     ) -> None: ...
     def expert(

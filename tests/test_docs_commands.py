@@ -36,6 +36,7 @@ NOT_RUN = {
     "python3 -m pip": "installs",
     "pip install": "installs",
     ". .venv/bin/activate": "is for the reader's shell",
+    "mkdir -p out": "is made in the folder of every command",
     ".venv/bin/ndpsim": "is the installed command, which is run by its bare name",
     ".venv-test/bin/pytest": "runs the tests",
     "ndpsim bench": "measures every row for minutes; see test_bench.py",
@@ -51,6 +52,10 @@ LONG = (
     "ndpsim gemv --hw trimoe --model qwen3-30b-a3b --refresh-phases 4",
     "ndpsim gemv --plot expert.svg",
     "ndpsim gemv --tokens 8 --plot eight.png",
+    "ndpsim gemv --tokens 8 --plot out/eight.png",
+    "ndpsim gemv --tokens 8 --report out/expert.html",
+    "ndpsim serve --model qwen3-30b-a3b --requests poisson:requests=600",
+    "ndpsim sweep gemv --vary tokens=1,8,64 --vary dimm.ranks=1,2,4 -o out",
     "ndpsim moe --hw cxl --model mixtral-8x7b --policy cxl --policy monde",
     "ndpsim moe --hw dali-7532-3090 --model mixtral-8x7b --policy all",
     "ndpsim moe --hw edge",
@@ -75,7 +80,7 @@ SMALL_MODEL = ("--model", "small.json", "--batch", "16", "--steps", "2")
 SMALL_EXPERT = ("--shape", "512,256")
 SMALL_SERVING = (
     *("--model", "small.json", "--max-batch", "16", "--max-tokens", "16"),
-    *("--requests", "poisson:rate=2,requests=3,input_tokens=16,output_tokens=3"),
+    *("--requests", "poisson:rate=2,requests=4,input_tokens=16,output_tokens=3"),
 )
 
 SMALL_CONFIG = """{
@@ -170,6 +175,7 @@ def prepare(words: list[str], output_of: set[str]) -> None:
     for name in ("hwconfigs", "rtl_params", "examples"):
         if (ROOT / name).is_dir():
             shutil.copytree(ROOT / name, name)
+    Path("out").mkdir(exist_ok=True)
     Path("small.json").write_text(SMALL_CONFIG)
     given = page_files()
     for word in words:

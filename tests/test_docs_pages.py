@@ -248,3 +248,13 @@ def test_requests_and_routing_beside_the_examples_are_what_their_block_writes(tm
     assert Path("requests.trace").read_bytes() == (EXAMPLES[0].parent / "requests.trace").read_bytes()
     written, there = (np.load(folder / "routed_experts.npz") for folder in (Path(), EXAMPLES[0].parent))
     assert np.array_equal(written["routed_experts"], there["routed_experts"])
+
+
+def test_every_public_call_has_an_example():
+    calls = {name: getattr(ndpsim, name) for name in ndpsim.__all__}
+    without = [
+        name
+        for name, call in calls.items()
+        if inspect.isfunction(call) and ">>> " not in inspect.getdoc(call)
+    ]
+    assert without == []

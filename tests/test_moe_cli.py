@@ -66,7 +66,10 @@ def test_policies_stand_side_by_side(given, monkeypatch):
     assert max(map(len, out.splitlines())) <= 160
     rows = [re.split(r"\s{2,}", line.strip()) for line in out.splitlines()[2:]]
     cells = {name: values for name, *values in rows}
-    assert cells["speed-up"] == ["1.000\N{MULTIPLICATION SIGN}", "0.8000\N{MULTIPLICATION SIGN}"]
+    assert cells["speed-up of total time"] == [
+        "1.000\N{MULTIPLICATION SIGN}",
+        "0.8000\N{MULTIPLICATION SIGN}",
+    ]
     assert cells["decode time per step"] == ["160.0 µs", "200.0 µs"]
     assert cells["experts' time in decode per step"] == ["120.0 µs", "150.0 µs"]
     assert cells["lower bound on experts' time (% of experts' time)"] == ["51.7%", "41.3%"]
@@ -145,6 +148,7 @@ def test_json_has_the_keys_of_the_contract(given):
     assert set(shown["runs"][0]) == {
         *("policy", "parameters", "time_ns", "prefill_ns", "decode_ns", "moe_ns", "prefill_moe_ns"),
         *("decode_moe_ns", "shared_ns", "layer_ns", "tokens_per_s", "speedup", "speedup_moe", "bound"),
+        *("speedup_prefill", "speedup_decode"),
         *(
             "bound_ns",
             "pairs",

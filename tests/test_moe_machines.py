@@ -255,5 +255,5 @@ def test_edge_supports_what_its_paper_says(name: str, fits: set[int]) -> None:
             Places(striped, machine, count, hardware.dimm_bytes, 0)
             found.add(count)
         except InputError as error:
-            assert f"{name} is not supported: DIMM 0 would hold " in str(error)
+            assert f"{name} does not fit: DIMM 0 needs " in str(error)
     assert found == fits

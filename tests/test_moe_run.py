@@ -113,7 +113,8 @@ def test_the_same_seed_gives_the_same_result_and_policies_do_not_touch_each_othe
     other = plain(moe("monde"))["runs"][0]
     beside = both["runs"][1]
     for run in (other, beside):
-        del run["speedup"], run["speedup_moe"]
+        for name in ("speedup", "speedup_prefill", "speedup_decode", "speedup_moe"):
+            del run[name]
     assert other == beside
     assert plain(moe(seed=2)) != plain(moe())
 
@@ -123,6 +124,7 @@ def test_speed_ups_are_against_the_first_policy():
     assert (first.speedup, first.speedup_moe) == (1, 1)
     assert second.speedup == pytest.approx(first.time_ns / second.time_ns)
     assert second.speedup_moe == pytest.approx(first.moe_ns / second.moe_ns)
+    assert second.speedup_decode == pytest.approx(first.decode_ns / second.decode_ns)
 
 
 def test_twice_the_real_costs_leave_the_answers_as_they_are(monkeypatch):

@@ -417,10 +417,11 @@ def test_the_front_is_printed_written_and_drawn():
     Path("study.yaml").write_text(STUDY)
     done = call("optimize", "study.yaml", "--plot", "front.svg")
     assert (done.status, done.err) == (0, "")
-    lines = done.out.splitlines()
+    answer, *lines = done.out.splitlines()
+    assert answer.startswith("Best by time: run ")
     assert lines[0].startswith("minimize time_ns, minimize energy_nj.total, n <= 10: ")
     assert lines[1].split() == ["run", "n", "time", "energy", "differs", "from", "the", "row", "above"]
-    assert lines[-1].startswith("20 computed, 0 found;")
+    assert lines[-1].startswith("20 simulated, 0 reused;")
     assert Path("front.svg").stat().st_size > 1000
     rows = Path("study.optimize/front.csv").read_text().splitlines()
     assert len(rows) == len(lines) - 2

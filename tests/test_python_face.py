@@ -149,9 +149,13 @@ def _alike(value: Any, other: Any) -> bool:
     return type(value) is type(other) and not isinstance(value, np.ndarray) and bool(value == other)
 
 
-_HW = {"hw": but(), "model": but(), "sets": [*but([]), "dimm.ranks=2", [2], np.array(1), {"dimm.ranks"}]}
+_HW = {
+    "hw": but({}),
+    "model": but(),
+    "sets": [*but([], {}), "dimm.ranks=2", [2], np.array(1), {"dimm.ranks"}, {2: 2}],
+}
 _FLAG = [*but(True), 1, 0, "yes", np.array([True])]
-_PROGRESS = but(None)
+_PROGRESS = but(None, True)
 _COUNT = [*but(), 0, 2.0, np.float64(2), np.bool_(True), "1"]
 _COUNT_OR_NONE = [one for one in _COUNT if one is not None]
 _BITS = [*but(), 7, 16.0, "16", np.array([16])]
@@ -171,7 +175,11 @@ _CHANNEL = {
     "overrides": [*but(None, {}), {"nCL": 0}, {"nCL": True}, {"nCL": "40"}, {3: 40}, {"nCLL": 40}],
 }
 
-_IN_BANKS = {"hw": but(), "sets": [*but([]), "channels=2", [2], np.array(1), {"channels"}], "rules": but()}
+_IN_BANKS = {
+    "hw": but(),
+    "sets": [*but([], {}), "channels=2", [2], np.array(1), {"channels"}],
+    "rules": but(),
+}
 
 #: How the points of a sweep or a search are run.
 _POINTS = {
@@ -238,7 +246,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "slice_clocks": _COUNT,
             "start_clock": _COUNT,
             "open_rows": [*but([]), [(0, 0, 0)], [(9, 0, 0, 0)]],
-            "sets": [*but([]), "dimm.ranks=2"],
+            "sets": [*but([], {}), "dimm.ranks=2"],
             "record_commands": _FLAG,
         },
     ),
@@ -735,7 +743,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         },
     ),
     "describe_routing": (ndpsim.describe_routing, {}, {"routing": but()}),
-    "load_routing": (ndpsim.load_routing, {}, {"path": but(LONG)}),
+    "load_routing": (ndpsim.load_routing, {"path": "none.npz"}, {"path": but(LONG), "model": but(None)}),
     "capture_routing": (ndpsim.capture_routing, {}, {"model": but()}),
     "Routing": (
         ndpsim.Routing,
@@ -789,7 +797,7 @@ def fault_in_refusal(call: str, argument: str, value: Any) -> str:
     if "\n" in words or len(words) >= 600:
         return "is no line"
     if argument in ("hw", "sets"):
-        of_file = isinstance(value, str) or (argument == "sets" and isinstance(value, list))
+        of_file = isinstance(value, str | dict) or (argument == "sets" and isinstance(value, list))
         return "" if of_file or key == argument else words
     return "" if (key is None and unnamed) or key in KEYS.get(argument, {argument}) else words
 

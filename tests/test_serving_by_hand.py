@@ -20,11 +20,11 @@ from ndpsim.inference.serving.gpus import Exchange, GpuSteps
 from ndpsim.inference.serving.kv import KvCache
 from ndpsim.inference.serving.scheduler import Limits
 from ndpsim.inference.serving.server import set_up
-from ndpsim.inference.serving.summary import _most_waiting, _over_time, served
+from ndpsim.inference.serving.summary import _most_waiting, _over_time, _steady, served
 from ndpsim.policies import OfflineView, Placement, choose_policy, policies
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.report.serving import found_note, rates_notes, serving_notes, serving_table
-from ndpsim.simulate.results.serving import FoundRate
+from ndpsim.simulate.results.serving import FoundRate, ServedRequest, TriedRate
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing import Routing
 from test_serving import MACHINE, OnGpu, engine, requests, serve
@@ -211,9 +211,71 @@ def test_sentences_on_several_rates_name_the_lowest_that_grows_and_the_highest_s
             (30.0, 32.0, True),
         )
     ]
-    assert rates_notes(runs)[1:] == ["the queue grows from 20.00 requests/s on; at most 33.00 are served"]
+    assert rates_notes(runs)[1:] == [
+        "more requests arrive than are served from 20.00 requests/s on; at most 33.00 are served"
+    ]
     assert len(rates_notes(runs[1:2])) == 1
-    assert "the queue grows: 40.00 requests/s arrive, and 31.00 are served" in serving_notes(runs[0])
+    assert (
+        "more requests arrive than are served: 40.00 requests/s arrive, and 31.00 are served"
+        in serving_notes(runs[0])
+    )
+
+
+def at_rate(latencies_ns, spacing_ns=10.0):
+    """Requests of one token that arrive evenly, are admitted at once, and end after their latencies."""
+    return [
+        ServedRequest(
+            "", 1, 1, arrival, arrival, arrival + latency, arrival + latency, latency, None, latency, 0, 0
+        )
+        for arrival, latency in zip(np.arange(len(latencies_ns)) * spacing_ns, latencies_ns, strict=True)
+    ]
+
+
+def test_a_machine_serves_what_arrives_if_latencies_do_not_grow():
+    assert _steady(at_rate([100.0] * 60)) == (40, pytest.approx(1.0), False)
+
+
+def test_a_rate_is_too_high_if_latencies_grow_though_no_request_waits():
+    """Each request arrives 10 ns after the one before and ends 12.5 ns after it: 80% are served."""
+    steady = _steady(at_rate(2.5 * np.arange(200)))
+    assert steady.requests > 20
+    assert (steady.share, steady.growing) == (pytest.approx(0.8), True)
+
+
+def test_latencies_of_few_requests_that_differ_do_not_show_that_more_arrive_than_are_served():
+    steady = _steady(at_rate([10.0, 30.0, 10.0, 20.0, 10.0, 10.0, 30.0, 30.0, 10.0, 10.0]))
+    assert steady.share is not None
+    assert (steady.share < 0.95, steady.growing) == (True, False)
+
+
+def test_a_run_of_less_than_two_latencies_does_not_tell_whether_its_rate_is_served():
+    assert _steady(at_rate([300.0] * 50)) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("beyond", "words"),
+    [
+        ((0.85, 0.99), "At 20.00 requests/s only 85.0% are within it."),
+        ((0.95, 0.85), "At 20.00 requests/s only 85.0% of what arrives is served."),
+        ((0.95, None), "too short to have a steady part"),
+    ],
+)
+def test_a_found_rate_tells_its_measured_share_and_what_fails_beyond(beyond, words):
+    run = replace(serve(requests((8, 2))), steady_share=0.975, steady_requests=99)
+    tries = [
+        TriedRate(rate, *figures, {"p90": 1.0}, None)
+        for rate, figures in ((10.0, (0.915, 0.975)), (20.0, beyond))
+    ]
+    note = found_note(FoundRate(10.0, 20.0, 0.9, 0.915, tuple(tries), run))
+    assert note.startswith(
+        "10.00 requests/s: 91.5% of the requests are within the service level (90.0% asked)"
+    )
+    assert "97.5% of what arrives" in note
+    assert words in note
+    assert "has only 99 requests" in note
+    assert "Caution" not in found_note(
+        FoundRate(10.0, 20.0, 0.9, 0.915, tuple(tries), replace(run, steady_requests=100))
+    )
 
 
 def test_blocks_are_those_of_all_engines():

@@ -218,8 +218,9 @@ def test_the_highest_rate_is_found_within_the_64th_root_of_two(monkeypatch, high
         def serve(self, rate: float) -> Any:
             good = 8.0 if rate <= highest else 0.0
             return SimpleNamespace(
-                requests_per_s=8.0, goodput_per_s=good, ttft_ns=None, tpot_ns=None, offered_per_s=rate
-            )
+                requests=4, requests_per_s=8.0, goodput_per_s=good, growing=False, steady_share=1.0,
+                ttft_ns=None, tpot_ns=None, offered_per_s=rate,
+            )  # fmt: skip
 
     monkeypatch.setattr("ndpsim.inference.serving.server.set_up", lambda settings: None)
     monkeypatch.setattr("ndpsim.inference.serving.server.Server", lambda settings, setup: Machine())
@@ -249,10 +250,10 @@ def test_a_group_of_resources_is_used_as_much_as_its_resources_in_the_mean():
 
 def test_tried_rates_show_the_percentile_that_their_column_names(capsys: pytest.CaptureFixture[str]):
     times = {"mean": 11e6, "p50": 22e6, "p90": 33e6, "p99": 44e6}
-    tried = TriedRate(2.0, 0.9, times, {name: ns / 100 for name, ns in times.items()})
-    print_found_rate(FoundRate(2.0, 2.02, 0.9, (tried,), serve(requests((20, 3)))))
+    tried = TriedRate(2.0, 0.9, 0.99, times, {name: ns / 100 for name, ns in times.items()})
+    print_found_rate(FoundRate(1.98, 2.0, 0.9, 0.95, (tried,), serve(requests((20, 3)))))
     last = capsys.readouterr().out.splitlines()[-1].split()
-    assert last == ["2.000", "90.0%", "33.00", "ms", "330.0", "µs"]
+    assert last == ["2.000", "90.0%", "99.0%", "33.00", "ms", "330.0", "µs"]
 
 
 def test_a_picture_begins_with_the_first_arrival():

@@ -46,24 +46,29 @@ def call(*arguments: str, err: io.StringIO | None = None) -> Done:
 def test_the_table_is_printed_with_units_and_says_where_the_rest_is():
     done = call("fake", "--vary", "n=1..3", "--how", "ok", "--baseline", "n=1")
     assert (done.status, done.err) == (0, "")
-    assert [line.split() for line in done.out.splitlines()] == [
+    answer, *lines = done.out.splitlines()
+    assert answer == (
+        "Best by speed-up: n=3, 3.000\N{MULTIPLICATION SIGN}, 1.500\N{MULTIPLICATION SIGN} better than n=2, "
+        "3.000\N{MULTIPLICATION SIGN} better than n=1, the last; limited by memory"
+    )
+    assert [line.split() for line in lines] == [
         ["3", "points", "of", "fake", "by", "n"],
         ["n", "speed-up", "time", "energy"],
         ["1", "1.000\N{MULTIPLICATION SIGN}", "100.0", "ns", "1.000", "nJ"],
         ["2", "2.000\N{MULTIPLICATION SIGN}", "50.00", "ns", "4.000", "nJ"],
         ["3", "3.000\N{MULTIPLICATION SIGN}", "33.33", "ns", "9.000", "nJ"],
-        ["3", "computed,", "0", "found;", "all", "metrics:", "fake.sweep/table.csv"],
+        ["3", "simulated,", "0", "reused;", "all", "metrics:", "fake.sweep/table.csv"],
     ]
-    assert "0 computed, 3 found" in call("fake", "--vary", "n=1..3", "--how", "ok").out
+    assert "0 simulated, 3 reused" in call("fake", "--vary", "n=1..3", "--how", "ok").out
 
 
 def test_a_long_table_is_cut_and_says_where_the_rest_is():
     lines = call("fake", "--vary", "n=1..50").out.splitlines()
     assert lines[-2:] == [
         "and 10 more in fake.sweep/table.csv",
-        "50 computed, 0 found; all metrics: fake.sweep/table.csv",
+        "50 simulated, 0 reused; all metrics: fake.sweep/table.csv",
     ]
-    assert len(lines) == 2 + 40 + 2
+    assert len(lines) == 3 + 40 + 2
 
 
 def test_failed_points_make_the_status_1_and_their_first_reasons_are_said():
@@ -73,7 +78,7 @@ def test_failed_points_make_the_status_1_and_their_first_reasons_are_said():
         *[f"ndpsim: n={n}, how=refused: n: {n} is refused" for n in (1, 2, 3)],
         "ndpsim: 4 of 8 points failed; see fake.sweep/table.csv",
     ]
-    assert [line.split() for line in done.out.splitlines()[1:4]] == [
+    assert [line.split() for line in done.out.splitlines()[2:5]] == [
         ["n", "how", "status", "time", "energy"],
         ["1", "ok", "ok", "100.0", "ns", "1.000", "nJ"],
         ["1", "refused", "failed"],

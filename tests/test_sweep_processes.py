@@ -174,7 +174,7 @@ def test_a_sweep_that_is_killed_goes_on_where_it_was(tmp_path, folder, command_l
     process = command_line(*arguments, cwd=tmp_path)
     printed, err = process.communicate(timeout=60)
     assert (process.returncode, messages(err)) == (0, "")
-    assert "4 computed, 4 found" in printed
+    assert "4 simulated, 4 reused" in printed
     assert runs(folder) == begun + 4
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(execute_module, "run_locally", run_here)

@@ -4,21 +4,33 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from click import Context
 
-from calls import call, refused_call
+from calls import call, refused_call, said
+from mistakes import refused
+from ndpsim.cli.main import cli
 from ndpsim.studies.claims import evaluate as evaluation
 from ndpsim.studies.claims import runs as claim_runs
 from ndpsim.studies.claims.claim import Claim, ClaimRun, Expression, Paper, read_papers, read_tolerances
-from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, interval_of, judged, sensitivity
+from ndpsim.studies.claims.evaluate import (
+    chosen_claims,
+    evaluate,
+    interval_of,
+    judged,
+    runs_of,
+    sensitivity,
+    with_settings,
+)
 from ndpsim.studies.claims.quantities import QUANTITIES, reuse_of
 from ndpsim.studies.claims.report import write_report
 from ndpsim.studies.claims.runs import filled, takes
-from ndpsim.studies.claims.words import dependence, figure_in_words, summary
+from ndpsim.studies.claims.words import dependence, figure_in_words, run_commands, summary
 
 pytestmark = pytest.mark.usefixtures("claims_run_here")
 
@@ -477,13 +489,14 @@ REPORT = Path(__file__).parents[1] / "validation" / "REPORT.md"
 def test_the_report_in_the_checkout_is_of_these_claims():
     """Names, published figures and verdicts; the runs themselves take minutes."""
     rows = [line.split(" | ") for line in REPORT.read_text().splitlines() if line.startswith("| ")]
-    rows = [row for row in rows if len(row) == 7 and row[5] != "published inside"]
+    rows = [row for row in rows if row[-1].startswith(("command", "`ndpsim validate"))]
     cells = {row[0].removeprefix("| "): row for row in reversed(rows)}  # sensitivity follows the verdicts
     for _, claim in NUMBERS + TRENDS:
         row = cells.pop(claim.name)
         assert row[2] == figure_in_words(claim.published)
         assert row[6].split()[0] == claim.expected
         assert ("(fitted)" in row[6]) == bool(claim.fitted)
+        assert row[7] == f"`ndpsim validate {claim.name}` |"
     assert set(cells) == {"claim"}
 
 
@@ -492,3 +505,35 @@ def test_accuracy_says_what_the_report_counts():
     page = (REPORT.parents[1] / "docs" / "accuracy.md").read_text()
     assert len(counts) >= 3
     assert [line for line in dict.fromkeys(counts[:3]) if line not in page.splitlines()] == []
+
+
+# ---- From a claim to its run
+
+
+def test_a_claim_is_shown_with_its_quote_its_tolerance_and_its_commands():
+    shown = said("show", "claim", "cxl-decode-largest")
+    for words in ("8.7 x", "up to 8.7", "printed", "50% (systems)", "ndpsim validate cxl-decode-largest"):
+        assert words in shown
+    assert (
+        "ndpsim moe --batch 1 --gpu-experts 4 --hw cxl --model mixtral-8x7b --policy cxl:bits=2 --steps 16"
+        in shown
+    )
+
+
+def test_every_command_of_a_claim_can_be_typed():
+    """Each begins with a command of ndpsim, and each of its options is one of that command."""
+    for _, claim in chosen_claims(["cxl", "trimoe", "edge"]):
+        for commands in run_commands(claim).values():
+            for command in commands:
+                program, name, *words = shlex.split(command)
+                assert program == "ndpsim"
+                known = cli.get_command(Context(cli), name).table
+                assert {word[2:] for word in words if word.startswith("--")} <= set(known) | {"set"}
+
+
+def test_a_key_is_changed_in_the_runs_that_have_it():
+    (claim,) = [claim for _, claim in with_settings(chosen_claims(["cxl-decode-largest"]), {"batch": "4"})]
+    assert {run.given["batch"] for run in claim.runs.values()} == {"4"}
+    assert {json.loads(run.settings)["batch"] for named in runs_of(claim) for run in named.values()} == {4}
+    with refused("unknown-key nope"):
+        with_settings(chosen_claims(["cxl-decode-largest"]), {"nope": "4"})

@@ -129,7 +129,7 @@ HEADER = "id,arrival_s,input_tokens,output_tokens\n"
         (HEADER + "a,0,1,1\nb,1,1,0\n", "range", 3, "output_tokens"),
         (HEADER + "a,2,1,1\nb,1,1,1\n", "range", 3, "arrival_s"),
         (HEADER + "a,-1,1,1\n", "type", 2, "arrival_s"),
-        (HEADER + "a,1e3,1,1\n", "type", 2, "arrival_s"),
+        (HEADER + "a,1e3.5,1,1\n", "type", 2, "arrival_s"),
         (HEADER + "a,,1,1\n", "type", 2, "arrival_s"),
         (HEADER + "a,0,1.5,1\n", "type", 2, "input_tokens"),
         (HEADER + "a,0,1\n", "form", 2, None),

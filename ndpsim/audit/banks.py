@@ -396,6 +396,11 @@ def check_units(commands: UnitCommands, device: BankDevice, limit: int = 20) -> 
     All banks are closed before the first command. The rules are those of the page without idealisations;
     only the order of results is that of the program.
 
+    >>> device = ndpsim.load_bank_hardware("aim").device
+    >>> result = ndpsim.simulate_bank_expert("aim", ndpsim.Expert(256, 256), record_commands=True)
+    >>> ndpsim.check_units(result.command_trace, device).ok  # doctest: +SKIP
+    True
+
     Args:
         commands: the commands of all channels.
         device: the device; its idealisations do not count.

@@ -323,6 +323,10 @@ def check(
     All banks are closed before the first command. The check covers the order of clocks, command names and
     coordinates, both buses, every timing rule, the state of rows, and the refreshes of every rank.
 
+    >>> result = ndpsim.simulate_expert("trimoe", ndpsim.Expert(256, 128), record_commands=True)
+    >>> ndpsim.check(result.command_traces[0], ndpsim.load_hardware("trimoe").lane_device()).ok
+    True
+
     Args:
         trace: the commands.
         device: the channel.
@@ -364,6 +368,10 @@ def check_lanes(
     The `rank` column of `trace` holds the lane, 0 to `lanes` - 1; where the channel has several ranks, it
     numbers the ranks of all lanes, lane by lane. Refreshes are due until the last command of the lane. The
     other arguments are those of `check`; `limit` holds for all lanes together.
+
+    >>> trace = ndpsim.read_commands("lanes.csv")  # doctest: +SKIP
+    >>> ndpsim.check_lanes(trace, ndpsim.load_hardware("trimoe").lane_device(), lanes=8).ok  # doctest: +SKIP
+    True
 
     Args:
         buses: the lanes with a command bus in common, and the way they share it; None: each has its own.

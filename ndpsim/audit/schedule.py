@@ -79,6 +79,9 @@ def check_schedule(path: str | PathLike[str], limit: int = 20) -> ScheduleReport
     its loads. Windows fill the time between layers. Estimates are no less than links and DIMMs allow. The log
     has no unknown entries.
 
+    >>> ndpsim.check_schedule("layers.jsonl.gz").ok  # doctest: +SKIP
+    True
+
     Args:
         path: a log, plain or gzip.
         limit: findings to describe.

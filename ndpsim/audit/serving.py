@@ -79,6 +79,9 @@ def check_serving(path: str | PathLike[str], limit: int = 20) -> ServingReport:
     token. A closed loop keeps its number of requests. The steps of the schedulers `vllm` and `static` are
     also checked against the rules of these schedulers.
 
+    >>> ndpsim.check_serving("requests.jsonl.gz").ok  # doctest: +SKIP
+    True
+
     Args:
         path, limit: as in `check_schedule`.
 

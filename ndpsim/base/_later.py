@@ -21,6 +21,8 @@ def from_stub(package: str) -> tuple[Callable[[str], Any], Callable[[], list[str
     homes = {words[3]: words[1] for words in lines if words[:1] == ["from"] and words[4:5] == ["as"]}
     homes |= {words[1].rstrip("("): words[-1] for words in lines if words[:1] == ["def"]}  # def NAME(  # HOME
     names = sorted(homes)
+    if package == "ndpsim":
+        homes["__version__"] = "ndpsim.base.version"
 
     def find(name: str) -> Any:
         return import_home(package, {homes[name]: (name,)} if name in homes else {}, name)

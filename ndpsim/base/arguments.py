@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import math
 import numbers
 import operator
 import os
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from ndpsim.base.errors import Code, InputError, listed, shown, unknown
 
@@ -152,6 +154,33 @@ def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ..
     return tuple(each(element, name) for element in elements)
 
 
+#: Changes of hardware: texts "dimm.ranks=2", or values by key: {"dimm.ranks": 2}.
+Sets: TypeAlias = Sequence[str] | Mapping[str, Any]
+
+
+def setting_texts(sets: Any) -> tuple[str, ...]:
+    """Changes of hardware as texts ``KEY=VALUE``, as ``--set`` takes them.
+
+    Raises:
+        InputError: they are neither texts nor a mapping whose keys are texts.
+    """
+    if isinstance(sets, Mapping):
+        return tuple(f"{key}={setting_text(value)}" for key, value in plain_mapping(sets, "sets").items())
+    return several(sets, "sets", text)
+
+
+def setting_text(value: Any) -> str:
+    """A value in the form of ``--set``."""
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(setting_text, value))}]"
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {setting_text(inner)}' for key, inner in value.items())}}}"
+    if hasattr(value, "item") and getattr(value, "shape", None) == ():
+        value = value.item()  # a number of NumPy
+    plain = value is None or is_flag(value)
+    return {None: "null", True: "true", False: "false"}[value] if plain else str(value)
+
+
 def plain_mapping(value: Any, name: str) -> dict[str, Any]:
     """A copy of a mapping whose keys are texts; None gives an empty one.
 
@@ -192,14 +221,63 @@ def _takes_one(value: Any) -> bool:
     return True
 
 
+def imported(package: str, how: str = "") -> Any:
+    """A package that not every user has.
+
+    Args:
+        how: how it is installed; "": pip install and its name.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        return importlib.import_module(package)
+    except ImportError:
+        how = how or f"pip install {package}"
+        raise InputError(f"{package} is not installed: {how}", "not-installed") from None
+
+
+def progress_bar() -> Progress:
+    """A function that draws the share of work done: a bar in a notebook, else a line on standard error."""
+    shell = sys.modules.get("IPython")
+    kernel = None if shell is None else shell.get_ipython()
+    if kernel is not None and type(kernel).__name__ == "ZMQInteractiveShell":
+        return _notebook_bar()
+    last = -1
+
+    def write(share: float) -> None:
+        nonlocal last
+        percent = int(100 * share)
+        if percent != last:
+            last = percent
+            sys.stderr.write(f"\r{percent:3d}%" + ("\n" if percent >= 100 else ""))
+            sys.stderr.flush()
+
+    return write
+
+
+def _notebook_bar() -> Progress:
+    display = importlib.import_module("IPython.display")
+    bar = display.ProgressBar(100)
+    bar.display()
+
+    def draw(share: float) -> None:
+        if int(100 * share) != bar.progress:
+            bar.progress = int(100 * share)
+
+    return draw
+
+
 def progress_function(value: Any, name: str = "progress") -> Progress:
-    """The function to call with the share of work done; None: one that does nothing.
+    """The function to call with the share of work done; None: one that does nothing; True: it draws a bar.
 
     Raises:
         InputError: it cannot be called.
     """
-    if value is None:
+    if value is None or value is False:
         return lambda share: None
+    if value is True:
+        return progress_bar()
     if not _takes_one(value):
         raise InputError(f"{shown(value)} is no function of the share of work done", "type", key=name)
     called: Progress = value

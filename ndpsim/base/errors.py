@@ -132,7 +132,9 @@ def one_line(text: str) -> str:
 
 def no_way_on(what: str) -> InputError:
     """The error of a simulation that can never end because of its timings; `what`: the subject."""
-    return InputError(f"these timings leave no way on: {what}", "no-progress", key="dram.timing")
+    return InputError(
+        f"no command can be issued under these timings: {what}", "no-progress", key="dram.timing"
+    )
 
 
 class MismatchError(RuntimeError):

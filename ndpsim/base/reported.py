@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import html
+import importlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
+from os import PathLike
 from typing import Any
 
 from ndpsim.base.units import in_unit, unit_ending
@@ -29,6 +31,7 @@ class Quantity:
         whole: a field, such as a peak or a sum; texts show this one as a share of it.
         share: the field with this share, if any.
         parts: labels for keys of a mapping whose names do not explain them.
+        numbered: how values of numbered keys, "ndp 0" to "ndp 31", become one of "ndp": "mean" or "sum".
     """
 
     label: str
@@ -37,6 +40,7 @@ class Quantity:
     whole: str = ""
     share: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
+    numbered: str = ""
 
 
 def quantity(label: str, unit: str = "", **more: Any) -> dict[str, Quantity]:
@@ -123,7 +127,9 @@ def with_unit(name: str, value: Any, *results: type) -> str:
     if is_dataclass(value) and (parts := quantities(type(value))):
         return said(value, *parts)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        return in_unit(value, quantity_of(name, results).unit)
+        unit = quantity_of(name, results).unit
+        counts = unit == "%" and isinstance(value, int) and value > 1  # the sizes that shares are of
+        return in_unit(value, "" if counts else unit)
     return "not known" if value is None else str(value)
 
 
@@ -139,6 +145,17 @@ def html_table(title: str, rows: Iterable[tuple[str, str]]) -> str:
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(value)}</td></tr>" for name, value in rows
     )
     return f"<table><caption>{html.escape(title)}</caption>{cells}</table>"
+
+
+def html_columns(title: str, heads: Sequence[str], rows: Sequence[Sequence[str]], best: int | None) -> str:
+    """Rows of cells under the names of columns as a table for notebooks; the row `best` is marked."""
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in ("", *heads))
+    lines = []
+    for number, row in enumerate(rows):
+        mark, tag = ("best", "th") if number == best else ("", "td")
+        cells = "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in (mark, *row))
+        lines.append(f"<tr>{cells}</tr>")
+    return f"<table><caption>{html.escape(title)}</caption><tr>{head}</tr>{''.join(lines)}</table>"
 
 
 def _plain(value: Any) -> Any:
@@ -216,6 +233,26 @@ class Reported(Shown):
     Results are equal if all their fields except durations are equal. They contain mappings, and therefore
     have no hash.
     """
+
+    def plot(
+        self,
+        file: str | PathLike[str] | None = None,
+        size: str = "two-columns",
+        panels: Sequence[str] | None = None,
+    ) -> Any:
+        """Draw the result, as ``--plot`` does; a notebook shows the returned `matplotlib.figure.Figure`.
+
+        Args:
+            file: also write the picture to this file; its ending is the format.
+            size: "column", "two-columns" or "slide".
+            panels: names of the panels to draw; None: all.
+
+        Raises:
+            InputError: there is no picture of such a result, it has no recorded commands, or the file cannot
+                be written.
+        """
+        drawing = importlib.import_module("ndpsim.report.pictures.results")  # in a higher layer
+        return drawing.drawn(self, file, size, panels)
 
     def to_dict(self, flat: bool = False) -> dict[str, Any]:
         """Plain data for JSON; command traces are left out.

@@ -55,7 +55,7 @@ def recognised(path: Path, formats: Mapping[str, FileFormat], content: str) -> s
         if form.recognises(path, head):
             return name
     known = "; ".join(f"{name} ({form.meaning})" for name, form in formats.items())
-    problem = f"is of no format of {content} that is recognised; say which: {known}"
+    problem = f"the format of {content} is not recognised; give one: {known}"
     raise InputError(problem, file=path, key="format", code="form")
 
 

@@ -177,6 +177,22 @@ def format_bytes(count: float) -> str:
     return in_unit(count, "B")
 
 
+def shortfall(needed: float, has: float) -> str:
+    """Bytes needed, and bytes that are there: ``needs 653.9 GB and has 137.4 GB`` (1 GB = 10^9 B)."""
+    words = [_decimal_bytes(count) for count in (needed, has)]
+    if words[0] == words[1]:
+        words = [f"{count:,.0f} B" for count in (needed, has)]
+    return f"needs {words[0]} and has {words[1]}"
+
+
+def _decimal_bytes(count: float) -> str:
+    scale = scale_for("B", 0)
+    for power, name in enumerate(("B", "kB", "MB", "GB", "TB", "PB")):
+        if count >= 1000**power:
+            scale = Scale(name, 1000.0**power)
+    return f"{count / scale.divisor:.4g} {scale.unit}"
+
+
 def format_time(ns: float) -> str:
     """`ns` nanoseconds: ``1.000 µs``."""
     return in_unit(ns, "ns")

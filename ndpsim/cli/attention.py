@@ -38,7 +38,7 @@ def command(options: Options) -> None:
         _on_machine(options)
         return
     if options.get("engine") == "gpu":
-        problem = "gpu is of a machine (ndpsim list hw), and this is a device"
+        problem = "gpu needs a machine with a GPU (ndpsim list hw); this is a device with units in its banks"
         raise InputError(problem, "unsupported", key="engine")
     sets = [*options.get("set", ()), *([f"level={options['engine']}"] if "engine" in options else [])]
     hardware = load_bank_hardware(ATTENTION.value(options, "hw"), sets, ATTENTION.value(options, "rules"))
@@ -53,9 +53,11 @@ def _on_machine(options: Options) -> None:
     from ndpsim.report.pim import print_attention
 
     refuse(
-        options, "is of a device; a machine has several", *(name for name in BANK_OUTPUTS if name != "json")
+        options,
+        "applies only to one device; a machine has several",
+        *(name for name in BANK_OUTPUTS if name != "json"),
     )
-    refuse(options, "is of a device: its machine has the standard's", "rules")
+    refuse(options, "applies only to a device; a machine uses the rules of the standard", "rules")
     hw, model, context, batch = (ATTENTION.value(options, name) for name in ("hw", *_OPERANDS))
     engine, sets = options.get("engine"), options.get("set", ())
     result = simulate_layer_attention(hw, model, context, batch, engine, sets)

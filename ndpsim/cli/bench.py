@@ -89,7 +89,7 @@ def command(options: Options) -> None:
 
 def _measure_scale(options: Options) -> None:
     """Measure long and large work, each kind in a process of its own."""
-    refuse(options, "is for rows of --only speed", "row", "repeat", "plot", "markdown")
+    refuse(options, "applies only to --only speed", "row", "repeat", "plot", "markdown")
     from ndpsim.base.units import format_bytes, format_time
     from ndpsim.report.printing import print_table
     from ndpsim.studies.bench.scale import run_scale

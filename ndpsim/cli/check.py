@@ -162,7 +162,7 @@ def _check_units(options: Options, trace: str, limit: int) -> bool:
     from ndpsim.dram.traces.unit_commands import read_unit_commands
 
     others = (name for name in CHECK if name not in ("trace", "limit", "hw", "set", "refresh"))
-    refuse(options, "is not of commands of units in banks, whose device is that of --hw", *others)
+    refuse(options, "cannot be used with commands of units in banks; --hw names their device", *others)
     if "hw" not in options:
         raise InputError("commands of units in banks need --hw, the device", key="check", code="missing")
     sets = [*options.get("set", ()), *([f"refresh={options['refresh']}"] if "refresh" in options else [])]

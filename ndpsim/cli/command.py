@@ -216,8 +216,8 @@ def help_text(
         _indented(wrapped(" ".join(paragraph.split()), width - 2))
         for paragraph in inspect.cleandoc(command.help or "").split("\n\n")
     ]
-    complete = "Completion in the shell, for its startup file"
-    for title, rows in (*sections, (complete, _COMPLETION)):
+    complete = [("Completion in the shell, for its startup file", _COMPLETION)]
+    for title, rows in (*sections, *(complete if context.parent is None else [])):
         blocks.append([f"{title}:", *_indented(aligned(rows, width - 2))])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 

@@ -131,6 +131,8 @@ def _keys_under(
     model: dict[str, Any], definitions: dict[str, Any], prefix: str
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     for name, leaf in model["properties"].items():
+        if name == "part" and prefix.startswith("ndp."):  # of a file; the option is ndp.gemv=NAME
+            continue
         choices = [leaf, *leaf.get("anyOf", ())]
         sections = [choice["$ref"].rpartition("/")[2] for choice in choices if "$ref" in choice]
         for section in sections:

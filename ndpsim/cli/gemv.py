@@ -83,7 +83,7 @@ def command(options: Options) -> None:
     if _is_in_banks(options):
         _in_banks(options)
         return
-    refuse(options, "is of units in banks; ndpsim check judges other commands", "check")
+    refuse(options, "applies only to units in banks; ndpsim check judges other commands", "check")
     check_gemv(options, "--")
     host_reads, beside = options.get("engine") == "host-read", "host-traffic" in options
     if host_reads:
@@ -114,7 +114,7 @@ def _in_banks(options: Options) -> None:
     from ndpsim.studies.sweeps.command import expert_of
 
     own = "hw", "set", "model", "shape", "tokens", *BANK_OUTPUTS
-    refuse(options, "is not of units in banks", *(name for name in options if name not in own))
+    refuse(options, "cannot be used with units in banks", *(name for name in options if name not in own))
     plot = plot_of(options, "banks")
     hardware = load_bank_hardware(options["hw"], options.get("set", ()))
     tokens, record = GEMV.value(options, "tokens"), records(options)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ndpsim.base.options import Choice, Parameter, table
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.names import NAMES
@@ -11,9 +13,22 @@ _WHAT = Parameter(
 )
 
 
+_WIDTH = 78  # columns of a line of the short list
+
+
+def _in_short(kind: str, names: Sequence[str]) -> str:
+    """A kind and as many of its names as fit in a line: ``models: deepseek-moe-16b and 21 more``."""
+    for shown in range(len(names), -1, -1):
+        rest = [f"and {len(names) - shown} more"] if shown < len(names) else []
+        line = " ".join((f"{kind}:", *names[:shown], *rest))
+        if len(line) <= _WIDTH:
+            return line
+    return f"{kind}: {len(names)}"
+
+
 @taking(table({"": (_WHAT,)}), examples=("ndpsim list", "ndpsim list models"))
 def command(options: Options) -> None:
-    """List the names of one kind (hw, models, orgs, ...), or of all kinds.
+    """List the names of one kind (hw, models, orgs, ...), or the kinds with their first names.
 
     For a policy, the list has the engines that it uses and those that it needs, and its paper. For a part,
     the list has the main numbers.
@@ -23,7 +38,8 @@ def command(options: Options) -> None:
     what = options.get("what")
     if what is None:
         for kind, names in NAMES.items():
-            print_text(f"{kind}: {' '.join(names())}", indent="  ")
+            print_text(_in_short(kind, names()))
+        print_text("All names of a kind: ndpsim list KIND, for instance ndpsim list models")
     elif what == "policies":
         from ndpsim.report.bundled import print_policies
 

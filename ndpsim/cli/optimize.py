@@ -63,6 +63,8 @@ def _print(result: SearchResult, out: Path) -> None:
 
     if not result.front:
         return
+    if answer := result.answer():
+        print_text(answer, bold=True)
     names, cells = result.cells(_SHOWN)
     print_table(result.title(), names, cells, left=1)
     if len(result.shown) > _SHOWN:
@@ -72,7 +74,7 @@ def _print(result: SearchResult, out: Path) -> None:
         print_text(f"{'the best' if result.approach else 'all'}: {shared}")
     points = result.points
     files = f"the table: {out / 'front.csv'}, all points: {out / 'runs.csv'}"
-    print_text(f"{points.computed} computed, {points.found} found; {files}")
+    print_text(f"{points.computed} simulated, {points.found} reused; {files}")
 
 
 def _draw(result: SearchResult, path: str, size: str) -> None:

@@ -174,7 +174,7 @@ def _write_files(options: Options, result: RelayoutResult) -> None:
         from ndpsim.report.text import all_lanes
 
         if not result.command_traces:
-            raise InputError("nothing moved, so there are no commands", "conflict", key="commands")
+            raise InputError("no commands: nothing moved", "conflict", key="commands")
         write_commands(options["commands"], all_lanes(result.command_traces[0]))
     if "timeline" in options:
         from ndpsim.report.timelines import write_relayout_timeline

@@ -116,9 +116,9 @@ def describe(options: Options) -> None:
 
     requests = options["requests"]
     if is_spec(requests):
-        refuse(options, "needs a file; a SPEC states what is generated", *RECORDED)
+        refuse(options, "applies only to a file; a SPEC states what is generated", *RECORDED)
     else:
-        refuse(options, "needs a SPEC; a file is described as it is", "seed")
+        refuse(options, "applies only to a SPEC; a file already fixes it", "seed")
     with naming(requests="FILE|SPEC"):
         recorded = DESCRIBE.arguments(options, *RECORDED)
         found = (

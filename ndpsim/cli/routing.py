@@ -119,7 +119,7 @@ def describe(options: Options) -> None:
     if is_spec(options["routing"]):
         trace = _generated(options["routing"], options)
     else:
-        refuse(options, "needs a SPEC; a file is described as it is", *GENERATED)
+        refuse(options, "applies only to a SPEC; a file already fixes it", *GENERATED)
         trace = load_routing(existing_file(options["routing"]))
     statistics = describe_routing(trace)
     if plot is not None:

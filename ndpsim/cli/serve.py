@@ -45,7 +45,7 @@ _OUTPUTS = table(
     _OUTPUTS,
     examples=(
         "ndpsim serve --requests poisson:rate=2,requests=100,input_sigma=1 --policy trimoe",
-        "ndpsim serve --requests examples/requests.csv --slo ttft=1s,tpot=50ms --find-rate --json -",
+        "ndpsim serve --requests poisson:requests=600 --slo ttft=1s,tpot=50ms --find-rate --json -",
     ),
 )
 def command(options: Options) -> None:
@@ -58,7 +58,8 @@ def command(options: Options) -> None:
     arguments, rates = _RUN.arguments(options), _rates(options)
     arguments.pop("rate", None)  # a text, of one rate or several
     if "find-rate" in options:
-        refuse(options, "needs one run; --find-rate makes several", "log", "timeline", "rate", "plot")
+        refuse(options, "draws one run; with --find-rate use --report", "plot")
+        refuse(options, "needs one run; --find-rate makes several", "log", "timeline", "rate")
         _find(options, arguments)
     elif len(rates) > 1:
         refuse(options, "needs one run; several rates make several", "log", "timeline")

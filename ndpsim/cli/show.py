@@ -195,7 +195,7 @@ def _show_bank_layout(options: Options) -> None:
     from ndpsim.report.bundled import print_bank_layout
     from ndpsim.simulate.bank_layout import place_bank_operands
 
-    refuse(options, "is not of units in banks", "panels", *_OF_WEIGHTS)
+    refuse(options, "cannot be used with units in banks", "panels", *_OF_WEIGHTS)
     plot = plot_of(options, "bank-layout")
     placed = place_bank_operands(
         options["hw"], SHOW.value(options, "model"), options["name"], options.get("set", ())
@@ -250,6 +250,20 @@ def _show_weights(options: Options) -> None:
     _write_or_print(options, lambda: weight_file_dict(file), lambda: print_weight_file(file))
 
 
+def _show_claim(options: Options) -> None:
+    from ndpsim.studies.claims.claim import read_tolerances
+    from ndpsim.studies.claims.evaluate import chosen_claims
+    from ndpsim.studies.claims.words import claim_dict, print_claim
+
+    claims, tolerances = chosen_claims([options["name"]]), read_tolerances()
+
+    def show() -> None:
+        for paper, claim in claims:
+            print_claim(paper, claim, tolerances)
+
+    _write_or_print(options, lambda: {"claims": [claim_dict(*pair) for pair in claims]}, show)
+
+
 _SHOWN = {
     "hw": _show_hw,
     "part": _show_part,
@@ -261,6 +275,7 @@ _SHOWN = {
     "processor": _show_processor,
     "policy": _show_policy,
     "weights": _show_weights,
+    "claim": _show_claim,
 }
 _OF_WEIGHTS = tuple(parameter.name for parameter in WEIGHTS)
 #: Options that only some kinds of object use.
@@ -283,7 +298,7 @@ _USED = {
     ),
 )
 def command(options: Options) -> None:
-    """Show one object: hw, part, model, org, timing, schema hw, layout, processor, policy or weights.
+    """Show one object: hw, part, model, org, timing, schema hw, layout, processor, policy, weights or claim.
 
     `show hw` prints every value of a system with its unit and source, after the changes of --set. With --for,
     it lists all values that the file lacks for a command, with an example and a place to find each; the exit
@@ -293,7 +308,8 @@ def command(options: Options) -> None:
     timing` prints every timing of a speed preset in clocks and ns, under both sets of rules where they
     differ, with its source. `show policy` prints the parameters of a policy of ndpsim moe, or of your own
     FILE.py:CLASS. `show processor gpu` (or cpu) prints the time of an expert for several numbers of tokens.
-    `show weights` prints the bits of each part of a model in a weight file, and its size."""
+    `show weights` prints the bits of each part of a model in a weight file, and its size. `show claim` prints
+    a published figure: quote, reading, tolerance, verdict, and the commands that make the simulated one."""
     what = options["what"]
     for name in options.keys() - {"what", "name", "json", *_USED.get(what, ())}:
         users = [kind for kind, used in _USED.items() if name in used]

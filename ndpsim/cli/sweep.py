@@ -111,9 +111,14 @@ OUTPUTS = table(
     }
 )
 _REPORT = Parameter("report", "Write a report as one self-contained HTML page.", Output())
+_LISTS = Parameter(
+    "lists",
+    "Write values of numbered parts, such as the utilization of each DIMM, as a long CSV table.",
+    Output(),
+)
 
 #: Options of every sweep.
-OPTIONS = joined(SWEEP, OUTPUTS, PLOT, table({"Results": (_REPORT,)}))
+OPTIONS = joined(SWEEP, OUTPUTS, PLOT, table({"Results": (_LISTS, _REPORT)}))
 
 _HELP = """Each finished point is a file in the folder --out and a row of table.csv there. With pip install
 'ndpsim[parquet]' it is also a row of table.parquet. The same call continues an interrupted sweep. It runs
@@ -171,7 +176,7 @@ def _table_of(name: str) -> Table | None:
 def _of(name: str, swept: Table) -> TableCommand:
     """The click command that sweeps `name`: a command with these options, or a file."""
     fixed = Table({key: _fixed(parameter) for key, parameter in swept.items()})
-    what = f"ndpsim {name}" if fixed else f"what {name} says"
+    what = f"ndpsim {name}" if fixed else f"the sweep of {name}"
     return TableCommand(
         lambda options: _sweep(name, {key: options[key] for key in fixed if key in options}, options),
         (fixed, OPTIONS),
@@ -241,6 +246,12 @@ def _sweep(name: str, fixed: dict[str, Any], options: Options) -> None:
     answer(options, result.to_dict, lambda: _print(result, out))
     if result.failed:
         _say_failures(result, out)
+    if "lists" in options:
+        from ndpsim.base.files import replacing
+        from ndpsim.studies.sweeps.table import csv_of
+
+        with replacing(options["lists"]) as file:
+            file.write(csv_of(result.lists))
     if draws:
         _draw(options, result)
     if "report" in options:
@@ -291,11 +302,13 @@ def _draw(options: Options, result: SweepResult) -> None:
 def _print(result: SweepResult, out: Path) -> None:
     from ndpsim.report.printing import print_table, print_text
 
+    if answer := result.answer():
+        print_text(answer, bold=True)
     names, cells = result.cells(result.main_metrics, _SHOWN)
     print_table(result.title(), names, cells, left=len(names) - len(result.main_metrics))
     if len(result) > _SHOWN:
         print_text(f"and {len(result) - _SHOWN} more in {out / 'table.csv'}")
-    print_text(f"{result.computed} computed, {result.found} found; all metrics: {out / 'table.csv'}")
+    print_text(f"{result.computed} simulated, {result.found} reused; all metrics: {out / 'table.csv'}")
 
 
 def _say_failures(result: SweepResult, out: Path) -> None:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.arguments import choice, number, path_of, several, whole_number
-from ndpsim.base.arguments import text as as_text
+from ndpsim.base.arguments import Sets, choice, number, path_of, setting_texts, whole_number
 from ndpsim.base.choices import RULES
 from ndpsim.base.errors import SETS, InputError, shown, unknown
 from ndpsim.config.files import data_names, data_path, is_path
@@ -90,10 +89,11 @@ def bank_hardware_names() -> list[str]:
     return data_names("hwconfigs/banks")
 
 
-def load_bank_hardware(
-    hw: str | PathLike[str], sets: Sequence[str] = (), rules: str = "standard"
-) -> BankHardware:
+def load_bank_hardware(hw: str | PathLike[str], sets: Sets = (), rules: str = "standard") -> BankHardware:
     """Read the file of a device with units in its banks.
+
+    >>> ndpsim.load_bank_hardware("aim", {"channels": 8}).device.sizes["channels"]
+    8
 
     Args:
         hw: a bundled name, or the path of a file.
@@ -104,7 +104,7 @@ def load_bank_hardware(
     Raises:
         InputError: anything wrong in the file or the arguments, in one line.
     """
-    sets = several(sets, "sets", as_text)
+    sets = setting_texts(sets)
     said = [text.partition("=")[2].strip() for text in sets if text.partition("=")[0].strip() == "rules"]
     rules = choice([rules, *said][-1], "rules", RULES, "set of rules")
     path = _find(os.fspath(path_of(hw, "hw")))

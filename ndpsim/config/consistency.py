@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from ndpsim.base.errors import Code, InputError
+from ndpsim.base.errors import SETS, Code, InputError
 from ndpsim.base.units import exact
 from ndpsim.config.files import PART_SECTIONS, data_path
 from ndpsim.config.hardware import DIMM_BITS, Hardware
-from ndpsim.config.keys import allowed, field_at, unit_of
+from ndpsim.config.keys import ANY_TEXT as _ANY_TEXT
+from ndpsim.config.keys import allowed, field_at, leaves, unit_of
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, dotted, draft_of
 from ndpsim.config.system import MULTIPLIERS, System
@@ -45,6 +46,33 @@ def check_memories(hardware: Hardware) -> None:
     """
     for check in (_check_subchannels, _check_ranks, _check_timings, _check_host_memory, _check_banks):
         check(hardware)
+
+
+#: Keys that change nothing by themselves, and those that decide in their place.
+_DECIDED = {
+    "link.lanes": ("link.link_gbps",),
+    "link.lane_gbit_s": ("link.link_gbps",),
+    "host.cpu_clock_ghz": ("host.cpu_tflops",),
+    "host.cpu_isa": ("host.cpu_tflops",),
+    "host.memory_bandwidth_gbps": ("host.channels", "dram.timing"),
+    "host.memory_tb": ("dimm.count", "dimm.ranks", "dram.org"),
+}
+
+
+def refuse_decided(changed: Collection[KeyPath], system: System) -> None:
+    """Refuse changes of a call that change nothing because another key decides.
+
+    Raises:
+        InputError: a key of `_DECIDED` is changed, and none of those that decide.
+    """
+    values = {dotted(path): value for path, value in leaves(system)}
+    names = {dotted(key) for key in changed}
+    for key in sorted(names & _DECIDED.keys()):
+        deciding = _DECIDED[key]
+        if names.isdisjoint(deciding) and all(values.get(name) is not None for name in deciding):
+            now = ", ".join(f"{name} = {values[name]}" for name in deciding)
+            problem = f"changes nothing by itself; what counts is {now}: set this, too"
+            raise InputError(problem, "conflict", file=SETS, key=key)
 
 
 def check_cpu(hardware: Hardware, changed: Iterable[KeyPath]) -> None:
@@ -162,9 +190,14 @@ def _check_banks(hardware: Hardware) -> None:
     if device is None or section is None or not hardware.experts_in_banks:
         return
     if hardware.system.ndp is not None:
-        raise _error(hardware, "experts, and ndp has other units of the DIMMs", "banks.computes", "conflict")
+        raise _error(
+            hardware,
+            "experts cannot be used with ndp: the DIMMs already have units",
+            "banks.computes",
+            "conflict",
+        )
     if hardware.host_reads_dimms:
-        problem = "experts, which need a host with memory of its own: host.memory"
+        problem = "experts needs host.memory: a host with memory of its own"
         raise _error(hardware, problem, "banks.computes", "missing")
     if section.count != hardware.system.dimm.count:
         problem = (
@@ -320,7 +353,7 @@ def _missing(path: KeyPath, needed_by: str) -> Missing:
     look_up = _LOOK_UP.get(section, "docs/configuration.md")
     if section in PART_SECTIONS and len(path) == 2:
         look_up += f"; or {section}.part has it (ndpsim list parts)"
-    words = "" if field is None else allowed(field)
+    words = "" if field is None else allowed(field, with_unit=False)
     return Missing(dotted(path), unit_of(path), words, _example(path), look_up, needed_by)
 
 
@@ -351,11 +384,18 @@ def refuse_missing(draft: Draft, command: str | None) -> None:
     if not lacking:
         return
     first, *others = lacking
-    problem = f"is missing; give {first.allowed}{_words(first)}"
+    problem = f"is missing{_needed(first)}"
     if others:
         problem += f"; also missing: {', '.join(gap.key + _words(gap) for gap in others)}"
     look_up = dict.fromkeys(gap.look_up for gap in lacking)
     raise draft.error(f"{problem}. Look in: {'; '.join(look_up)}", first.key, "missing")
+
+
+def _needed(missing: Missing) -> str:
+    """What to give: ``; give a number above 0 in TB/s (rtx-4090: 1.008)``, or ``, for example DDR5``."""
+    if missing.allowed.startswith(_ANY_TEXT) and missing.example:
+        return f", for example {missing.example.partition(' (')[0]}"
+    return f"; give {missing.allowed}{_words(missing)}"
 
 
 def _words(missing: Missing) -> str:

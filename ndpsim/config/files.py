@@ -47,7 +47,11 @@ def data_path(kind: str, name: str) -> Path:
 
 
 def hardware_names() -> list[str]:
-    """The names that `load_hardware` knows, sorted."""
+    """The names that `load_hardware` knows, sorted.
+
+    >>> "trimoe" in ndpsim.hardware_names()
+    True
+    """
     return data_names("hwconfigs")
 
 

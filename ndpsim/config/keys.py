@@ -76,7 +76,11 @@ def leaves(section: BaseModel, path: tuple[str, ...] = ()) -> Iterator[tuple[tup
 def unit_of(path: tuple[str, ...]) -> str:
     """The unit of the leaf at `path`; empty if it has none."""
     field = field_at(path)
-    for part in _parts(field) if field is not None else ():
+    return "" if field is None else _unit(field)
+
+
+def _unit(field: FieldInfo) -> str:
+    for part in _parts(field):
         if isinstance(part.json_schema_extra, dict) and "unit" in part.json_schema_extra:
             return str(part.json_schema_extra["unit"])
     return ""
@@ -86,8 +90,13 @@ def _number(value: float) -> str:
     return str(int(value)) if value == int(value) else str(value)
 
 
-def allowed(field: FieldInfo) -> str:
-    """Allowed values of a leaf, in words: ``a whole number from 1 to 16``."""
+def allowed(field: FieldInfo, with_unit: bool = True) -> str:
+    """Allowed values of a leaf, in words: ``a whole number from 1 to 1000000, in TB/s``."""
+    unit = _unit(field) if with_unit else ""
+    return _values(field) + (f", in {unit}" if unit else "")
+
+
+def _values(field: FieldInfo) -> str:
     part = _parts(field)[-1]
     if section_of(part) is not None:
         return "a mapping of keys to values"
@@ -104,7 +113,7 @@ def allowed(field: FieldInfo) -> str:
     items = [item for inner in _parts(field) for item in inner.metadata]
     limits = {name: getattr(item, name) for item in items for name in names if hasattr(item, name)}
     if part.annotation is str:
-        return "a text of reasonable length, not empty"
+        return ANY_TEXT
     kind = "a whole number" if part.annotation is int else "a number"
     low = f"from {_number(limits['ge'])} to" if "ge" in limits else f"above {_number(limits['gt'])}, up to"
     return f"{kind} {low} {_number(limits['le'])}"
@@ -148,6 +157,10 @@ _ANNOTATED = {
     "additionalProperties": False,
 }
 _FILE = {"type": "string", "description": "name of a file in rtl_params/, or a path ending in .yaml"}
+#: What a key of a free text may be.
+ANY_TEXT = "a text of reasonable length, not empty"
+#: The key of a unit's section that names a file with values for the keys that the section lacks.
+UNIT_PART = "part"
 
 
 def _schema_leaf(bare: dict[str, Any]) -> dict[str, Any]:
@@ -194,6 +207,9 @@ def json_schema() -> dict[str, Any]:
     units = schema["$defs"]["Ndp"]["properties"]
     for key in UNITS:
         units[key] = {"anyOf": [*units[key].get("anyOf", [units[key]]), *_schema_leaf(_FILE)["anyOf"]]}
+        unit = schema["$defs"][_model_at(f"ndp.{key}")]
+        unit["properties"][UNIT_PART] = _schema_leaf(_FILE)
+        _require_part_or_values(unit)
     schema["$defs"]["Ndp"]["oneOf"] = [
         {"required": [key], "properties": {key: {"not": {"type": "null"}}}} for key in MULTIPLIERS
     ]

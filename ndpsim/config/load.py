@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import logging
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
-from ndpsim.base.arguments import choice, path_of, several
+from ndpsim.base.arguments import Sets, choice, path_of, setting_texts
 from ndpsim.base.arguments import text as as_text
 from ndpsim.base.caching import FileCache
 from ndpsim.base.errors import SETS, Code, InputError, nearest, one_of
@@ -24,14 +25,16 @@ from ndpsim.config.consistency import (
     check_memories,
     check_system,
     missing_values,
+    refuse_decided,
     refuse_missing,
 )
 from ndpsim.config.files import data_folder, data_names, data_path, is_path
 from ndpsim.config.hardware import Hardware
-from ndpsim.config.keys import allowed, field_at, leaves, section_of
+from ndpsim.config.keys import UNIT_PART, allowed, field_at, leaves, section_of
 from ndpsim.config.nodes import parse, read_text
 from ndpsim.config.origins import Draft, KeyPath, Origin, default_reason, dotted, draft_of, shown
 from ndpsim.config.parts import PART_KEYS, fill_from_parts, replace_parts
+from ndpsim.config.ranges import notice_far_values
 from ndpsim.config.system import UNITS, System
 from ndpsim.dram.spec import standards
 from ndpsim.dram.spec.overrides import timing_name
@@ -117,37 +120,47 @@ def _in_any_section(word: str, known: Sequence[str]) -> list[str]:
 _log = logging.getLogger("ndpsim")
 
 _TIMING = ("dram", "timing")
+_MAPPING = "hw"  # a mapping in place of a file, in messages
 _UNITS = {("ndp", key) for key in UNITS}
 
 
 def load_hardware(
-    hw: str | PathLike[str] | Hardware, sets: Sequence[str] = (), command: str | None = None
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware, sets: Sets = (), command: str | None = None
 ) -> Hardware:
     """Read and check a hardware file; files that have not changed are read once.
 
+    >>> ndpsim.load_hardware("trimoe", {"dimm.ranks": 2}).system.dimm.ranks
+    2
+
     Args:
-        hw: a bundled name ("trimoe"), or the path of a hardware file; a `Hardware` stays as it is.
-        sets: ``key=value`` options with dotted keys, which replace values of the files; later ones replace
-            earlier ones: ``dimm.ranks=2``, ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for
-            ``dram.overrides.nCL``), ``ndp.gemv=NAME`` (another file of ``rtl_params/``, read before keys
-            inside it are set; a path given here is relative to the current folder), ``gpu.part=NAME``
-            (another part; its values replace those of the file and those that are fitted to the old
-            processor, and other options replace its values). Clocks in ``dram.overrides`` of the file belong
-            to the file's ``dram.timing``: if an option selects another timing, they are dropped, and one line
-            lists them.
+        hw: a bundled name ("trimoe"), the path of a hardware file, or a mapping with the contents of one; a
+            `Hardware` stays as it is.
+        sets: ``key=value`` options with dotted keys, or a mapping such as {"dimm.ranks": 2}, which replace
+            values of the files; later ones replace earlier ones: ``dimm.ranks=2``,
+            ``ndp.gemv.fifo_bursts=8``, ``dram.nCL=38`` (short for ``dram.overrides.nCL``), ``ndp.gemv=NAME``
+            (another file of ``rtl_params/``, read before keys inside it are set; a path given here is
+            relative to the current folder), ``gpu.part=NAME`` (another part; its values replace those of the
+            file and those that are fitted to the old processor, and other options replace its values).
+            Clocks in ``dram.overrides`` of the file belong to the file's ``dram.timing``: if an option
+            selects another timing, they are dropped, and one line lists them.
         command: "dram", "gemv", "relayout" or "moe": the error names all values that the file lacks for this
             command.
 
     Raises:
         InputError: anything wrong in the files or options, in one line, or options for a `Hardware`.
     """
-    sets = several(sets, "sets", as_text)
+    sets = setting_texts(sets)
     if command is not None:
         choice(command, "command", SECTIONS, "command that needs hardware")
     if isinstance(hw, Hardware):
         if sets:
             raise InputError("give changes when loading the hardware, not afterwards", "conflict", key="sets")
         return hw
+    if isinstance(hw, Mapping):
+        try:
+            return _load(hw, sets, command)[0]
+        except InputError as error:  # a mapping has no lines
+            raise error.at(error.file) from None
     name = _asked(hw)
     key = name, sets, command, os.getcwd()
     known = _loaded.find(key)
@@ -165,7 +178,7 @@ def _asked(hw: object) -> str:
     try:
         return str(path_of(hw, "hw")) if isinstance(hw, PathLike) else as_text(hw, "hw")
     except InputError:
-        problem = "is neither the name of a hardware, nor the path of its file, nor a Hardware"
+        problem = "is neither the name of a hardware, nor the path of its file, nor a mapping, nor a Hardware"
         raise InputError(f"{quoted(hw)} {problem}", "type", key="hw") from None
 
 
@@ -175,23 +188,32 @@ def missing_of(hw: str, sets: Sequence[str], command: str) -> list[Missing]:
     Raises:
         InputError: as `load_hardware`, except for missing values.
     """
-    draft = _drafted(_find(_asked(hw)), [setting(text) for text in several(sets, "sets", as_text)])[0]
+    draft = _drafted(_find(_asked(hw)), [setting(text) for text in setting_texts(sets)])[0]
     missing = missing_values(draft, command)
     if not missing:
         load_hardware(hw, sets)
     return missing
 
 
-def _drafted(path: Path, settings: Sequence[tuple[KeyPath, str]]) -> tuple[Draft, list[Path], Any]:
+def _drafted(
+    source: Path | Mapping[str, Any], settings: Sequence[tuple[KeyPath, str]]
+) -> tuple[Draft, list[Path], Any]:
     """All values, with those of units, parts and settings; their files; the timing in the file itself."""
-    files = [path]
-    draft = draft_of(parse(read_text(path), str(path)), str(path))
+    if isinstance(source, Mapping):
+        path, files = Path(_MAPPING), list[Path]()
+        draft = draft_of(parse(_as_text(source), _MAPPING), _MAPPING)
+    else:
+        path, files = source, [source]
+        draft = draft_of(parse(read_text(path), str(path)), str(path))
     for key, value in settings:
         if key in _UNITS:
             draft.set(key, value)
     for key in sorted(_UNITS):
-        if isinstance(draft.at(key), str):
+        unit = draft.at(key)
+        if isinstance(unit, str):
             files.append(_read_unit(draft, key, path.parent))
+        elif isinstance(unit, dict) and UNIT_PART in unit:
+            files.append(_read_base(draft, key, path.parent))
     own = fill_from_parts(draft, path.parent)
     own_timing = draft.at(_TIMING)
     named = [(key, value) for key, value in settings if key in PART_KEYS]
@@ -203,16 +225,29 @@ def _drafted(path: Path, settings: Sequence[tuple[KeyPath, str]]) -> tuple[Draft
     return draft, files, own_timing
 
 
-def _load(path: Path, sets: Sequence[str], command: str | None) -> tuple[Hardware, list[Path]]:
+def _as_text(contents: Mapping[str, Any]) -> str:
+    """The contents of a hardware file as JSON, which is YAML."""
+    try:
+        return json.dumps(contents)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"has a value that no hardware file can have: {error}", "type", key="hw") from None
+
+
+def _load(
+    source: Path | Mapping[str, Any], sets: Sequence[str], command: str | None
+) -> tuple[Hardware, list[Path]]:
     """The hardware, and the files it was read from."""
     settings = [setting(text) for text in sets]
-    draft, files, own_timing = _drafted(path, settings)
+    path = _MAPPING if isinstance(source, Mapping) else source
+    draft, files, own_timing = _drafted(source, settings)
     dropped = {} if draft.at(_TIMING) == own_timing else _drop_overrides(draft)
     system = _validated(draft, command)
     check_system(system, draft)
+    refuse_decided([key for key, _ in settings], system)
     hardware = Hardware(system, _leaf_origins(system, draft, str(path)), str(path), dropped)
     check_memories(hardware)
     check_cpu(hardware, [key for key, _ in settings])
+    notice_far_values(hardware)
     if dropped:
         clocks = ", ".join(f"{name} {value}" for name, value in dropped.items())
         _report_dropped(str(path), str(own_timing), system.dram.timing, clocks)
@@ -264,6 +299,24 @@ def _read_unit(draft: Draft, key: KeyPath, folder: Path) -> Path:
     unit = draft_of(parse(text, str(path)), str(path), key)
     draft.replace(key, unit.values, unit.origins)
     return path
+
+
+def _read_base(draft: Draft, key: KeyPath, folder: Path) -> Path:
+    """Read the file that a unit's section names as its part; its own values replace those of the file."""
+    own, name = draft.at(key), (*key, UNIT_PART)
+    if not isinstance(own[UNIT_PART], str):
+        problem = (
+            f"{shown(own[UNIT_PART])} is not the name of a file in rtl_params, or a path ending in .yaml"
+        )
+        raise draft.origin(name).error(problem, dotted(name), "type")
+    origins = {path: origin for path, origin in draft.origins.items() if path[: len(key)] == key}
+    draft.replace(key, own[UNIT_PART], {key: draft.origin(name)})
+    file = _read_unit(draft, key, folder)
+    for word in own.keys() - {UNIT_PART}:
+        path = (*key, word)
+        inner = {part: origin for part, origin in origins.items() if part[: len(path)] == path}
+        draft.replace(path, own[word], inner or {path: origins[key]})
+    return file
 
 
 def _leaf_origins(system: System, draft: Draft, file: str) -> dict[str, Origin]:

@@ -274,6 +274,7 @@ _REASONS = {
     "host.cpu_threads": "not given: the largest measured number of threads",
     "host.cpu_expert_times": _ROOFLINE,
     "host.measured_power": _UNKNOWN,
+    "host.cpu_tflops": "not given: computed from cpu_cores, cpu_clock_ghz and cpu_isa",
     "host.": _UNUSED,
     "gpu.compute_efficiency": _FITTED,
     "gpu.attention_efficiency": _FITTED,
@@ -319,7 +320,7 @@ _REASONS = {
     "fifo_pj_per_byte": _UNKNOWN,
     "value_pj": _UNKNOWN,
     "static_mw": _UNKNOWN,
-    "area_mm2": _UNUSED,
+    "area_mm2": "not given; results have no area",
 }
 
 

@@ -85,6 +85,8 @@ def check_policy(
     scrambled, and once with a GPU that has no room for experts. Migrations take as long as one layer or two.
     Views are read-only; writing to one is an error.
 
+    >>> ndpsim.check_policy("my_policy.py:MyPolicy")  # doctest: +SKIP
+
     Args:
         policy: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName``, or a class.
         machine, estimates: the machine that the policy sees; None: a small one with plain numbers.

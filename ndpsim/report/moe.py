@@ -14,6 +14,7 @@ from ndpsim.base.units import format_bytes, format_time, percent
 from ndpsim.inference.layers.record import LayerRecord, RunRecord
 from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
+from ndpsim.report.ranking import ranked_answer
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted, unknown_components
 from ndpsim.report.workload import trace_title
@@ -24,22 +25,11 @@ from ndpsim.simulate.results.moe import ENGINES, RESOURCES
 _Row: TypeAlias = tuple[str, str, list[str]]
 
 _NONE = "-"
-_BESIDE = 5  # With more runs than this, each run is a line with some of the quantities.
-_IN_SHORT = (
-    "prefill_ns",
-    "decode_ns",
-    "decode_moe_ns",
-    "tokens_per_s",
-    "speedup",
-    "bound_ns",
-    "best_known_ns",
-    *(f"pairs_by_engine.{engine}" for engine in ENGINES),
-    "weight_bits",
-    "bottleneck",
-)
+_BESIDE = 4  # With more runs than this, each run is a line with some of the quantities.
+_IN_SHORT = ("prefill_ns", "decode_ns", "tokens_per_s", "speedup", "bottleneck")
 _BOUNDS = {
-    "linear-programme": "bound: of all layers together, by linear programmes",
-    "steps": "bound: each step by itself; all together need scipy: pip install 'ndpsim[milp]'",
+    "linear-programme": "the bound is of all layers together, by linear programmes",
+    "steps": "the bound treats each step alone; for a tighter one: pip install 'ndpsim[milp]'",
 }
 _ENDS = 8  # layers beyond the limit of a check that are named
 
@@ -69,16 +59,27 @@ def print_moe(result: MoeResult) -> None:
     names = run_names(result.runs)
     durations = ("wall_s", "compile_s") if any(run.compile_s for run in result.runs) else ("wall_s",)
     rows = [*_rows(result), *(_row(name, result.runs) for name in durations)]
+    if answer := moe_answer(result):
+        print_text(answer, bold=True)
     if len(names) > _BESIDE:
         short = [(label, cells) for name, label, cells in rows if name in _IN_SHORT]
-        lines = zip(names, *(cells for _, cells in short), strict=True)
-        print_table("", ("", *(label for label, _ in short)), lines, left=1)
+        lines = list(zip(names, *(cells for _, cells in short), strict=True))
+        order = sorted(range(len(names)), key=lambda number: result.runs[number].time_ns)
+        heads = ("policy, best first", *(label for label, _ in short))
+        print_table("", heads, [lines[number] for number in order], left=1)
+        print_text("all quantities: --json, --report", indent="  ")
     else:
         print_table("", ("", *names), [(label, *cells) for _, label, cells in rows], left=1)
     for name, reason in result.not_run.items():
         print_text(f"not run: {name}: {reason}", indent="  ")
     for note in moe_notes(result):
         print_text(note, indent="  ")
+
+
+def moe_answer(result: MoeResult) -> str:
+    """Which policy is best, by how much, and what limits it; "" of a single run."""
+    rows = [run.to_dict(flat=True) for run in result.runs]
+    return ranked_answer(rows, run_names(result.runs), "time_ns", (PolicyRun,))
 
 
 def moe_table(result: MoeResult) -> list[tuple[str, ...]]:
@@ -127,10 +128,11 @@ def _rows(result: MoeResult) -> Iterator[_Row]:
         cells = [_figure(name, getattr(run, name) / steps) for run in runs]
         yield _row(name, runs, cells, f"{_label(name)} per step")
     known = ("best_known_ns",) if any(run.best_known_ns is not None for run in runs) else ()
-    for name in (
-        *("layer_ns.mean", "layer_ns.p99", "tokens_per_s", "speedup", "speedup_moe", "bound_ns"),
-        *(*known, "estimated_ns"),
-    ):
+    both = ("speedup_prefill", "speedup_decode") if any(run.prefill_ns for run in runs) and steps else ()
+    yield _row("layer_ns.mean", runs)
+    yield _row("layer_ns.p99", runs)
+    yield _row("tokens_per_s", runs, label=f"throughput of {'decode' if steps else 'prefill'}")
+    for name in (*both, "speedup", "speedup_moe", "bound_ns", *known, "estimated_ns"):
         yield _row(name, runs)
     for group in RESOURCES:
         busy = [busy_share(run.utilization, group) for run in runs]
@@ -149,7 +151,7 @@ def _rows(result: MoeResult) -> Iterator[_Row]:
             yield _row(f"{name}.exposed_ns", runs, map(_exposed, sums), exposed)
     yield _row("prediction.accuracy", runs)
     yield _row("bottleneck", runs, map(_bottleneck, runs), f"bottleneck ({_label('bottleneck')})")
-    yield _row("energy_nj", runs, map(_energy, runs))
+    yield _row("energy_nj.total", runs)
 
 
 def _bits(run: PolicyRun) -> str:
@@ -185,12 +187,6 @@ def _moved(sums: Mapping[str, float] | None) -> str:
 def _exposed(sums: Mapping[str, float] | None) -> str:
     """The share of their time in which migrations ran beside experts."""
     return _part(sums["exposed_ns"], sums["hidden_ns"] + sums["exposed_ns"]) if sums else _NONE
-
-
-def _energy(run: PolicyRun) -> str:
-    """The total energy of the known components."""
-    known = [nj for nj in run.energy_nj.values() if nj is not None]
-    return _figure("energy_nj", sum(known) if known else None)
 
 
 def _bottleneck(run: PolicyRun) -> str:

@@ -83,5 +83,5 @@ def chosen_panels(names: Sequence[str] | None, picture: str) -> tuple[str, ...]:
         if name not in PANELS[picture]:
             raise unknown(name, PANELS[picture], "panel", key="panels")
     if not names:
-        raise InputError(f"chooses none of {', '.join(PANELS[picture])}", "missing", key="panels")
+        raise InputError(f"chooses no panel of {', '.join(PANELS[picture])}", "missing", key="panels")
     return tuple(name for name in PANELS[picture] if name in names)

@@ -51,9 +51,9 @@ def print_pim(result: PimResult) -> None:
     if hardware["energy"]:
         parts = [(nj, name) for name, nj in result.energy_nj.items() if nj and name != "total"]
         most = ", ".join(f"{name} {nj:,.1f}" for nj, name in sorted(parts, reverse=True)[:4])
-        missing = [name for name, nj in result.energy_nj.items() if nj is None]
+        missing = [name for name, nj in result.energy_nj.items() if nj is None and name != "total"]
         rest = f"; not known: {', '.join(missing)}" if missing else ""
-        print_text(f"energy {result.energy_nj['total']:,.1f} nJ ({most}){rest}", indent="  ")
+        print_text(f"energy {result.energy_nj['total'] or 0.0:,.1f} nJ ({most}){rest}", indent="  ")
     if hardware["idealisations"]:
         print_text(f"idealisations: {', '.join(hardware['idealisations'])}", indent="  ")
     print_text(f"simulated in {format_time(1e9 * result.run_s)}")

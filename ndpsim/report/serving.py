@@ -19,6 +19,7 @@ _PERCENTILES = ("mean", "p50", "p90", "p99")
 #: Header of `latency_rows`.
 LATENCY_COLUMNS = ("", *_PERCENTILES)
 _NONE = "-"
+_MANY = 100  # requests in the steady part of a run: with fewer a found rate comes with a warning
 
 
 def serving_title(result: ServingResult) -> str:
@@ -68,7 +69,7 @@ def rates_notes(results: Sequence[ServingResult]) -> list[str]:
     if growing:
         served = max(run.requests_per_s for run in results)
         notes.append(
-            f"the queue grows from {significant(min(growing))} requests/s on; at most "
+            f"more requests arrive than are served from {significant(min(growing))} requests/s on; at most "
             f"{significant(served)} are served"
         )
     return notes
@@ -117,20 +118,43 @@ def _ratio(value: float) -> str:
 
 
 def found_note(found: FoundRate) -> str:
-    """The highest rate, in a sentence."""
+    """The highest rate, in sentences."""
+    beyond = next(tried for tried in found.tries if tried.rate_per_s == found.beyond_per_s)
+    if beyond.within_share < found.attainment:
+        why = f"only {percent(beyond.within_share)} are within it"
+    elif beyond.steady_share is None:
+        why = "the run is too short to have a steady part: use more requests"
+    else:
+        why = f"only {percent(beyond.steady_share or 0.0)} of what arrives is served"
+    note = (
+        f"{significant(found.rate_per_s)} requests/s: {percent(found.within_share)} of the requests are "
+        f"within the service level ({percent(found.attainment)} asked), and "
+        f"{percent(found.run.steady_share or 0.0)} of what arrives in the steady part of the run is served "
+        f"in it. At {significant(found.beyond_per_s)} "
+        f"requests/s {why}."
+    )
+    if found.run.steady_requests >= _MANY:
+        return note
     return (
-        f"{significant(found.rate_per_s)} requests/s: {percent(found.attainment)} of them are within the "
-        f"service level; at {significant(found.beyond_per_s)} requests/s fewer are"
+        f"{note} Caution: the steady part has only {counted(found.run.steady_requests, 'request')}; "
+        f"use more requests, until it has {_MANY}."
     )
 
 
 def tries_table(found: FoundRate) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Labels of columns, and a row for each tried rate."""
-    columns = ("requests/s", "within", "time to first token, p90", "time per output token, p90")
+    columns = (
+        "requests/s",
+        "within",
+        "served, steady",
+        "time to first token, p90",
+        "time per output token, p90",
+    )
     rows: list[tuple[str, ...]] = [
         (
             significant(tried.rate_per_s),
             percent(tried.within_share),
+            _NONE if tried.steady_share is None else percent(tried.steady_share),
             with_unit("ttft_ns", tried.ttft_ns["p90"]),
             with_unit("tpot_ns", tried.tpot_ns["p90"]) if tried.tpot_ns else _NONE,
         )
@@ -176,9 +200,9 @@ def serving_table(result: ServingResult) -> list[tuple[str, str]]:
         (_label(f"pairs_by_engine.{name}"), percent(count / pairs))
         for name, count in result.pairs_by_engine.items()
     ]
-    known = [nj for nj in result.energy_per_token_nj.values() if nj is not None]
-    if known:
-        rows.append((_label("energy_per_token_nj"), with_unit("energy_per_token_nj", sum(known))))
+    nj = result.energy_per_token_nj["total"]
+    if nj is not None:
+        rows.append((_label("energy_per_token_nj"), with_unit("energy_per_token_nj", nj)))
     return [*rows, (_label("wall_s"), with_unit("wall_s", result.wall_s))]
 
 
@@ -187,8 +211,13 @@ def serving_notes(result: ServingResult) -> list[str]:
     notes = [_served_note(result)]
     if result.growing and result.offered_per_s is not None:
         notes.append(
-            f"the queue grows: {significant(result.offered_per_s)} requests/s arrive, and "
-            f"{significant(result.requests_per_s)} are served"
+            f"more requests arrive than are served: {significant(result.offered_per_s)} requests/s arrive, "
+            f"and {significant(result.requests_per_s)} are served"
+        )
+    elif result.growing is None and result.offered_per_s is not None:
+        notes.append(
+            "too few requests to tell whether this rate can be served for long: they arrive for less than "
+            f"two latencies ({with_unit('latency_ns', result.latency_ns['p90'])}, p90)"
         )
     if unknown := unknown_components(result.energy_nj):
         notes.append(f"energy without {unknown} (not known)")

@@ -79,4 +79,6 @@ def component_words(name: str) -> str:
 
 def unknown_components(energy_nj: Mapping[str, float | None]) -> str:
     """The components whose energy is not known, separated by commas."""
-    return ", ".join(component_words(name) for name, nj in energy_nj.items() if nj is None)
+    return ", ".join(
+        component_words(name) for name, nj in energy_nj.items() if nj is None and name != "total"
+    )

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any
 
 from ndpsim.base import plugins
-from ndpsim.base.arguments import whole_number
+from ndpsim.base.arguments import Sets, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.gemv import MAX_TOKENS
 from ndpsim.base.options.pim import ATTENTION
@@ -83,13 +83,16 @@ def simulate_bank_expert(
     hw: str | PathLike[str] | BankHardware,
     model: str | PathLike[str] | MoeShape | Expert,
     tokens: int = 1,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     rules: str = "standard",
     record_commands: bool = False,
 ) -> PimResult:
     """Simulate one expert: gate and up as one matrix, then down; the activation function is outside.
 
     Weights are read again for each token. Weights have the element of the units.
+
+    >>> ndpsim.simulate_bank_expert("aim", ndpsim.Expert(256, 128)).cycles > 0
+    True
 
     Args:
         hw: a device with units in its banks, see `run_pim`.
@@ -130,7 +133,7 @@ def simulate_bank_attention(
     model: str | PathLike[str] | MoeShape,
     context: int,
     batch: int = 1,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     rules: str = "standard",
     record_commands: bool = False,
 ) -> PimResult:
@@ -140,6 +143,9 @@ def simulate_bank_attention(
     (`unit.vectors`), each with keys and values of its own. AiM has a head of keys and values a channel, and
     as many sequences beside each other as its channels have room for. Latent vectors (MLA) are a head whose
     values are the first elements of its keys; the products that expand them are outside.
+
+    >>> ndpsim.simulate_bank_attention("attacc", "mixtral-8x7b", context=64).cycles > 0
+    True
 
     Args:
         hw: a device with units in its banks, see `run_pim`.
@@ -171,7 +177,7 @@ def attention_program(
     attention, missing = shape.attention, shape.attention_problem
     if attention is None:
         problem = (
-            missing or f"{shape.name} says nothing of attention: num_attention_heads and the keys beside it"
+            missing or f"{shape.name} has no sizes of attention: num_attention_heads and the keys beside it"
         )
         raise InputError(problem, "missing", key="model")
     if isinstance(attention, LayerAttention) and attention.kind == "mla":

@@ -85,9 +85,12 @@ def _run_concurrently(run: Channel, alone: ExpertResult) -> Samples:
 
 @called_with(ContentionSettings)
 def simulate_contention(
-    settings: ContentionSettings, *, progress: Progress | None = None
+    settings: ContentionSettings, *, progress: Progress | bool | None = None
 ) -> ContentionResult:
     """Simulate an expert, or several in turn, on a DIMM, cycle by cycle, while the host reads and writes it.
+
+    >>> ndpsim.simulate_contention(model=ndpsim.Expert(256, 128), host_gbps="30%").ndp_slowdown > 1
+    True
 
     Args:
         progress: called with the share of the work that is done, first with 0 after all checks; None: no
@@ -104,7 +107,7 @@ def simulate_contention(
     host = HostTraffic.of(settings.host_gbps, settings.read_share, settings.pattern, hardware.dimm_host_gbps)
     ensure_on_channel(hardware)
     if parse_layout(layout)[1] > 1:
-        problem = "beside the host's traffic one DIMM is simulated: localized"
+        problem = "host traffic needs the layout localized: one DIMM is simulated"
         raise InputError(problem, "unsupported", key="layout")
     weights, model_name = named_weights(settings.model, settings.bits)
     asked = (host.gbps, host.read_share, host.pattern if host.requests is None else host.requests)

@@ -33,12 +33,16 @@ _IDLE = {"refresh": state.IDLE_REFRESH, "fifo": state.IDLE_CREDIT, "rows": state
 
 
 @called_with(ExpertSettings)
-def simulate_expert(settings: ExpertSettings, *, progress: Progress | None = None) -> ExpertResult:
+def simulate_expert(settings: ExpertSettings, *, progress: Progress | bool | None = None) -> ExpertResult:
     """Simulate an expert of a model, or several in turn, on one DIMM or on several, cycle by cycle.
 
     Each expert has its own weights, placed behind those of the previous one, from the next row on. Its
     activations arrive when the previous results have left; meanwhile its weights are read ahead into the
     FIFOs.
+
+    >>> result = ndpsim.simulate_expert("trimoe", ndpsim.Expert(256, 128), sets={"dimm.ranks": 2})
+    >>> result.weight_bytes, result.bound
+    (196608, 'memory')
 
     Args:
         progress: called with the share of the work that is done, first with 0 after all checks; None: no

@@ -243,8 +243,13 @@ def _run_alike(
 
 
 @called_with(HostReadSettings)
-def simulate_host_read(settings: HostReadSettings, *, progress: Progress | None = None) -> HostReadResult:
+def simulate_host_read(
+    settings: HostReadSettings, *, progress: Progress | bool | None = None
+) -> HostReadResult:
     """Simulate the host's reading of all weights of an expert, DRAM command by DRAM command.
+
+    >>> ndpsim.simulate_host_read("trimoe", ndpsim.Expert(256, 128)).channels
+    8
 
     Args:
         progress: called with the share of the work that is done, first with 0 after all checks; None: no

@@ -11,7 +11,7 @@ import numpy as np
 
 from ndpsim.base.arguments import number, path_of
 from ndpsim.base.errors import InputError, one_of, shown
-from ndpsim.base.options.host import PATTERNS
+from ndpsim.base.options.host import PATTERNS, share_of_rate
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware
 from ndpsim.dimm.building import Stream
@@ -54,7 +54,7 @@ class HostTraffic:
             InputError: a rate is not a number from 0 to `bus_gbps`, nor "saturate"; or the pattern is neither
                 a name nor a trace of addresses.
         """
-        rate, name = _rate(gbps, bus_gbps, key), _pattern(pattern)
+        rate, name = rate_gbps(gbps, bus_gbps, key), _pattern(pattern)
         if name in PATTERNS:
             return cls(rate, read_share, name)
         requests = read_requests(name)
@@ -76,15 +76,22 @@ class HostTraffic:
         return interval.numerator, interval.denominator
 
 
-def _rate(gbps: Any, bus_gbps: float, key: str) -> float | None:
-    """GB/s; None for "saturate"."""
+def rate_gbps(gbps: Any, bus_gbps: float, key: str) -> float | None:
+    """GB/s, from a number or a share of `bus_gbps` such as "30%"; None for "saturate".
+
+    Raises:
+        InputError: it is neither, or more than `bus_gbps`.
+    """
     if isinstance(gbps, str) and gbps == "saturate":
         return None
+    share = share_of_rate(gbps) if isinstance(gbps, str) else None
+    if share is not None:
+        return share * bus_gbps
     try:
         return number(gbps, key, 0, bus_gbps)
     except InputError:
-        carried = f"the {bus_gbps:g} GB/s that a DIMM carries to the host"
-        problem = f"{shown(gbps)} is neither 'saturate' nor a number from 0 to {carried}"
+        carried = f"the {bus_gbps:g} GB/s that the host can reach"
+        problem = f"{shown(gbps)} is neither 'saturate', a share such as 30%, nor from 0 to {carried}"
         raise InputError(problem, "range", key=key) from None
 
 

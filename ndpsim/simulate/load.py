@@ -40,11 +40,17 @@ def sweep_load(
     memory: Memory,
     loads: Sequence[float] | None = None,
     wrap: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> list[LoadPoint]:
     """Run the requests evenly spaced at each of several loads; their own times are ignored.
 
     A request waits at the front end while its queue is full; this wait is not part of its latency.
+
+    >>> from pathlib import Path
+    >>> _ = Path("two.trace").write_text("LD 0x0\\nST 0x40\\n")
+    >>> requests = ndpsim.read_requests("two.trace")
+    >>> len(ndpsim.sweep_load(requests, ndpsim.Memory.named(), loads=[0.5]))
+    1
 
     Args:
         requests: the requests.

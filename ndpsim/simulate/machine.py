@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import text
+from ndpsim.base.arguments import Sets, text
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported, quantity
@@ -405,13 +405,16 @@ def _by_matrix(bits: Sequence[int]) -> dict[str, int | float]:
 
 
 def place_expert(
-    hw: str | PathLike[str] | Hardware = "trimoe",
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = "trimoe",
     model: str | PathLike[str] | MoeShape | Expert = "qwen3-235b-a22b",
     layout: str = "localized",
     bits: int | ExpertFormat = 16,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
 ) -> PlacedExpert:
     """Place an expert on the DIMMs of a machine, from the first DIMM on.
+
+    >>> ndpsim.place_expert("trimoe", ndpsim.Expert(256, 128), bits=4).described["bits"]
+    4
 
     Args:
         hw, model, bits, sets: as in `simulate_expert`.

@@ -10,7 +10,7 @@ from dataclasses import replace
 from os import PathLike
 from typing import Any
 
-from ndpsim.base.arguments import flag, instance, path_of, several
+from ndpsim.base.arguments import Sets, flag, instance, path_of, several
 from ndpsim.base.errors import InputError
 from ndpsim.base.jit import compiling_s
 from ndpsim.config.banks import BankHardware, load_bank_hardware
@@ -25,12 +25,15 @@ from ndpsim.simulate.results.pim import PimResult
 def run_pim(
     program: str | PathLike[str] | Sequence[Line] | Program,
     hw: str | PathLike[str] | BankHardware,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     rules: str = "standard",
     record_commands: bool = False,
     host: Mapping[str, Any] | None = None,
 ) -> PimResult:
     """Run a program of commands of units in banks.
+
+    >>> ndpsim.run_pim("attention.csv", "attacc").cycles  # doctest: +SKIP
+    165
 
     Args:
         program: a file in the form of the units (docs/banks.md), its lines, or a `Program` that makes them.
@@ -57,7 +60,7 @@ def run_pim(
     return run_lines(listed, hardware, record_commands, host=host)
 
 
-def bank_hardware_of(hw: str | PathLike[str] | BankHardware, sets: Sequence[str], rules: str) -> BankHardware:
+def bank_hardware_of(hw: str | PathLike[str] | BankHardware, sets: Sets, rules: str) -> BankHardware:
     """The hardware of an argument; for others and errors see `load_bank_hardware`."""
     return hw if isinstance(hw, BankHardware) else load_bank_hardware(hw, sets, rules)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from ndpsim.base.arguments import instance, number
+from ndpsim.base.arguments import instance
 from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.options.host import PATTERNS, TrafficSettings
 from ndpsim.config.banks import BankHardware
@@ -17,6 +17,7 @@ from ndpsim.dimm.banks.beside import Beside
 from ndpsim.dram.banks.host import make_stream
 from ndpsim.dram.banks.programs import Line
 from ndpsim.dram.banks.run import BankRun, run_program
+from ndpsim.simulate.host_traffic import rate_gbps
 
 _AREA = 8  # the host's rows are the last of each bank: one part of so many
 
@@ -109,7 +110,7 @@ def traffic_of(host: Mapping[str, Any], hardware: BankHardware) -> PimTraffic:
     if pattern not in PATTERNS:
         problem = f"beside units in banks, addresses are {' or '.join(PATTERNS)}; a trace is not supported"
         raise InputError(problem, "unsupported", key="host-pattern")
-    rate = None if settings.host_gbps == "saturate" else number(settings.host_gbps, "host_gbps", 0, most)
+    rate = rate_gbps(settings.host_gbps, most, "host_gbps")
     if rate == 0:
         raise InputError("0 is no traffic", "range", key="host_gbps")
     checked_arbitration(settings.arbitration)

@@ -88,8 +88,14 @@ def _on_neighbours(
 
 
 @called_with(RelayoutSettings)
-def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None = None) -> RelayoutResult:
+def simulate_relayout(
+    settings: RelayoutSettings, *, progress: Progress | bool | None = None
+) -> RelayoutResult:
     """Move experts of a model from one layout to another, cycle by cycle.
+
+    >>> moved = ndpsim.simulate_relayout(model=ndpsim.Expert(256, 128), target="sharded:2", host=False)
+    >>> moved.time_ns > 0
+    True
 
     Args:
         progress: called with the share of the work that is done; None: no calls.
@@ -101,7 +107,7 @@ def simulate_relayout(settings: RelayoutSettings, *, progress: Progress | None =
     experts, source, target, host = settings.experts, settings.source, settings.target, settings.host
     record_commands = settings.record_commands
     if settings.other_dimms and (settings.source_dimms is not None or settings.target_dimms is not None):
-        problem = "is for experts that are spread evenly; DIMMs are given"
+        problem = "spreads experts evenly and cannot be used when DIMMs are given"
         raise InputError(problem, "conflict", key="other_dimms")
     progress = progress_function(progress)
     hardware = load_hardware(settings.hw, settings.sets, "relayout")

@@ -295,7 +295,7 @@ class Session:
             run.run_until(clock)
             return
         if not (run.experts or run.relayouts or run.has_streams_that_end()):
-            problem = "is needed where only endless traffic of the host is simulated"
+            problem = "is missing; endless host traffic needs an end"
             raise InputError(problem, "missing", key="until_ns")
         run.run_to_end()
         run.dimms.run_host(state.FAR)
@@ -373,6 +373,9 @@ def _checked_row(row: Any, ranks: int, device: Any) -> OpenRow:
 @called_with(DimmSettings)
 def simulate_dimm(settings: DimmSettings) -> DimmResult:
     """Simulate experts on the DIMMs of a host channel, with the host and a relayout, on one clock.
+
+    >>> ndpsim.simulate_dimm(experts=[{"model": ndpsim.Expert(256, 128)}]).time_ns > 0
+    True
 
     Args:
 

@@ -209,11 +209,16 @@ def run_requests(
     wrap: bool = False,
     record_commands: bool = False,
     exact_check: bool = False,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     cache: bool | ResultCache = False,
     jobs: int | None = None,
 ) -> TraceResult:
     """Run requests through a memory until all are served.
+
+    >>> from pathlib import Path
+    >>> _ = Path("two.trace").write_text("LD 0x0\\nST 0x40\\n")
+    >>> ndpsim.run_requests(ndpsim.read_requests("two.trace"), ndpsim.Memory.named()).reads
+    1
 
     Args:
         requests: the requests, or an iterator of blocks, see `run_trace`; a channel accepts at most one a
@@ -332,6 +337,11 @@ def _result(run: TraceRun, memory: Memory, file: str | None, whole: Stopwatch) -
 @called_with(TraceSettings)
 def run_trace(settings: TraceSettings) -> TraceResult:
     """Run requests until all are served. A channel accepts at most one request a clock.
+
+    >>> from pathlib import Path
+    >>> _ = Path("two.trace").write_text("LD 0x0\\nST 0x40\\n")
+    >>> ndpsim.run_trace("two.trace").writes
+    1
 
     Args:
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ndpsim.base.arguments import Sets
 from ndpsim.base.choices import LAYOUTS
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.hardware import DEFAULT_MODEL, HW, WEIGHTS, model_of
@@ -45,10 +46,10 @@ class RunSettings(Settings):
     hw: Any = like(
         HW,
         SIMULATED,
-        accepts="str | PathLike[str] | Hardware",
+        accepts="str | PathLike[str] | Mapping[str, Any] | Hardware",
         told="a bundled hardware name, a path of a hardware file, or a loaded `Hardware`",
     )
-    sets: Sequence[str] = argument((), 'Changes to the hardware, "dimm.ranks=2".', "Sequence[str]")
+    sets: Sets = argument((), 'Changes to the hardware, "dimm.ranks=2", or {"dimm.ranks": 2}.', "Sets")
     record_commands: bool = argument(False, "Keep the command trace of every lane, or bus.", kind=Flag())
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,20 +17,29 @@ HOST_TRAFFIC = "Host traffic"  #: The section of the help.
 _TRAFFIC = "host-traffic"
 
 
+def share_of_rate(text: str) -> float | None:
+    """The share that a text such as ``30%`` names, from 0 to 1; None: it is no such text."""
+    found = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%\s*", text, re.ASCII)
+    share = None if found is None else float(found[1]) / 100
+    return share if share is not None and share <= 1 else None
+
+
 @dataclass(frozen=True)
 class _Rate(Real):
-    """GB/s, or as many as possible."""
+    """GB/s, a share of the bandwidth such as 30%, or as many as possible."""
 
-    allowed = "saturate, or a number from 0"
-    form: str = field(default="GBPS|saturate", kw_only=True)
+    allowed = "saturate, a share up to 100%, or a number from 0"
+    form: str = field(default="GBPS|SHARE%|saturate", kw_only=True)
 
     def check(self, value: Any, key: str) -> Any:
         if isinstance(value, str) and value.strip() == "saturate":
             return "saturate"
+        if isinstance(value, str) and share_of_rate(value) is not None:
+            return value.strip()
         try:
             return super().check(value, key)
         except InputError:
-            problem = f"{shown(value)} is neither 'saturate' nor a number of GB/s from 0"
+            problem = f"{shown(value)} is neither 'saturate', a share such as 30%, nor GB/s from 0"
             raise InputError(problem, key=key, code="form") from None
 
 
@@ -106,10 +116,12 @@ class TrafficSettings(RequestSettings, SharingSettings):
     host_gbps: Any = option(
         "saturate",
         RATE,
-        "Rate in GB/s at which the host reads and writes the DIMM during the run.",
+        "Rate at which the host reads and writes the DIMM during the run: GB/s, or a share of its bandwidth "
+        "such as 30%.",
         HOST_TRAFFIC,
         "float | str",
-        told='the host\'s traffic on this DIMM in GB/s, 0 for none; or "saturate": as much as possible',
+        told='the host\'s traffic on this DIMM in GB/s, 0 for none; "30%" of what it carries to the host; or '
+        '"saturate": as much as possible',
         name=_TRAFFIC,
         stated=None,
         names=("saturate",),

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from ndpsim.base.arguments import Sets
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
@@ -55,7 +56,7 @@ class MoeSettings(Settings):
 
     sections = SIMULATED, WEIGHTS, HOST_TRAFFIC, ROUTING
 
-    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
+    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Mapping[str, Any] | Hardware")
     model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
     policies: Any = like(
         POLICY,
@@ -100,7 +101,7 @@ class MoeSettings(Settings):
         "Sequence[int] | None",
         otherwise="those of the trace, else all",
     )
-    sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+    sets: Sets = argument((), SET.help, "Sets")
     bits: int | None = option(None, Whole(1, 16), "Bits of a weight of a routed expert.", WEIGHTS, stated=16)
     dense_bits: int | None = option(None, Whole(1, 32), "Bits of all other weights.", WEIGHTS, stated=16)
     weights: str | None = option(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
+from ndpsim.base.arguments import Sets
 from ndpsim.base.options.hardware import SET, YAML, model_of
 from ndpsim.base.options.moe import MOE, ROUTING, SIMULATED, WEIGHTS
 from ndpsim.base.options.routing import SEED
@@ -100,7 +100,7 @@ class PredictSettings(Settings):
         otherwise="what the model needs",
     )
     kv_bits: int = like(MOE["kv-bits"], WEIGHTS)
-    sets: Sequence[str] = like(SET, SIMULATED, default=(), accepts="Sequence[str]")
+    sets: Sets = like(SET, SIMULATED, default=(), accepts="Sets")
     upgrades: bool = option(
         True,
         Flag(),

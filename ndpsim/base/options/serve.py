@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ndpsim.base.arguments import text
+from ndpsim.base.arguments import Sets, text
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
@@ -66,7 +65,7 @@ class ServeSettings(Settings):
 
     sections = SIMULATED, _ENGINE, WEIGHTS, HOST_TRAFFIC, ROUTING
 
-    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Hardware")
+    hw: Any = like(HW, SIMULATED, accepts="str | PathLike[str] | Mapping[str, Any] | Hardware")
     model: Any = like(model_of("deepseek-v2"), SIMULATED, accepts="str | PathLike[str] | MoeShape")
     requests: Any = option(
         None,
@@ -166,7 +165,7 @@ class ServeSettings(Settings):
     )
     routing: Any = like(MOE["routing"], ROUTING, accepts="str | PathLike[str] | Routing | None")
     seed: int = like(SEED, ROUTING)
-    sets: Sequence[str] = argument((), SET.help, "Sequence[str]")
+    sets: Sets = argument((), SET.help, "Sets")
     bits: int | None = like(MOE["bits"], WEIGHTS, default=None)
     dense_bits: int | None = like(MOE["dense-bits"], WEIGHTS, default=None)
     weights: str | None = like(MOE["weights"], WEIGHTS)

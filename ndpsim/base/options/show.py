@@ -24,6 +24,7 @@ SHOWN: Mapping[str, tuple[str | tuple[str, ...], tuple[str, ...]]] = {
     "processor": (PROCESSORS, ()),
     "policy": ("policies", (".py",)),
     "weights": ("weights", ()),
+    "claim": ((), ()),
 }
 
 SHOW = table(

@@ -32,6 +32,8 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
     Ramulator 2.1's ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3, HBM4, LPDDR5
     or LPDDR6, DRAMsim3 and DRAMSys DDR4, and Ramulator 2.0 DDR4 or DDR5; other DRAM is refused.
 
+    >>> imported = ndpsim.import_hardware("dramsim3.ini")  # doctest: +SKIP
+
     Args:
         path: the configuration.
         name: the name of the hardware; by default that of the file.

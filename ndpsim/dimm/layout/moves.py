@@ -31,7 +31,7 @@ def moves(source: Layout, target: Layout) -> Moves:
         InputError: the layouts are not of the same expert and machine.
     """
     if (source.weights, source.geometry) != (target.weights, target.geometry):
-        problem = "the layouts to move between are of different weights or machines"
+        problem = "both layouts need the same weights and machine"
         raise InputError(problem, "conflict", key="layout")
     (from_at, from_burst), (to_at, to_burst) = _pieces(source), _pieces(target)
     begins, source_burst, target_burst = from_at, from_burst, to_burst

@@ -252,5 +252,6 @@ def _nj(unit_pj: float | None, count: float) -> float | None:
 
 
 def add_up(parts: Mapping[str, float | None]) -> dict[str, float | None]:
-    """The components, and last the `total` of those that are known."""
-    return {**parts, "total": sum(part for part in parts.values() if part is not None)}
+    """The components, and last the `total` of those that are known; None: none is."""
+    known = [part for part in parts.values() if part is not None]
+    return {**parts, "total": sum(known) if known else None}

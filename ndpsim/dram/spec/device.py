@@ -310,6 +310,9 @@ def resolve(
 ) -> Device:
     """Resolve names to a `Device`.
 
+    >>> ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800B").clocks("nRCD")
+    39
+
     Args:
         standard: "DDR4", "DDR5", ...
         org: an organisation preset, for instance "DDR5_16Gb_x8".

@@ -178,6 +178,11 @@ def read_commands(path: str | os.PathLike[str], device: Device | None = None) ->
 
     Only the form is checked here; `check` finds clocks out of order or rows out of range.
 
+    >>> result = ndpsim.simulate_expert("trimoe", ndpsim.Expert(256, 128), record_commands=True)
+    >>> ndpsim.write_commands("lane.csv", result.command_traces[0])
+    >>> len(ndpsim.read_commands("lane.csv")) == len(result.command_traces[0])
+    True
+
     Args:
         path: the file.
         device: the channel, which a file with a column for stacks needs.
@@ -216,6 +221,9 @@ def write_commands(
     """Write `trace` to `path`, gzip-compressed when the name ends in ``.gz``.
 
     Equal traces give equal files. The file appears under its name only when it is complete.
+
+    >>> result = ndpsim.simulate_expert("trimoe", ndpsim.Expert(256, 128), record_commands=True)
+    >>> ndpsim.write_commands("lane.csv", result.command_traces[0])
 
     Args:
         path: the file.

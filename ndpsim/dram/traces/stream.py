@@ -199,6 +199,11 @@ def read_requests(path: str | os.PathLike[str], format: str | None = None) -> Re
     between them. A file of NumPy (``numpy.save``) has an array of records with the columns of
     `Requests.to_arrays`: address, or the six coordinates; write; and cycle if it is timed.
 
+    >>> from pathlib import Path
+    >>> _ = Path("two.trace").write_text("LD 0x0\\nST 0x40\\n")
+    >>> len(ndpsim.read_requests("two.trace"))
+    2
+
     Raises:
         InputError: `format` is unknown; the file cannot be read, is damaged, or holds no request; or a line
             is bad (the first is named); or there are more requests than fit in the allowed memory

@@ -65,6 +65,9 @@ def _shown(device: BankDevice) -> list[int]:
 def write_unit_commands(path: str | os.PathLike[str], commands: UnitCommands, device: BankDevice) -> None:
     """Write commands; a name that ends in .gz compresses.
 
+    >>> device = ndpsim.load_bank_hardware("attacc").device
+    >>> ndpsim.write_unit_commands("commands.csv", commands, device)  # doctest: +SKIP
+
     Raises:
         InputError: the file cannot be written.
     """
@@ -82,6 +85,9 @@ def write_unit_commands(path: str | os.PathLike[str], commands: UnitCommands, de
 
 def read_unit_commands(path: str | os.PathLike[str], device: BankDevice) -> UnitCommands:
     """Read commands of a device.
+
+    >>> device = ndpsim.load_bank_hardware("attacc").device
+    >>> commands = ndpsim.read_unit_commands("commands.csv", device)  # doctest: +SKIP
 
     Raises:
         InputError: the file cannot be read, or a line is malformed or has an unknown command.

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
+from ndpsim.base.units import shortfall
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies.views import STRIPED, LayerPlacement, Machine, Placement
@@ -49,8 +50,8 @@ class Places:
         full = int(np.argmax(self._used))
         if self._used[full] > dimm_bytes:
             problem = (
-                f"{machine.model.name} is not supported: DIMM {full} would hold {self._used[full]:,.0f} B of "
-                f"{dimm_bytes:,} B, {kv:,} B of KV cache over all DIMMs among them"
+                f"{machine.model.name} does not fit: DIMM {full} {shortfall(self._used[full], dimm_bytes)}. "
+                "Use more DIMMs, fewer bits or a shorter context"
             )
             raise InputError(problem, "too-large", key="dimm")
 

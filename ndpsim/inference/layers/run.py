@@ -52,9 +52,13 @@ def run_moe(
     check_layer: tuple[int, int] | None = None,
     check_limit: float = 0.05,
     bounds: bool = True,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | bool | None = None,
 ) -> MoeResult:
     """Run a model's layers; a policy places the experts, and the work of DIMMs has cycle-level times.
+
+    >>> result = ndpsim.run_moe("trimoe", "deepseek-v2", ["trimoe", "monde"], batch=64)  # doctest: +SKIP
+    >>> result.best.policy  # doctest: +SKIP
+    'trimoe'
 
     Args:
         observer: is called with every layer when it is done.
@@ -84,7 +88,7 @@ def run_moe(
         raise InputError("the trace has no decode steps", key="routing", code="missing")
     check_layer = _checked_layer(check_layer, trace)
     if observer is not None and not callable(observer):
-        raise InputError(f"{shown(observer)} is no function of a run and a layer", "type", key="observer")
+        raise InputError(f"{shown(observer)} is not a function of a run and a layer", "type", key="observer")
     setup = _set_up(settings, hardware, shape, trace, layers or _layers_of(trace, shape), bounds)
     runs, not_run = _runs(setup, chosen, observer, check_layer, check_limit, progress)
     config = _config(settings, setup)
@@ -162,6 +166,8 @@ def _beside_each_other(runs: Sequence[tuple[PolicyRun, Rehearsed]]) -> list[Poli
         replace(
             run,
             speedup=first.time_ns / run.time_ns,
+            speedup_prefill=first.prefill_ns / run.prefill_ns if run.prefill_ns else None,
+            speedup_decode=first.decode_ns / run.decode_ns if run.decode_ns else None,
             speedup_moe=first.moe_ns / run.moe_ns,
             best_known_ns=best_ns if tried.script.comparable else None,
         )
@@ -292,6 +298,8 @@ def _run(
         policy=chosen.name,
         parameters=parameters,
         speedup=1.0,
+        speedup_prefill=None,
+        speedup_decode=None,
         speedup_moe=1.0,
         bound=bound_kind,
         bound_ns=bound_ns,

@@ -10,6 +10,7 @@ from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.moe import MoeSettings
 from ndpsim.base.options.serve import ServeSettings
+from ndpsim.base.units import shortfall
 from ndpsim.config import Hardware
 from ndpsim.inference.layers.bounds import Bounds
 from ndpsim.inference.layers.costs import Costs
@@ -222,8 +223,8 @@ def _room(gpu_experts: int | None, shape: MoeShape, layers: int, memory: GpuMemo
     asked = whole_number(gpu_experts, "gpu_experts", 0, shape.routed_experts) * layers
     if asked > memory.experts:
         problem = (
-            f"{gpu_experts} of each of {layers} layers are {asked * memory.expert_bytes:,} B; "
-            f"the GPU's memory has {memory.experts_bytes:,} B for experts"
+            f"{gpu_experts} experts of each of {layers} layers do not fit: the room for experts in the GPU's "
+            f"memory {shortfall(asked * memory.expert_bytes, memory.experts_bytes)}"
         )
         raise InputError(problem, "too-large", key="gpu_experts")
     return asked
@@ -234,7 +235,7 @@ def _check_host_memory(hardware: Hardware, shape: MoeShape, experts: int, kv: in
     room = hardware.host_memory.capacity_bytes
     if experts + kv > room:
         problem = (
-            f"{shape.name} is not supported: the host's memory would hold {experts:,} B of experts and "
-            f"{kv:,} B of KV cache, and has {room:,} B"
+            f"{shape.name} does not fit: the host's memory {shortfall(experts + kv, room)}. "
+            "Use more memory, fewer bits or a shorter context"
         )
         raise hardware.origins["host.memory.dimms"].error(problem, "host.memory", "too-large")

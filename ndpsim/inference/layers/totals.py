@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ndpsim.base.jit import same_types
+from ndpsim.dram.energy import add_up
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.layer import NdpPart
 from ndpsim.inference.layers.layer_run import LayerRun
@@ -182,7 +183,7 @@ class Totals(Listener):
         note = f"{costs.standby.note}; {_NOTE}; not known: {', '.join(unknown)}"
         if measured:
             note += f"; {' and '.join(measured)}: measured power over the whole time"
-        return {**dict(sorted(sums.items())), **measured, **dict.fromkeys(unknown)}, note
+        return add_up({**dict(sorted(sums.items())), **measured, **dict.fromkeys(unknown)}), note
 
 
 def machine_results(run: LayerRun, totals: Totals, time_ns: float) -> dict[str, Any]:

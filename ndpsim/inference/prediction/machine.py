@@ -168,7 +168,7 @@ class OwnMachine:
         """Memory channels of all sockets."""
         of_socket = bare.system.host.cpu_memory_channels
         if of_socket is None:
-            raise InputError(f"{self.cpu} does not say how many memory channels it has", "missing", key="cpu")
+            raise InputError(f"{self.cpu} has no number of memory channels", "missing", key="cpu")
         return self.sockets * of_socket * self.channel_factor
 
     def _check_parts(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ndpsim.base.arguments import progress_function, several, text
+from ndpsim.base.arguments import progress_function, setting_texts
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.predict import PredictSettings
 from ndpsim.base.options.settings import called_with
@@ -25,10 +25,14 @@ _ALL_OF_IT = 1.1  # factor of the weights' size, for the KV cache and work space
 
 
 @called_with(PredictSettings)
-def predict(settings: PredictSettings, *, progress: Callable[[float], None] | None = None) -> Prediction:
+def predict(
+    settings: PredictSettings, *, progress: Callable[[float], None] | bool | None = None
+) -> Prediction:
     """Predict tokens/s of one sequence in prefill and decode, and the gain from upgrades.
 
     Every number comes from `run_moe` on a machine with the rates of its parts.
+
+    >>> ndpsim.predict("ryzen-9-7950x", "ddr5-5200x2", "rtx-4090", "deepseek-v3")  # doctest: +SKIP
 
     Args:
         progress: called with the share of the work that is done.
@@ -50,11 +54,11 @@ def predict(settings: PredictSettings, *, progress: Callable[[float], None] | No
         memory_gb=settings.memory_gb,
         pinned=chosen.pinned,
         matrix_units=chosen.matrix_units,
-        sets=several(settings.sets, "sets", text),
+        sets=setting_texts(settings.sets),
     )
     n_cpu_moe, upgrades = settings.n_cpu_moe, settings.upgrades
     if not shape.has_experts and n_cpu_moe is not None:
-        raise InputError(f"has no meaning for {shape.name}: it has no experts", "conflict", key="n_cpu_moe")
+        raise InputError(f"does not apply to {shape.name}, which has no experts", "conflict", key="n_cpu_moe")
     if machine.cpu_alone:
         chosen, n_cpu_moe, upgrades = PROGRAMS["llama.cpp"], None, False
     work = Workload(

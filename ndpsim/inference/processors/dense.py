@@ -122,7 +122,7 @@ def attention_of(model: MoeShape) -> tuple[LayerAttention, ...]:
         InputError: its file lacks a key.
     """
     if not model.attention_kinds:
-        missing = "says nothing of attention: num_attention_heads and the keys beside it"
+        missing = "has no sizes of attention: num_attention_heads and the keys beside it"
         raise InputError(model.attention_problem or f"{model.name} {missing}", "missing", key="model")
     return model.attention_kinds
 
@@ -134,7 +134,7 @@ def vocabulary_of(model: MoeShape) -> int:
         InputError: its file does not give it.
     """
     if model.vocabulary is None:
-        raise InputError(f"{model.name} says nothing of its vocabulary: vocab_size", "missing", key="model")
+        raise InputError(f"{model.name} has no vocab_size", "missing", key="model")
     return model.vocabulary
 
 

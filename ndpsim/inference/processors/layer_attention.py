@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from os import PathLike
 from typing import Any
 
-from ndpsim.base.arguments import several, text
+from ndpsim.base.arguments import Sets, setting_texts
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.pim import ATTENTION
 from ndpsim.base.reported import Reported, quantity
@@ -45,17 +45,20 @@ class LayerAttention(Reported):
 
 
 def simulate_layer_attention(
-    hw: str | PathLike[str] | Hardware,
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware,
     model: str | PathLike[str] | MoeShape,
     context: int,
     batch: int = 1,
     engine: str | None = None,
-    sets: Sequence[str] = (),
+    sets: Sets = (),
     cache: bool | ResultCache = True,
 ) -> LayerAttention:
     """Simulate a layer's attention of decoded tokens on a machine: on all of its devices, or on its GPU.
 
     The time of the GPU is that of its roofline (`Processors.step_time`).
+
+    >>> ndpsim.simulate_layer_attention("dgx-attacc", "mixtral-8x7b", context=64, engine="gpu").engine
+    'gpu'
 
     Args:
         hw: a machine with devices with units in their banks, or with "gpu" any machine with a GPU.
@@ -71,11 +74,11 @@ def simulate_layer_attention(
     """
     ATTENTION["context"].checked(context)
     ATTENTION["batch"].checked(batch)
-    sets = several(sets, "sets", text)
+    sets = setting_texts(sets)
     engine = None if engine is None else ATTENTION["engine"].checked(engine)
     places = () if engine in (None, _ON_GPU) else (f"banks.level={engine}",)
     if places and isinstance(hw, Hardware):
-        raise InputError("is said by a loaded hardware: banks.level", "conflict", key="engine")
+        raise InputError("is set by the hardware file: banks.level", "conflict", key="engine")
     hardware, shape, step = load_hardware(hw, (*sets, *places)), load_model(model), Step(batch, context)
     kinds = attention_of(shape)
     config = {"hardware": hardware.to_dict(), "model": shape.name, "context": context, "batch": batch}

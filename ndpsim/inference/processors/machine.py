@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ndpsim.base.arguments import Sets
 from ndpsim.base.errors import InputError
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware, load_hardware
@@ -248,7 +249,9 @@ class Processors:
     def _given(self, key: str, value: float | None) -> float:
         if value is None:
             origin = self.hardware.origins[key]
-            raise origin.error("is not given: how fast the processor is, is not known", key, code="missing")
+            raise origin.error(
+                "is missing; without it the processor's speed is not known", key, code="missing"
+            )
         return value
 
     def _expert_tables(
@@ -282,8 +285,13 @@ def _scaled(value: Any, factor: int | Fraction) -> float:
     return float(exact(value) * factor)
 
 
-def load_processors(hw: str | PathLike[str] | Hardware = "trimoe", sets: Sequence[str] = ()) -> Processors:
+def load_processors(
+    hw: str | PathLike[str] | Mapping[str, Any] | Hardware = "trimoe", sets: Sets = ()
+) -> Processors:
     """The GPU and the CPU of a hardware file, as in `load_hardware`.
+
+    >>> ndpsim.load_processors("trimoe").gpu.memory_gbps
+    2040.0
 
     Raises:
         InputError: as `load_hardware`.

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ndpsim.base.arguments import choice, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
+from ndpsim.base.units import shortfall
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.processors.dense import attention_of, vocabulary_of
 from ndpsim.inference.processors.devices import weight_bytes
@@ -133,8 +134,8 @@ def memory_with_cache(
     if left < 0:
         listed = ", ".join(f"{name} {size:,}" for name, size in parts.items() if size)
         problem = (
-            f"{model.name} with {held.what} is not supported: it "
-            f"needs {sum(parts.values()):,} B of {gpu.memory_bytes:,} B of GPU memory ({listed})"
+            f"{model.name} with {held.what} does not fit: the GPU's memory "
+            f"{shortfall(sum(parts.values()), gpu.memory_bytes)} ({listed} B)"
         )
         raise InputError(problem, "too-large", key="gpu.memory_gb")
     fit = left // expert if expert else 0

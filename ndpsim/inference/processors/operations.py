@@ -200,7 +200,7 @@ def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:
     if not isinstance(bits, Mapping):
         return whole_number(bits, "bits", 1, 32)
     if part not in bits:
-        raise InputError(f"says nothing of {part}", "missing", key="bits")
+        raise InputError(f"has no sizes of {part}", "missing", key="bits")
     return bits[part]
 
 

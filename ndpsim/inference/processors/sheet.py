@@ -174,7 +174,7 @@ def _said(
 def _wrong_word(value: str, allowed: Sequence[str]) -> str | None:
     if allowed:
         return None if value in allowed else one_of(value, allowed, "value")
-    return None if value else "says nothing"
+    return None if value else "is empty"
 
 
 def _wrong_number(value: str, most: int) -> str | None:

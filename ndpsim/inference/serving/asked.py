@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.serve import ServeSettings
+from ndpsim.base.units import shortfall
 from ndpsim.config import Hardware
 from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.serving.room import KvRoom
@@ -26,7 +27,7 @@ from ndpsim.workload.routing.sequences import TokenRouting, routing_of_sequences
 def requests_asked(settings: ServeSettings) -> Requests:
     """The requests with their original arrivals; a rate is refused that they cannot have."""
     if settings.requests is None:
-        raise InputError("are needed: a file, a SPEC, or Requests", "missing", key="requests")
+        raise InputError("is missing: a file, or a SPEC such as poisson:rate=2", "missing", key="requests")
     requests = load_requests(settings.requests, settings.seed)
     if settings.rate is not None:
         requests.at_rate(settings.rate)
@@ -36,12 +37,12 @@ def requests_asked(settings: ServeSettings) -> Requests:
 def policy_asked(policy: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
     """The one policy of a run."""
     if not isinstance(policy, str | type | ChosenPolicy):
-        raise InputError(f"{shown(policy)} is no policy", "type", key="policy")
+        raise InputError(f"{shown(policy)} is not a policy", "type", key="policy")
     (chosen, _), *others = choose_policies((policy,))
     if others:
         raise InputError("a run has one policy; sweep over several", "unsupported", key="policy")
     if chosen.policy.rehearses:
-        problem = f"{chosen.name} tries whole runs first, and the steps of serving are not known before"
+        problem = f"{chosen.name} needs all steps in advance; serve forms them as it runs"
         raise InputError(problem, "unsupported", key="policy")
     return chosen
 
@@ -73,7 +74,7 @@ def routing_asked(
     if isinstance(routing, Routing):
         trace, called = routing, "a trace"
     else:
-        trace, called = load_routing(existing_file(routing)), str(routing)
+        trace, called = load_routing(existing_file(routing), shape), str(routing)
     by_sequence = routing_of_sequences(trace.for_model(shape), shape, seed)
     return RoutingAsked(called, by_sequence, default_routing(shape))
 
@@ -84,7 +85,7 @@ def check_gpus(shape: MoeShape, settings: ServeSettings) -> None:
     of_experts = () if shape.has_experts else ("bits", "weights", "routing")
     for key in ("policy", "gpu_experts", *of_experts):
         if getattr(settings, key) is not None:
-            raise InputError(f"has no meaning for {shape.name}: {why}", "conflict", key=key)
+            raise InputError(f"does not apply to {shape.name}: {why}", "conflict", key=key)
     if settings.kv == "host":
         problem = f"the KV cache of {shape.name} is in the memory of GPUs: {why}"
         raise InputError(problem, "unsupported", key="kv")
@@ -93,11 +94,11 @@ def check_gpus(shape: MoeShape, settings: ServeSettings) -> None:
 def check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
     """Check that blocks can be moved to the host's memory, if preemption does so."""
     if preemption == "swap" and not has_policy:
-        problem = "swap is for a machine under a policy; without one sequences are computed again"
+        problem = "swap needs a policy; without one, sequences are computed again"
         raise InputError(problem, "unsupported", key="preemption")
     if preemption == "swap" and room.memory.kv != "gpu":
         where = "the host's memory" if room.memory.kv == "host" else "devices with units in their banks"
-        problem = f"the KV cache is in {where}, and swap moves it from the GPU's memory to the host's"
+        problem = f"swap needs the KV cache in the GPU's memory; here it is in {where}"
         raise InputError(problem, "conflict", key="preemption")
 
 
@@ -114,7 +115,7 @@ def check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:
     needed, memory = part.moe_layers * -(-part.routed_experts // gpus), room.memory
     if memory.experts < needed:
         problem = (
-            f"the experts of {part.name} need {needed * memory.expert_bytes:,} B of each GPU, which has "
-            f"{memory.experts_bytes:,} B for them"
+            f"the experts of {part.name} do not fit: the room for experts in each GPU's memory "
+            f"{shortfall(needed * memory.expert_bytes, memory.experts_bytes)}. Use more GPUs or fewer bits"
         )
         raise InputError(problem, "too-large", key="gpu.memory_gb")

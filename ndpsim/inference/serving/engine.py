@@ -238,7 +238,7 @@ class Engines:
     def _check_none_is_left(self) -> None:
         for scheduler in (engine.scheduler for engine in self._engines):
             if scheduler.waiting or scheduler.running:
-                problem = f"schedules nothing, and {len(scheduler.waiting)} requests wait"
+                problem = f"schedules nothing although {len(scheduler.waiting)} requests wait"
                 raise InputError(problem, "no-progress", key=f"scheduler {scheduler.name}")
 
     def _take_in(self, time_ns: float) -> None:

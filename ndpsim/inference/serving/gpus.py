@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
+from ndpsim.dram.energy import add_up
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.layers.visits import Window, windows_of_step
 from ndpsim.inference.processors import DenseTime
@@ -227,7 +228,7 @@ class GpuSteps:
             "utilization": dict(zip(names, (self._busy_ns / time_ns).tolist(), strict=True)),
             "migrations": {},
             "bottleneck": {name: ns / self._steps_ns for name, ns in bottleneck.items() if ns},
-            "energy_nj": {"gpu": None},
+            "energy_nj": add_up({"gpu": None}),
             "energy_note": _NOTE,
             "policy_wall_s": 0.0,
         }

@@ -48,7 +48,7 @@ from ndpsim.inference.serving.sequence import prompt_hashes
 from ndpsim.inference.serving.steps import Steps
 from ndpsim.inference.serving.summary import served, summary
 from ndpsim.policies.interface import GivesRoom
-from ndpsim.simulate.results.serving import FoundRate, ServingResult, TriedRate
+from ndpsim.simulate.results.serving import SERVED_SHARE, FoundRate, ServingResult, TriedRate
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape, load_model
 from ndpsim.workload.requests import Requests
@@ -318,11 +318,14 @@ def run_serving(
     *,
     log: ServingLog | None = None,
     observer: ServingObserver | None = None,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | bool | None = None,
 ) -> ServingResult:
     """Serve requests: a scheduler forms steps, a policy places the experts of their layers.
 
     A policy that rehearses cannot serve. Experts are drawn by sequence, see `workload.routing.sequences`.
+
+    >>> requests = "poisson:rate=2,requests=100"
+    >>> ndpsim.run_serving("trimoe", "deepseek-v2", requests, slo="ttft=1s")  # doctest: +SKIP
 
     Args:
         log: a log that receives each request and each step.
@@ -345,18 +348,25 @@ def run_serving(
 
 
 _AT_ONCE = 1e9  # requests a second
+_FEWEST = 4  # requests: fewer have no steady part, however slowly they arrive
 _MOST_HALVINGS = 12
 _BISECTIONS = 6  # bisections of a factor of 2, to within 1.1%
 
 
 def find_rate(
-    slo: Any, attainment: float = 0.9, progress: Callable[[float], None] | None = None, **asked: Any
+    slo: Any, attainment: float = 0.9, progress: Callable[[float], None] | bool | None = None, **asked: Any
 ) -> FoundRate:
-    """Find the highest rate at which a given share of the requests is within a service level, by bisection.
+    """Find the highest rate that a machine serves with a given share of requests within a service level.
 
-    In the first try, all requests arrive at once, which gives the maximum throughput of the machine. From
-    there, the rate is halved until enough requests are within the level, and then bisected. The pattern of
-    arrivals is always the same.
+    A rate counts if enough requests are within the level and at least 95% of what arrives in the steady part
+    of the run is served in it (`ServingResult.steady_share`). A run shorter than two latencies has no steady
+    part, and its rate does not count: use enough requests.
+
+    In the first try, all requests arrive at once, which gives the throughput of the machine. From there, the
+    rate is halved until it counts, and then bisected. The pattern of arrivals is always the same.
+
+    >>> requests = "poisson:requests=600,input_tokens=256,output_tokens=64"
+    >>> ndpsim.find_rate("tpot=50ms", model="qwen3-30b-a3b", requests=requests)  # doctest: +SKIP
 
     Args:
         slo: as in `run_serving`.
@@ -366,24 +376,35 @@ def find_rate(
         asked: settings of the server, the arguments of `run_serving` that are no listeners, except `rate`.
 
     Raises:
-        InputError: as for `run_serving`; or no rate is low enough, or requests have no rate.
+        InputError: as for `run_serving`; or no rate is low enough; or requests have no rate or are
+            fewer than 4.
     """
     progress = progress_function(progress)
     if slo is None:
-        raise InputError("is needed: the rate is the highest within it", "missing", key="slo")
+        raise InputError(
+            "is missing; the rate is the highest within it, for instance ttft=1s,tpot=50ms",
+            "missing",
+            key="slo",
+        )
     attainment = FIND["attainment"].checked(attainment)
     tries: list[tuple[TriedRate, ServingResult]] = []
     settings = ServeSettings(slo=slo, **asked)
     if settings.rate is not None:
-        raise InputError("is what is looked for", "conflict", key="rate")
+        raise InputError("cannot be given; find_rate searches for it", "conflict", key="rate")
     server = Server(settings, set_up(settings))
 
     def tried(rate: float) -> bool:
         result = server.serve(rate)
+        if result.requests < _FEWEST:
+            problem = (
+                f"has {result.requests} requests; a rate is found with {_FEWEST} at least, better hundreds"
+            )
+            raise InputError(problem, "range", key="requests")
         share = (result.goodput_per_s or 0.0) / result.requests_per_s
-        tries.append((TriedRate(rate, share, result.ttft_ns, result.tpot_ns), result))
+        found = TriedRate(rate, share, result.steady_share, result.ttft_ns, result.tpot_ns)
+        tries.append((found, result))
         progress(len(tries) / (_MOST_HALVINGS + _BISECTIONS + 1))
-        return share >= attainment
+        return share >= attainment and (result.steady_share or 0.0) >= SERVED_SHARE
 
     tried(_AT_ONCE)
     high = 2 * tries[0][1].requests_per_s
@@ -397,6 +418,6 @@ def find_rate(
         middle = (low * high) ** 0.5
         low, high = (middle, high) if tried(middle) else (low, middle)
     progress(1.0)
-    best = next(result for one, result in tries if one.rate_per_s == low)
-    ordered = sorted((one for one, _ in tries[1:]), key=lambda one: one.rate_per_s)
-    return FoundRate(low, high, attainment, tuple(ordered), best)
+    best, run = next((found, result) for found, result in tries if found.rate_per_s == low)
+    ordered = sorted((found for found, _ in tries[1:]), key=lambda found: found.rate_per_s)
+    return FoundRate(low, high, attainment, best.within_share, tuple(ordered), run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Several
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +12,17 @@ from numpy.typing import NDArray
 from ndpsim.base.options.serve import ServiceLevel
 from ndpsim.inference.serving.engine import History
 from ndpsim.inference.serving.sequence import Sequence
-from ndpsim.simulate.results.serving import ServedRequest, ServingResult, percentiles
+from ndpsim.simulate.results.serving import SERVED_SHARE, ServedRequest, ServingResult, percentiles
 from ndpsim.workload.requests import Requests
 
 Floats = NDArray[np.float64]
 
 _NS = 1e9
+_ROUNDING = 1e-9  # share of the sequences present that is a rounding error, not a queue
 _PARTS = 200  # parts of the time, for the means of `over_time`
-_GROWN = 0.25  # a growing queue has at least this share of requests at the last arrival
+_GROWN = 0.25  # without a steady part, a growing queue has this share of all requests at the last arrival
+_LATE = 90  # percentile of the latency: a run is steady this long after its first arrival
+_ERRORS = 2  # standard errors of mean latencies by which they grow at least
 
 
 def served(requests: Requests, sequences: Several[Sequence]) -> tuple[ServedRequest, ...]:
@@ -63,6 +66,7 @@ def summary(
     tokens = sum(one.output_tokens for one in per_request)
     within = None if level is None else sum(level.is_met(one.ttft_ns, one.tpot_ns) for one in per_request)
     over_time, means = _over_time(per_request, history, first_ns, end_ns)
+    steady = _Steady(growing=False) if requests.closed_loop is not None else _steady(per_request)
 
     def of_requests(name: str) -> Any:
         values = (getattr(one, name) for one in per_request)
@@ -85,7 +89,9 @@ def summary(
         requests_per_s=len(per_request) / time_ns * _NS,
         offered_per_s=None if requests.closed_loop is not None else requests.requests_per_s,
         goodput_per_s=None if within is None else within / time_ns * _NS,
-        growing=requests.closed_loop is None and _grows(per_request),
+        steady_requests=steady.requests,
+        steady_share=steady.share,
+        growing=(_grows(per_request) or None) if steady.growing is None else steady.growing,
         preemptions=sum(one.preemptions for one in per_request),
         reused_tokens=sum(one.reused_tokens for one in per_request),
         mean_running=means["running"],
@@ -110,10 +116,46 @@ def _most_waiting(per_request: Several[ServedRequest], history: History) -> int:
     return int((present - np.array(history.running)).max())
 
 
+class _Steady(NamedTuple):
+    """The steady part: its requests, the rate served over the rate arriving, and whether latencies grow."""
+
+    requests: int = 0
+    share: float | None = None
+    growing: bool | None = None
+
+
+def _steady(per_request: Several[ServedRequest]) -> _Steady:
+    """What is served of what arrives in the steady part of a run.
+
+    The steady part begins one latency (that of `_LATE`) after the first arrival, when the machine has filled,
+    and ends at the last arrival, from which on it empties. The n-th end is compared with the n-th arrival:
+    their distance grows if fewer requests are served than arrive. Means over the two halves of the part give
+    both rates, so that no single request decides. Latencies grow if they do by more than `_ERRORS` standard
+    errors of these means.
+    """
+    arrivals, ends, latencies = (
+        np.sort([getattr(request, name) for request in per_request])
+        for name in ("arrival_ns", "end_ns", "latency_ns")
+    )
+    first = int(np.searchsorted(arrivals, arrivals[0] + np.percentile(latencies, _LATE)))
+    last = int(np.searchsorted(ends, arrivals[-1], side="right"))
+    middle = (first + last) // 2
+    if middle <= first:
+        return _Steady()
+    arriving_ns, ending_ns = (
+        float(times[middle:last].mean() - times[first:middle].mean()) for times in (arrivals, ends)
+    )
+    if not (arriving_ns and ending_ns):
+        return _Steady()
+    share, error_ns = arriving_ns / ending_ns, 2 * float(latencies.std()) / (last - first) ** 0.5
+    grows = share < SERVED_SHARE and ending_ns - arriving_ns > _ERRORS * error_ns
+    return _Steady(last - first, share, grows)
+
+
 def _grows(per_request: Several[ServedRequest]) -> bool:
     """Whether the queue grows while requests arrive."""
-    arrivals = np.array([one.arrival_ns for one in per_request])
-    admitted = np.sort([one.admitted_ns for one in per_request])
+    arrivals = np.array([request.arrival_ns for request in per_request])
+    admitted = np.sort([request.admitted_ns for request in per_request])
     half, last = arrivals[len(arrivals) // 2], arrivals[-1]
 
     def queue(time_ns: float) -> int:
@@ -141,7 +183,8 @@ def _over_time(
     lefts = np.sort([one.end_ns for one in per_request])
     present = np.diff(_integral(arrivals, edges) - _integral(lefts, edges))
     areas = {name: of_steps(getattr(history, name)) for name in ("running", "batch", "kv_blocks")}
-    areas["queue"] = np.maximum(present - areas["running"], 0.0)
+    waiting = present - areas["running"]
+    areas["queue"] = np.where(waiting > _ROUNDING * present, waiting, 0.0)
     part_ns = (end_ns - first_ns) / _PARTS
     lines = {
         name: tuple((areas[name] / part_ns).tolist()) for name in ("queue", "running", "batch", "kv_blocks")

@@ -28,7 +28,15 @@ from ndpsim.report.html.page import (
     write_page,
 )
 from ndpsim.report.metrics import metric_label
-from ndpsim.report.moe import MoeHistory, RunHistory, moe_notes, moe_table, moe_title, run_names
+from ndpsim.report.moe import (
+    MoeHistory,
+    RunHistory,
+    moe_answer,
+    moe_notes,
+    moe_table,
+    moe_title,
+    run_names,
+)
 from ndpsim.report.pictures.banks import pim_figure
 from ndpsim.report.pictures.expert import FIGURES
 from ndpsim.report.pictures.latencies import latencies_figure, sweep_figure
@@ -314,8 +322,9 @@ def write_moe_report(path: str, result: MoeResult, history: MoeHistory, hardware
     set_to = [(key, str(value)) for key, value in flattened(parameters).items()]
     histories = list(zip(names, history.runs, strict=True))
     table = measured(("", *names), moe_table(result))
+    answer = [moe_answer(result)] if len(names) > 1 else []
     sections = [
-        Section("Summary", _compared(result, names), table, [*not_run, *moe_notes(result)]),
+        Section("Summary", answer, _compared(result, names), table, [*not_run, *moe_notes(result)]),
         Section(
             "Policies and layers",
             picture("run", lambda: moe_figure(result, history), title),

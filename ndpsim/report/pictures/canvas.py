@@ -229,7 +229,7 @@ def compose(
     ]
     columns = [column for column in columns if column]
     if not columns:
-        raise InputError("nothing is known that these panels could show", "missing", key="panels")
+        raise InputError("these panels have no data to show", "missing", key="panels")
     if chosen.columns < len(columns):
         columns = [[panel for column in columns for panel in column]]
     with _style(chosen):

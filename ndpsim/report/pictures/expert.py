@@ -39,6 +39,8 @@ Ints = NDArray[np.int64]
 _RANGES = 600  # number of bins of the range, where whole refresh intervals are shorter
 _REFRESHES_APART = 150  # most intervals whose ranges can be distinguished in a column
 _REFRESHES_SHOWN = 25  # with more intervals than this, means are over whole ones
+_PARTS = 150  # a bar of a phase is no shorter than this part of the time
+_WIDENED = 0.05  # share of the time that longer bars of short phases may add
 _OF_REFRESH = 3  # The range in a bin is over times of nRFC / 3; two of these are within each refresh.
 
 
@@ -203,6 +205,24 @@ def draw_means(
     axes.stairs(values, edges / unit_ns, baseline=None, zorder=2.5, **how)
 
 
+def phase_bars(spans: Sequence[tuple[float, float]], time_ns: float) -> tuple[Floats, Floats, Floats]:
+    """Starts, lengths and heights, as shares of a row, of the bars for spans of time.
+
+    A short span has a bar that can be seen. If such bars would fill much more of the row than the spans do,
+    there is a bar for each part of the time instead, as high as the share of it that is within spans.
+    """
+    starts, ends = np.array(spans, float).reshape(-1, 2).T
+    least_ns = time_ns / _PARTS
+    lengths = np.maximum(ends - starts, least_ns)
+    if (lengths - (ends - starts)).sum() <= _WIDENED * time_ns:
+        return starts, lengths, np.ones(len(starts))
+    edges = np.linspace(0.0, time_ns, _PARTS + 1)
+    within_ns = np.clip(ends[:, None], edges[:-1], edges[1:]) - np.clip(
+        starts[:, None], edges[:-1], edges[1:]
+    )
+    return edges[:-1], np.diff(edges), np.minimum(within_ns.sum(0) / least_ns, 1.0)
+
+
 def phase_panel(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> Panel:
     """The work of the units in the expert program, a row for each phase."""
     units = unit_of_phase(hardware)
@@ -211,10 +231,10 @@ def phase_panel(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, 
 
     def draw(axes: Axes) -> None:
         unit_ns = time_axis(axes, time_ns)
-        for phase in phases:
-            y, colour = rows[phase.name]
-            length = max(phase.end_ns - phase.start_ns, time_ns / 150)
-            axes.barh(y, length / unit_ns, 0.7, phase.start_ns / unit_ns, color=colour)
+        for name, (y, colour) in rows.items():
+            spans = [(phase.start_ns, phase.end_ns) for phase in phases if phase.name == name]
+            starts, lengths, heights = phase_bars(spans, time_ns)
+            axes.barh(y, lengths / unit_ns, 0.7 * heights, starts / unit_ns, color=colour)
         name_rows(axes, [f"{name} ({unit})" for name, unit in units.items()])
 
     return Panel(draw, 6.5, axis="time")

@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ndpsim.base.reported import Reported, quantity, said
+from ndpsim.base.arguments import imported
+from ndpsim.base.reported import Reported, html_columns, quantity, said, table_of
+from ndpsim.base.units import TIMES
 
 #: What computes a pair of a token and an expert.
 ENGINES = {"gpu_hit": "GPU without a copy", "gpu_miss": "GPU after a copy", "cpu": "CPU", "ndp": "NDP"}
@@ -27,6 +29,7 @@ RESOURCES = {
 }
 
 _IN_SHORT = ("time_ns", "speedup", "moe_ns")  # in a line of a repr, which is 80 columns wide
+_IN_TABLE = ("time_ns", "prefill_ns", "decode_ns", "tokens_per_s", "speedup")  # of a notebook
 _OF_LAYER = 0.02  # the limit of a layer's own error, where that of ends is no smaller
 
 
@@ -108,7 +111,8 @@ class PolicyRun(Reported):
         shared_ns: time in which the GPU computed shared experts.
         layer_ns: time of a layer's experts: "mean", "p50", "p99", "max".
         tokens_per_s: decoded tokens over `decode_ns`; for a prefill alone, its tokens over `prefill_ns`.
-        speedup, speedup_moe: `time_ns` and `moe_ns` of the first policy of the call over this one's.
+        speedup, speedup_prefill, speedup_decode, speedup_moe: `time_ns`, `prefill_ns`, `decode_ns` and
+            `moe_ns` of the first policy of the call over this one's; None without this phase.
         bound: method of `bound_ns`: "linear-programme", or "steps" if scipy is missing, which the programme
             of a whole run needs: then each step has a programme of its own.
         bound_ns: lower bound on `moe_ns`, the time of the layers' experts, for every policy. Both are None
@@ -129,7 +133,8 @@ class PolicyRun(Reported):
         policy_wall_s: duration of the policy's own code.
         bottleneck: share of the time of the layers' critical paths by resource.
         energy_nj: by component, None if not known: standby of all memory over `time_ns`, and what experts,
-            host reads and relayouts add to it ("dram": None if its currents are not known).
+            host reads and relayouts add to it ("dram": None if its currents are not known); and the "total"
+            of the known components.
         energy_note: source of the energy, and the components that it does not include.
         wall_s: duration of the run, without `compile_s`.
         compile_s: duration of compiling kernels for it; 0 if they were in the cache.
@@ -141,7 +146,7 @@ class PolicyRun(Reported):
 
     policy: str
     parameters: Mapping[str, Any]
-    time_ns: float = field(metadata=quantity("time"))
+    time_ns: float = field(metadata=quantity("total time"))
     prefill_ns: float = field(metadata=quantity("prefill time"))
     decode_ns: float = field(metadata=quantity("decode time"))
     moe_ns: float = field(metadata=quantity("experts' time"))
@@ -149,9 +154,11 @@ class PolicyRun(Reported):
     decode_moe_ns: float = field(repr=False, metadata=quantity("experts' time in decode"))
     shared_ns: float = field(metadata=quantity("shared experts' time"))
     layer_ns: Mapping[str, float] = field(metadata=quantity("experts' time of a layer"))
-    tokens_per_s: float = field(metadata=quantity("throughput"))
-    speedup: float = field(metadata=quantity("speed-up"))
-    speedup_moe: float = field(metadata=quantity("speed-up of experts"))
+    tokens_per_s: float = field(metadata=quantity("throughput of decode, or of prefill alone"))
+    speedup: float = field(metadata=quantity("speed-up of total time"))
+    speedup_prefill: float | None = field(repr=False, metadata=quantity("speed-up of prefill", TIMES))
+    speedup_decode: float | None = field(repr=False, metadata=quantity("speed-up of decode", TIMES))
+    speedup_moe: float = field(metadata=quantity("speed-up of experts' time"))
     bound: str | None
     bound_ns: float | None = field(metadata=quantity("lower bound on experts' time", whole="moe_ns"))
     pairs: int = field(metadata=quantity("token-expert pairs"))
@@ -161,7 +168,7 @@ class PolicyRun(Reported):
         repr=False, metadata=quantity("bits of weights", parts=ENGINES)
     )
     utilization: Mapping[str, float] = field(
-        repr=False, metadata=quantity("utilization", "%", parts=RESOURCES)
+        repr=False, metadata=quantity("utilization", "%", parts=RESOURCES, numbered="mean")
     )
     migrations: Mapping[str, Mapping[str, float]] = field(metadata=quantity("migrations"))
     cache: Mapping[str, float | None] = field(metadata=quantity("GPU cache"))
@@ -170,7 +177,9 @@ class PolicyRun(Reported):
         metadata=quantity("policy's estimate of experts' time", whole="moe_ns")
     )
     policy_wall_s: float = field(repr=False)
-    bottleneck: Mapping[str, float] = field(metadata=quantity("share of the critical path", "%"))
+    bottleneck: Mapping[str, float] = field(
+        metadata=quantity("share of the critical path", "%", numbered="sum")
+    )
     energy_nj: Mapping[str, float | None] = field(metadata=quantity("energy"))
     energy_note: str = field(repr=False)
     wall_s: float = field(metadata=quantity("simulated in"))
@@ -198,5 +207,30 @@ class MoeResult(Reported):
     runs: tuple[PolicyRun, ...]
     not_run: Mapping[str, str]
 
+    def to_pandas(self) -> Any:
+        """A `pandas.DataFrame` with a row for each policy, and the columns of ``to_dict(flat=True)``.
+
+        >>> import ndpsim
+        >>> result = ndpsim.run_moe("cxl", "mixtral-8x7b", ["cxl", "monde"], batch=1)  # doctest: +SKIP
+        >>> result.to_pandas()["time_ns"].idxmin()  # doctest: +SKIP
+        'monde'
+
+        Raises:
+            InputError: pandas is not installed.
+        """
+        pandas = imported("pandas")
+        rows = [run.to_dict(flat=True) for run in self.runs]
+        return pandas.DataFrame(rows).set_index("policy")
+
+    @property
+    def best(self) -> PolicyRun:
+        """The run with the shortest total time."""
+        return min(self.runs, key=lambda run: run.time_ns)
+
     def _rows(self) -> list[tuple[str, str]]:
         return [(run.policy, said(run, *_IN_SHORT)) for run in self.runs]
+
+    def _repr_html_(self) -> str:
+        labels, rows = table_of(self.runs, *_IN_TABLE)
+        cells = [(run.policy, *row) for run, row in zip(self.runs, rows, strict=True)]
+        return html_columns(self._title(), ("policy", *labels), cells, self.runs.index(self.best))

@@ -14,6 +14,9 @@ from ndpsim.simulate.results.moe import ENGINES, RESOURCES
 
 Floats = NDArray[np.float64]
 
+#: A machine serves a rate if it serves this share of it in the steady part of a run.
+SERVED_SHARE = 0.95
+
 
 @dataclass(frozen=True, slots=True)
 class ServedRequest:
@@ -66,8 +69,14 @@ class ServingResult(Reported):
         user_tokens_per_s: output tokens that one request gets in a second: 1 over the mean of `tpot_ns`.
         offered_per_s: rate of arrivals; None: all arrive at once, or in a closed loop.
         goodput_per_s: requests within the service level over `time_ns`; None: there is no level.
-        growing: more requests arrive than are served: the queue at the last arrival is longer than after
-            half of the arrivals, and has at least a quarter of all requests.
+        steady_requests: requests that end in the steady part of the run, which begins one latency (p90) after
+            the first arrival and ends at the last arrival.
+        steady_share: requests served over requests arriving in the steady part; None: the run has no such
+            part (it is shorter than two latencies), or requests arrive in a closed loop.
+        growing: more requests arrive than are served: `steady_share` is below 95%, and latencies grow by
+            more than two standard errors of their means. Without a steady part: at the last arrival at least
+            a quarter of all requests wait, and more than after half of the arrivals; None: the run is too
+            short to tell.
         preemptions: the number of times that a sequence lost its blocks of the KV cache.
         reused_tokens: prompt tokens that were found in the KV cache.
         mean_running: sequences with blocks, mean over time; `mean_queue`: sequences without blocks.
@@ -91,12 +100,14 @@ class ServingResult(Reported):
     tpot_ns: Mapping[str, float] | None = field(metadata=quantity("time per output token"))
     itl_ns: Mapping[str, float] | None = field(metadata=quantity("time between tokens"))
     latency_ns: Mapping[str, float] = field(metadata=quantity("latency"))
-    tokens_per_s: float = field(metadata=quantity("throughput"))
-    user_tokens_per_s: float | None = field(metadata=quantity("throughput per user"))
+    tokens_per_s: float = field(metadata=quantity("throughput of output tokens"))
+    user_tokens_per_s: float | None = field(metadata=quantity("decode throughput of a user"))
     requests_per_s: float = field(metadata=quantity("requests served"))
     offered_per_s: float | None = field(metadata=quantity("requests arriving"))
     goodput_per_s: float | None = field(metadata=quantity("requests within the service level"))
-    growing: bool = field(metadata=quantity("queue grows"))
+    steady_requests: int = field(repr=False, metadata=quantity("requests in the steady part"))
+    steady_share: float | None = field(metadata=quantity("served of those arriving, steady part", "%"))
+    growing: bool | None = field(metadata=quantity("more arrive than are served"))
     preemptions: int = field(metadata=quantity("preemptions"))
     reused_tokens: int = field(
         metadata=quantity("prompt tokens found in the KV cache", whole="prompt_tokens")
@@ -108,10 +119,12 @@ class ServingResult(Reported):
     most_kv_blocks: int = field(repr=False, metadata=quantity("most blocks of the KV cache in use"))
     pairs_by_engine: Mapping[str, float] = field(metadata=quantity("pairs", parts=ENGINES))
     utilization: Mapping[str, float] = field(
-        repr=False, metadata=quantity("utilization", "%", parts=RESOURCES)
+        repr=False, metadata=quantity("utilization", "%", parts=RESOURCES, numbered="mean")
     )
     migrations: Mapping[str, Mapping[str, float]] = field(repr=False, metadata=quantity("migrations"))
-    bottleneck: Mapping[str, float] = field(metadata=quantity("share of the critical path", "%"))
+    bottleneck: Mapping[str, float] = field(
+        metadata=quantity("share of the critical path", "%", numbered="sum")
+    )
     energy_nj: Mapping[str, float | None] = field(metadata=quantity("energy"))
     energy_per_token_nj: Mapping[str, float | None] = field(metadata=quantity("energy per output token"))
     energy_note: str = field(repr=False)
@@ -152,11 +165,12 @@ class TriedRate:
     Attributes:
         rate_per_s: requests a second.
         within_share: share of the requests that are within the service level.
-        ttft_ns, tpot_ns: as in `ServingResult`.
+        steady_share, ttft_ns, tpot_ns: as in `ServingResult`.
     """
 
     rate_per_s: float
     within_share: float
+    steady_share: float | None
     ttft_ns: Mapping[str, float]
     tpot_ns: Mapping[str, float] | None
 
@@ -166,15 +180,19 @@ class FoundRate(Reported):
     """The highest rate of arrivals within a service level.
 
     Attributes:
-        rate_per_s: the highest tried rate within the level; `beyond_per_s`: the lowest tried rate beyond it.
-        attainment: share of the requests that must be within it.
+        rate_per_s: the highest tried rate that counts: enough requests are within the level, and at least 95%
+            of what arrives in the steady part of the run is served in it.
+        beyond_per_s: the lowest tried rate that does not count.
+        attainment: share of the requests that must be within the level; `within_share`: that are at
+            `rate_per_s`.
         tries: the tried rates in order, without the first try, which has all requests at once.
         run: the run at `rate_per_s`.
     """
 
     rate_per_s: float = field(metadata=quantity("highest rate within the service level"))
     beyond_per_s: float = field(metadata=quantity("lowest rate beyond it"))
-    attainment: float = field(metadata=quantity("requests within it", "%"))
+    attainment: float = field(metadata=quantity("requests that must be within it", "%"))
+    within_share: float = field(metadata=quantity("requests within it", "%"))
     tries: tuple[TriedRate, ...] = field(repr=False)
     run: ServingResult = field(repr=False)
 

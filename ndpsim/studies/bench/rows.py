@@ -160,7 +160,7 @@ ROWS = {row.name: row for row in _ALL}
 
 
 def run_rows(
-    rows: Sequence[str] = (), repeat: int = 5, progress: Callable[[float], None] | None = None
+    rows: Sequence[str] = (), repeat: int = 5, progress: Callable[[float], None] | bool | None = None
 ) -> list[BenchRow]:
     """Measure rows, one after the other.
 

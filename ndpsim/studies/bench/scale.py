@@ -149,7 +149,7 @@ SCALE_ROWS: Sequence[ScaleRow] = (
 
 
 def run_scale(
-    rows: Sequence[str] = (), share: float = 1.0, progress: Callable[[float], None] | None = None
+    rows: Sequence[str] = (), share: float = 1.0, progress: Callable[[float], None] | bool | None = None
 ) -> list[ScaleResult]:
     """Measure rows of `SCALE_ROWS`.
 

@@ -333,6 +333,26 @@ def changed(claim: Claim, assumption: Assumption, value: Any) -> Claim:
     return claim.model_copy(update={"runs": runs})
 
 
+def with_settings(
+    claims: Sequence[tuple[Paper, Claim]], settings: Mapping[str, str]
+) -> list[tuple[Paper, Claim]]:
+    """The claims with other values of keys in all of their runs that have the key.
+
+    Args:
+        settings: values by key, as in ``ndpsim sweep``.
+
+    Raises:
+        InputError: no run of the claims has a key.
+    """
+    for key, value in settings.items():
+        runs = [run for _, claim in claims for run in claim.runs.values()]
+        if not any(takes(run, key) for run in runs):
+            raise InputError("is a key of no run of these claims", "unknown-key", key=key)
+        assumption = Assumption(key=key, values=[value], reason="a change of the call")
+        claims = [(paper, changed(claim, assumption, value)) for paper, claim in claims]
+    return list(claims)
+
+
 def _with(settings: Mapping[str, Any], key: str, value: Any) -> dict[str, Any]:
     if isinstance(value, dict) and key in settings:
         value = {OTHER_MODELS: settings[key], **value}

@@ -23,6 +23,7 @@ from ndpsim.studies.claims.words import (
     SENSITIVITY_COLUMNS,
     VALUE_COLUMNS,
     Changes,
+    command_of,
     decided_by_pair,
     decided_by_value,
     figure_in_words,
@@ -74,7 +75,8 @@ def _lines(
         "# Published and simulated figures",
         "",
         f"Made by `ndpsim validate{option} --report validation`. `validation/claims/` has the "
-        "quote of each claim, its reading, its runs and its tolerance. Three kinds of claims are no "
+        "quote of each claim, its reading, its runs and its tolerance; `ndpsim show claim NAME` prints them, "
+        "with a command for each run. Three kinds of claims are no "
         "predictions: fitted claims (a parameter was fitted to the figure), transcribed figures (a model or "
         "hardware file copies them), and given trends (inputs or the construction make them true).",
         "",
@@ -148,7 +150,8 @@ def _paper_section(
     lines = ["", f"## {paper.paper}", "", f"*{paper.title}*", ""]
     lines += (f"- {line}" for line in summary(outcomes))
     compared = [outcome for outcome in outcomes if outcome.claim.kind != "not-reproducible"]
-    lines += ["", *_table(COLUMNS, map(row_of, compared))]
+    rows = ((*row_of(outcome), f"`{command_of(outcome.claim)}`") for outcome in compared)
+    lines += ["", *_table((*COLUMNS, "command"), rows)]
     reasons = [(outcome.claim.name, outcome.claim.why or outcome.reason) for outcome in compared]
     explained = [f"- `{name}`: {reason}" for name, reason in reasons if reason]
     if explained:

@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
+from ndpsim.base.arguments import setting_text
 from ndpsim.base.units import significant
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.studies.claims.claim import Claim, PublishedFigure
-from ndpsim.studies.claims.evaluate import Change, Outcome, Pair, Setting, interval_of
+from ndpsim.studies.claims.claim import Claim, Paper, PublishedFigure, ToleranceClass
+from ndpsim.studies.claims.evaluate import (
+    Change,
+    Outcome,
+    Pair,
+    Setting,
+    allowed_interval,
+    interval_of,
+    runs_of,
+)
+from ndpsim.studies.claims.runs import ResolvedRun
+from ndpsim.studies.sweeps.commands import swept_commands
 
 #: By the names of claims.
 Changes = Mapping[str, Sequence[Change]]
@@ -60,6 +73,95 @@ def _share(value: float | None, signed: bool) -> str:
     if value is None:
         return ""
     return f"{100 * value:+.1f}%" if signed else f"{100 * value:.0f}%"
+
+
+def command_of(claim: Claim) -> str:
+    """The command that makes the simulated figure of a claim."""
+    return f"ndpsim validate {claim.name}"
+
+
+#: Quantities of claims that a command prints, and those commands.
+_PRINTED = {
+    "hardware": "ndpsim show hw {hw}",
+    "model": "ndpsim show model {model}",
+}
+
+
+def run_commands(claim: Claim) -> dict[str, list[str]]:
+    """The commands of each run of a claim, for each combination of `Claim.over`; []: no command runs it."""
+    found: dict[str, list[str]] = {name: [] for name in claim.runs}
+    for named in runs_of(claim):
+        for name, run in named.items():
+            command = _run_command(run)
+            if command is not None and command not in found[name]:
+                found[name].append(command)
+    return found
+
+
+def _run_command(run: ResolvedRun) -> str | None:
+    settings = json.loads(run.settings)
+    if run.command in _PRINTED:
+        return _PRINTED[run.command].format(
+            hw=settings.get("hw", "NAME"), model=settings.get("model", "NAME")
+        )
+    command = swept_commands().get(run.command)
+    if command is None:
+        return None
+    words = ["ndpsim", run.command]
+    for key, value in settings.items():
+        text = ",".join(map(setting_text, value)) if isinstance(value, list) else setting_text(value)
+        if key not in command.parameters:
+            words += ["--set", f"{key}={setting_text(value)}"]
+        elif command.parameters[key].positional:
+            words.append(text)
+        elif value is True:
+            words.append(f"--{key}")
+        elif value is not None and value is not False:
+            words += [f"--{key}", text]
+    return shlex.join(words)
+
+
+def claim_dict(paper: Paper, claim: Claim) -> dict[str, Any]:
+    """A claim as plain data, with the commands that make the simulated figure."""
+    return {
+        "paper": paper.paper,
+        **claim.model_dump(exclude={"runs"}),
+        "command": None if claim.kind == "not-reproducible" else command_of(claim),
+        "runs": run_commands(claim),
+    }
+
+
+def print_claim(paper: Paper, claim: Claim, tolerances: Mapping[str, ToleranceClass]) -> None:
+    """Print a claim: its quote and reading, the tolerance, the verdict of the report, and its commands."""
+    published = claim.published
+    print_text(f"{claim.name}: {paper.title} ({paper.paper}), {claim.place}", bold=True)
+    rows = [
+        ("published", figure_in_words(published)),
+        ("quote", f'"{published.quote}"'),
+        ("reading", published.reading + (f": {published.derivation}" if published.derivation else "")),
+        ("kind", claim.kind),
+        ("simulated figure", claim.ours or "none"),
+        ("over", "; ".join(f"{key}: {value_in_words(value)}" for key, value in claim.over.items())),
+    ]
+    if claim.tolerance is not None:
+        rule = tolerances[claim.tolerance]
+        share = rule.share + published.reading_error
+        least, most = allowed_interval(published, share)
+        allowed = (
+            f"{100 * share:.0f}% ({claim.tolerance}), {number_in_words(least)} to {number_in_words(most)}"
+        )
+        rows.append(("tolerance", allowed))
+    verdict = "not comparable" if claim.kind == "not-reproducible" else claim.expected
+    rows.append(("verdict in REPORT.md", verdict + (f": {claim.why}" if claim.why else "")))
+    rows += [(f"assumes {rests.key}", rests.reason) for rests in claim.assumptions]
+    print_table("", ("", ""), [row for row in rows if row[1]], left=2)
+    if claim.kind == "not-reproducible":
+        return
+    print_text(f"figure and verdict: {command_of(claim)}")
+    print_text(f"with another value: {command_of(claim)} --set KEY=VALUE")
+    for name, commands in run_commands(claim).items():
+        for command in commands:
+            print_text(f"run {name}: {command}", indent="  ")
 
 
 def row_of(outcome: Outcome) -> tuple[str, ...]:

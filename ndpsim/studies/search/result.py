@@ -8,6 +8,7 @@ from typing import Any
 
 from ndpsim.report.metrics import metric_label, metric_text, value_words
 from ndpsim.report.printing import aligned
+from ndpsim.report.ranking import ranked_answer
 from ndpsim.report.words import counted
 from ndpsim.studies.search.problem import SearchProblem
 from ndpsim.studies.sweeps.table import Listed, SweepResult, csv_of
@@ -52,6 +53,13 @@ class SearchResult(Listed):
             if row["feasible"] and (not rows or sign * row[name] < sign * rows[-1][name]):
                 rows.append(row)
         return rows
+
+    def answer(self) -> str:
+        """Which point is best by the first objective, by how much, and what limits it; "" of one point."""
+        name, sign = self._first
+        rows = [row for row in self.points if row["feasible"]]
+        names = [f"run {row['run']}" for row in rows]
+        return ranked_answer(rows, names, name, self.problem.definition.results, sign < 0)
 
     @property
     def shown(self) -> list[dict[str, Any]]:

@@ -78,7 +78,7 @@ def optimize(
     zip: bool | Sequence[Sequence[str]] = False,
     base: Mapping[str, Any] | None = None,
     settings: SearchOptions,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | bool | None = None,
 ) -> SearchResult:
     """Search a sweep for the points with the best metrics; only a few points run.
 
@@ -86,6 +86,9 @@ def optimize(
     the cluster or the time of points. A point that cannot be run, or has no number for an objective, is
     infeasible; the sampler takes this into account. The same call, or one with a larger budget, continues the
     search in `out`.
+
+    >>> keys = {"tokens": [8], "dimm.ranks": [1, 2, 4]}
+    >>> found = ndpsim.optimize("gemv", keys, objectives={"time_ns": "minimize"})  # doctest: +SKIP
 
     Args:
         command: gemv, moe, relayout, dram or serve; or a YAML file that describes a search, which the other

@@ -5,17 +5,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ndpsim.base.arguments import is_flag
+from ndpsim.base.arguments import setting_text
 from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.hardware import DEFAULT_MODEL
-from ndpsim.base.reported import OF_THE_RUN, Reported
+from ndpsim.base.reported import OF_THE_RUN, Reported, quantity_of
 from ndpsim.base.run_files import note_input
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.banks import BankHardware, load_bank_hardware
@@ -32,6 +33,8 @@ BANK_KEYS = r"(device|unit|timings)\.\w+|refresh|clock_ps|idealise"
 
 _NAMED = 12  # maximum metrics in a message
 _IN_WORDS = ("config", "energy_note")  # fields of results that are no metrics
+_SENTENCES = "prediction.counted"
+_NUMBERED = re.compile(r"(.*[^ ]) (\d+)")
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,8 @@ class SweptCommand(ABC):
 
     def metric_beginnings(self) -> tuple[str, ...]:
         """Beginnings of the names of its metrics, up to the first dot; empty if they are unknown."""
-        names = (each.name for result in self.results for each in fields(result))
+        names = [each.name for result in self.results for each in fields(result)]
+        names += ["energy_complete"] if "energy_nj" in names else []
         return tuple(dict.fromkeys(name for name in (*names, *self.own_metrics) if name not in OF_THE_RUN))
 
     def check_metric(self, name: str, key: str, others: Collection[str] = ()) -> None:
@@ -129,11 +133,44 @@ class SweptCommand(ABC):
 
 
 def scalars_of(result: Reported, *others: str) -> dict[str, Any]:
-    """The scalars of a result by dotted name, without configuration, times of the run and `others`."""
-    return {
+    """The scalars of a result by dotted name, without configuration, times of the run and `others`.
+
+    Numbered parts, such as "utilization.ndp 0", are also there together, as "utilization.ndp". With a total
+    energy, `energy_complete` tells whether all components are known.
+    """
+    scalars = {
         name: value
         for name, value in result.to_dict(flat=True).items()
-        if name.partition(".")[0] not in (*_IN_WORDS, *others) and name.rpartition(".")[2] not in OF_THE_RUN
+        if name.partition(".")[0] not in (*_IN_WORDS, *others)
+        and not name.startswith(_SENTENCES)
+        and name.rpartition(".")[2] not in OF_THE_RUN
+    }
+    if "energy_nj.total" in scalars:
+        parts = [value for name, value in scalars.items() if name.startswith("energy_nj.")]
+        scalars["energy_complete"] = None not in parts
+    return scalars | _of_numbered(scalars, type(result))
+
+
+def numbered_part(name: str, metrics: Collection[str]) -> tuple[str, int] | None:
+    """The metric of all equal parts and the number of the part whose metric this is; None: it is of no part.
+
+    metrics: the names of all metrics of the point.
+    """
+    found = _NUMBERED.fullmatch(name)
+    return None if found is None or found[1] not in metrics else (found[1], int(found[2]))
+
+
+def _of_numbered(scalars: Mapping[str, Any], result: type) -> dict[str, float]:
+    """The mean or the sum of numbered parts, as their quantity has it, under their name without a number."""
+    groups: dict[str, list[float]] = {}
+    for name, value in scalars.items():
+        if value is not None and (numbered := _NUMBERED.fullmatch(name)):
+            groups.setdefault(numbered[1], []).append(value)
+    how = {name: quantity_of(name, (result,)).numbered for name in groups}
+    return {
+        name: sum(values) / (len(values) if how[name] == "mean" else 1)
+        for name, values in groups.items()
+        if how[name]
     }
 
 
@@ -203,20 +240,9 @@ def bank_hardware_of(settings: Mapping[str, Any], parameters: Table, rules: str 
     return load_bank_hardware(parameters.value(settings, "hw"), hardware_sets(settings, parameters), rules)
 
 
-def _setting(value: Any) -> str:
-    """A value in the form of ``--set``."""
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_setting, value))}]"
-    if isinstance(value, Mapping):
-        return f"{{{', '.join(f'{key}: {_setting(inner)}' for key, inner in value.items())}}}"
-    return (
-        {None: "null", True: "true", False: "false"}[value] if value is None or is_flag(value) else str(value)
-    )
-
-
 def hardware_sets(settings: Mapping[str, Any], parameters: Table) -> list[str]:
     """The given keys of the hardware, in the form of ``--set``."""
-    return [f"{key}={_setting(value)}" for key, value in settings.items() if key not in parameters]
+    return [f"{key}={setting_text(value)}" for key, value in settings.items() if key not in parameters]
 
 
 def file_digests(*paths: str | os.PathLike[str]) -> list[str | None]:

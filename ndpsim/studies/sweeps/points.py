@@ -18,7 +18,7 @@ from ndpsim.base.run_files import inputs_recorded
 from ndpsim.simulate.results.cache import version
 from ndpsim.studies.sweeps.executors import Answers, Task, Tasks, failure, reason_of
 from ndpsim.studies.sweeps.store import NOTE, SCHEMA, Note, Store, digests_of, note_of, point_name
-from ndpsim.studies.sweeps.table import StoredRows, SweepResult, csv_of, parquet_of, rows_of
+from ndpsim.studies.sweeps.table import StoredRows, SweepResult, csv_of, lists_of, parquet_of, rows_of
 from ndpsim.studies.sweeps.values import Definition
 
 _FIRST_TABLE_S = 2.0  # after the start
@@ -35,7 +35,7 @@ class Progress:
     failed: int
 
 
-def shares(progress: Callable[[float], None] | None) -> Callable[[Progress], object]:
+def shares(progress: Callable[[float], None] | bool | None) -> Callable[[Progress], object]:
     """A function for `SweepRun` that calls `progress` with the finished share.
 
     Raises:
@@ -257,10 +257,7 @@ class SweepRun:
 
     def _rows_of(self, points: Sequence[SweepPoint]) -> list[dict[str, Any]]:
         """The rows of finished points."""
-        finished = [
-            (point.values, point.record, point.config) for point in points if point.record is not None
-        ]
-        return rows_of(self._definition, finished)
+        return rows_of(self._definition, _finished(points))
 
     def result(self) -> SweepResult:
         """The result after all points are finished, with written tables."""
@@ -269,7 +266,8 @@ class SweepRun:
         rows = self._rows()
         if self._store is not None and not self._is_as_noted():
             self._write_tables(rows, noted=True)
-        return SweepResult(self._definition, rows, len(rows) - self._found, self._found)
+        lists = lists_of(self._definition, _finished(self._points))
+        return SweepResult(self._definition, rows, len(rows) - self._found, self._found, lists)
 
     @property
     def _table_files(self) -> list[Path]:
@@ -288,6 +286,11 @@ class SweepRun:
         records = self._store.records
         content = note_of(self._definition, names, self._inputs, self._table_files, records, rows)
         self._store.write_file(f"{self._store.points.name}/{NOTE}", content)
+
+
+def _finished(points: Sequence[SweepPoint]) -> list[tuple[Any, dict[str, Any], str]]:
+    """Values, record and configuration of each finished point."""
+    return [(point.values, point.record, point.config) for point in points if point.record is not None]
 
 
 def _version() -> dict[str, str]:

@@ -60,7 +60,7 @@ def sweep(
     zip: bool | Sequence[Sequence[str]] = False,
     baseline: Mapping[str, Any] | None = None,
     settings: StudyOptions,
-    progress: Callable[[float], None] | None = None,
+    progress: Callable[[float], None] | bool | None = None,
 ) -> SweepResult:
     """Run a command at many points, on all cores or on a cluster (extra `cluster`).
 

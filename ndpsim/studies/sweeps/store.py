@@ -119,9 +119,11 @@ class Store:
             problem = _other_run(before, described)
             if before is None:
                 found = [table for table in tables if (self.folder / table).exists()]
-                problem = f"holds a {found[0]} that is not from a run" if found else None
+                problem = f"has a {found[0]} that no sweep wrote" if found else None
             if problem is not None and not force:
-                raise self._taken(f"{problem}; --force, in Python force=True, replaces its tables")
+                raise self._taken(
+                    f"{problem}; choose -o DIR, or --force to replace its tables (in Python: out, force=True)"
+                )
             if problem is not None:
                 for path in (self.points / NOTE, *(self.folder / table for table in tables)):
                     path.unlink(missing_ok=True)
@@ -218,29 +220,29 @@ def _other_run(before: Any, now: Any) -> str | None:
     try:
         return None if before is None else _difference(before, json.loads(json.dumps(now)))
     except (KeyError, TypeError, AttributeError):
-        return "holds a description that is not from a run"
+        return "has a description that no sweep wrote"
 
 
 def _difference(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     """The difference of a run from an earlier one, except for further values and points, if any."""
     if before["command"] != now["command"]:
-        return f"holds a run of {before['command']}, not of {now['command']}"
+        return f"has another sweep: of {before['command']}, not of {now['command']}"
     if list(before["varied"]) != list(now["varied"]):
-        return f"holds a run over {', '.join(before['varied'])}"
+        return f"has another sweep: over {', '.join(before['varied'])}"
     for key in sorted({*before["fixed"], *now["fixed"]}):
         values = [definition.get(key) for definition in (before["fixed"], now["fixed"])]
         if values[0] != values[1]:
             there, here = ("its default" if value is None else shown(value) for value in values)
-            return f"holds a run with {key} {there}, not {here}"
+            return f"has another sweep: with {key} {there}, not {here}"
     for key, values in before["varied"].items():
         is_range = isinstance(values, str)
         kept = set(map(_hashable, [now["varied"][key]] if is_range else now["varied"][key]))
         gone = [value for value in ([values] if is_range else values) if _hashable(value) not in kept]
         if gone:
-            return f"holds a run over {key} that has {shown(gone[0])}, too"
+            return f"has another sweep: with {key} {shown(gone[0])}, too"
     for name in _SEARCHED:
         if before.get(name) != now.get(name):
-            return f"holds a search with {name} {shown(before.get(name))}, not {shown(now.get(name))}"
+            return f"has another search: with {name} {shown(before.get(name))}, not {shown(now.get(name))}"
     return None
 
 
@@ -335,14 +337,17 @@ class Note:
         own = {*definition.varied, *OWN_COLUMNS, *(["speedup"] if definition.baseline else [])}
         metrics = tuple(name for name in note["columns"] if name not in own)
 
-        def row(number: int) -> dict[str, Any]:
+        def point(number: int) -> tuple[Mapping[str, Any], Mapping[str, Any], str]:
             record = records.find(str(self.names[number]))
             if record is None:
                 problem = (
                     f"a record of the sweep in {shown(str(records.folder))} is damaged; remove {NOTE} there"
                 )
                 raise InputError(f"{problem} to compute its point again", "form")
-            added = {"speedup": note["speedups"][number]} if definition.baseline else {}
-            return row_of(points[number], record, record["config"], metrics, added)
+            return points[number], record, record["config"]
 
-        return StoredRows(len(self.names), note["failed"], row)
+        def row(number: int) -> dict[str, Any]:
+            added = {"speedup": note["speedups"][number]} if definition.baseline else {}
+            return row_of(*point(number), metrics, added)
+
+        return StoredRows(len(self.names), note["failed"], point, row)

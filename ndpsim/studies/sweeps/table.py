@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import json
+import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from os import PathLike
 from typing import Any, overload
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import imported
+from ndpsim.base.reported import html_columns
 from ndpsim.report.metrics import metric_label, metric_text
-from ndpsim.report.printing import aligned
+from ndpsim.report.panels import DEFAULT_SIZE
+from ndpsim.report.printing import aligned, wrapped
+from ndpsim.report.ranking import best_of, deciding_metric, point_name, ranked_answer
+from ndpsim.report.sweep_plot import chosen_plot
 from ndpsim.report.words import counted
+from ndpsim.studies.sweeps.command import numbered_part
 from ndpsim.studies.sweeps.values import Definition
 
 #: The columns besides varied keys and metrics: status and identity of a point.
@@ -35,7 +42,12 @@ def rows_of(
     """
     taken = {*definition.varied, *OWN_COLUMNS}
     metrics = tuple(
-        dict.fromkeys(name for _, record, _ in points for name in record["metrics"] if name not in taken)
+        dict.fromkeys(
+            name
+            for _, record, _ in points
+            for name in record["metrics"]
+            if name not in taken and numbered_part(name, record["metrics"]) is None
+        )
     )
     added: Sequence[dict[str, Any]] = [{}] * len(points)
     if definition.baseline:
@@ -65,11 +77,18 @@ class StoredRows(Sequence[dict[str, Any]]):
     Args:
         number: how many.
         failed: how many of them have no result.
-        row: the row with a number.
+        point: values, record and configuration of the point with a number.
+        row: the row of a point.
     """
 
-    def __init__(self, number: int, failed: int, row: Callable[[int], dict[str, Any]]) -> None:
-        self._number, self.failed, self._row = number, failed, row
+    def __init__(
+        self,
+        number: int,
+        failed: int,
+        point: Callable[[int], tuple[Mapping[str, Any], Mapping[str, Any], str]],
+        row: Callable[[int], dict[str, Any]],
+    ) -> None:
+        self._number, self.failed, self.point, self._row = number, failed, point, row
 
     def __len__(self) -> int:
         return self._number
@@ -81,6 +100,18 @@ class StoredRows(Sequence[dict[str, Any]]):
     def __getitem__(self, index: int | slice) -> dict[str, Any] | list[dict[str, Any]]:
         numbers = range(self._number)[index]
         return self._row(numbers) if isinstance(numbers, int) else [self._row(number) for number in numbers]
+
+
+def lists_of(
+    definition: Definition, points: Sequence[tuple[Mapping[str, Any], Mapping[str, Any], str]]
+) -> list[dict[str, Any]]:
+    """A long table of the numbered parts of all points: varied keys, `metric`, `number` and `value`."""
+    return [
+        {**point, "metric": part[0], "number": part[1], "value": value}
+        for point, record, _ in points
+        for name, value in record["metrics"].items()
+        if (part := numbered_part(name, record["metrics"])) is not None
+    ]
 
 
 def _speedups(
@@ -182,12 +213,20 @@ class SweepResult(Listed):
         definition: the definition of the sweep.
         computed: points that this call ran, or found to be impossible.
         found: points that an earlier call ran.
+        lists: a long table of numbered parts, such as the utilization of each DIMM: rows with the varied
+            keys, `metric`, `number` and `value`. Rows of points have their mean or sum.
     """
 
     def __init__(
-        self, definition: Definition, rows: Sequence[dict[str, Any]], computed: int = 0, found: int = 0
+        self,
+        definition: Definition,
+        rows: Sequence[dict[str, Any]],
+        computed: int = 0,
+        found: int = 0,
+        lists: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        self.definition, self.listed = definition, rows
+        self.definition, self.listed, self._lists = definition, rows, lists
+        self._stored = rows if isinstance(rows, StoredRows) else None
         self.computed, self.found = computed, found
 
     @property
@@ -199,6 +238,15 @@ class SweepResult(Listed):
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         return iter(self.rows)
+
+    @property
+    def lists(self) -> Sequence[dict[str, Any]]:
+        """The long table of numbered parts; of a sweep that was finished before, read with the first use."""
+        if self._lists is None:
+            stored = self._stored
+            points = [] if stored is None else [stored.point(number) for number in range(len(stored))]
+            self._lists = lists_of(self.definition, points)
+        return self._lists
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -244,11 +292,63 @@ class SweepResult(Listed):
         Raises:
             InputError: pandas is not installed.
         """
-        try:
-            import pandas  # noqa: PLC0415
-        except ImportError:
-            raise InputError("pandas is not installed: pip install pandas", "not-installed") from None
-        return pandas.DataFrame(self.rows, columns=list(self.columns))
+        return imported("pandas").DataFrame(self.rows, columns=list(self.columns))
+
+    def to_xarray(self) -> Any:
+        """An `xarray.Dataset` of the metrics, with a dimension for each varied key (extra `xarray`).
+
+        Points that are no full grid, as of a sweep with `zip`, have one dimension, "point", and the varied
+        keys along it. Lists among values are texts.
+
+        Raises:
+            InputError: xarray or pandas is not installed.
+        """
+        imported("xarray", "pip install 'ndpsim[xarray]'")
+        keys = list(self.definition.varied)
+        frame = self.to_pandas().drop(columns=["version", "config"])
+        for key in keys:
+            frame[key] = frame[key].map(_cell)
+        grid = math.prod(frame[key].nunique() for key in keys)
+        if not keys or grid != len(frame) or frame.duplicated(keys).any():
+            frame.index.name = "point"
+            return frame.to_xarray()
+        return frame.set_index(keys).to_xarray()
+
+    def plot(
+        self,
+        file: str | PathLike[str] | None = None,
+        *,
+        kind: str | None = None,
+        x: str | None = None,
+        y: str | None = None,
+        by: str | Sequence[str] | None = None,
+        log: str | None = None,
+        size: str = DEFAULT_SIZE,
+    ) -> Any:
+        """Draw the points, as ``--plot`` does; a notebook shows the returned `matplotlib.figure.Figure`.
+
+        Args:
+            file: also write the picture to this file; its ending is the format.
+            kind, x, y, by, log: as the options of ``ndpsim sweep``; None: the sweep's own, or a default.
+            size: "column", "two-columns" or "slide".
+
+        Raises:
+            InputError: there is no such kind, key or metric, or the file cannot be written.
+        """
+        from ndpsim.report.pictures.canvas import save  # noqa: PLC0415 (imports matplotlib)
+        from ndpsim.report.pictures.sweep import points_figure  # noqa: PLC0415
+
+        chosen = chosen_plot(self.definition, self.rows, kind, x, y, by, log)
+        figure = points_figure(self.rows, self.definition, chosen, size)
+        if file is not None:
+            save(figure, os.fspath(file), size)
+        return figure
+
+    def answer(self) -> str:
+        """Which point is best by the main metric, by how much, and what limits it; "" of a single point."""
+        metric = deciding_metric(self.metrics, self.definition.varied)
+        names = [point_name(row, list(self.definition.varied)) for row in self.rows]
+        return "" if metric is None else ranked_answer(self.rows, names, metric, self.definition.results)
 
     @property
     def __arrow_c_stream__(self) -> Any:
@@ -296,18 +396,18 @@ class SweepResult(Listed):
 
     def __repr__(self) -> str:
         names, cells = self._few()
-        lines = [f"SweepResult: {self.title()}", *aligned(cells, _WIDTH, names)]
+        found = self.answer()
+        answer = wrapped(found, _WIDTH) if found else []
+        lines = [f"SweepResult: {self.title()}", *answer, *aligned(cells, _WIDTH, names)]
         if len(self) > _SHOWN:
             lines.append(f"... and {len(self) - _SHOWN} more")
         return "\n".join(line if len(line) <= _WIDTH else f"{line[: _WIDTH - 3]}..." for line in lines)
 
     def _repr_html_(self) -> str:
         names, cells = self._few()
-        head = "".join(f"<th>{html.escape(name)}</th>" for name in names)
-        body = "".join(
-            f"<tr>{''.join(f'<td>{html.escape(cell)}</td>' for cell in row)}</tr>" for row in cells
-        )
-        return f"<table><caption>{html.escape(self.title())}</caption><tr>{head}</tr>{body}</table>"
+        metric = deciding_metric(self.metrics, self.definition.varied)
+        best = None if metric is None else best_of(self.rows, metric, self.definition.results)
+        return html_columns(self.title(), names, cells, best)
 
 
 def _shortened(text: str) -> str:

@@ -94,7 +94,9 @@ class Definition:
         counts = {key: len(self.varied[key]) for key in group}
         if len(set(counts.values())) > 1:
             each = ", ".join(f"{key} has {count}" for key, count in counts.items())
-            raise InputError(f"values are taken together, and {each}", "conflict", key="zip")
+            raise InputError(
+                f"values that are combined one by one must be equally many: {each}", "conflict", key="zip"
+            )
         return [
             [(key, value) for key, value in zip(group, values, strict=True)]
             for values in zip(*(self.varied[key] for key in group), strict=True)

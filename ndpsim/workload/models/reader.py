@@ -305,7 +305,11 @@ def _bundled() -> dict[str, Path]:
 
 
 def model_names() -> list[str]:
-    """The names of the bundled models, sorted."""
+    """The names of the bundled models, sorted.
+
+    >>> "mixtral-8x7b" in ndpsim.model_names()
+    True
+    """
     return sorted(_bundled())
 
 
@@ -331,6 +335,9 @@ def _locate(name: str) -> Path:
 
 def load_model(model: str | PathLike[str] | MoeShape) -> MoeShape:
     """The shape of a model.
+
+    >>> ndpsim.load_model("mixtral-8x7b").routed_experts
+    8
 
     Args:
         model: a bundled name (`model_names`, in any case), a Hugging Face `config.json`, a folder that holds

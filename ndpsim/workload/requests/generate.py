@@ -83,6 +83,9 @@ def _drawn(which: str, settings: Mapping[str, Any], count: int, random: np.rando
 def load_requests(requests: str | PathLike[str] | RequestSpec | Requests, seed: int = 1) -> Requests:
     """The given requests, or requests that are read from a file of any known format or generated.
 
+    >>> len(ndpsim.load_requests("poisson:rate=2,requests=3"))
+    3
+
     Args:
         requests: requests, a file, or a SPEC. A SPEC comes first; write ``./poisson`` for a file of that
             name.

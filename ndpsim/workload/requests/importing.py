@@ -33,6 +33,10 @@ def import_requests(
 ) -> Requests:
     """Requests that another program recorded, or ndpsim wrote.
 
+    >>> ndpsim.save_requests(ndpsim.generate_requests("poisson:requests=3"), "requests.csv")
+    >>> len(ndpsim.import_requests("requests.csv", first=2))
+    2
+
     Args:
         file: plain, or packed with gzip.
         format: a name of `request_formats`; None: it is detected.
@@ -94,6 +98,10 @@ def convert_requests(
 
 def save_requests(requests: Requests, path: str | PathLike[str]) -> None:
     """Write requests as CSV; `ndpsim.workload.requests.formats.csv` lists the columns.
+
+    >>> ndpsim.save_requests(ndpsim.generate_requests("poisson:requests=3"), "requests.csv")
+    >>> len(ndpsim.load_requests("requests.csv"))
+    3
 
     Raises:
         InputError: the file cannot be written, or an id has a comma or a line break.

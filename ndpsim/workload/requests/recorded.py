@@ -22,8 +22,9 @@ T = TypeVar("T")
 _BLOCK = 1 << 16  # requests that a sink takes at a time
 _REQUEST_BYTES, _ID_BYTES, _CHAIN_BYTES = 64, 100, 48  # of memory for a request, its name, and a block of it
 _LARGEST = 1e300  # of a number of JSON
-_WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
-_DECIMAL = re.compile(r"[0-9]{1,18}(\.[0-9]{0,40})?", re.ASCII)
+# As pandas writes numbers: 128.0 for a whole number in a column with gaps, 1e-05 for a small one.
+_WHOLE = re.compile(r"([0-9]{1,18})(\.0{1,40})?", re.ASCII)
+_DECIMAL = re.compile(r"[0-9]{1,18}(\.[0-9]{0,40})?([eE][+-]?[0-9]{1,2})?", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -268,9 +269,10 @@ def whole(text: str, file: Path, line: int, key: str) -> int:
     Raises:
         InputError: it is none.
     """
-    if not _WHOLE.fullmatch(text):
+    found = _WHOLE.fullmatch(text)
+    if found is None:
         raise InputError(f"{shown(text)} is not a whole number from 0", "type", file=file, line=line, key=key)
-    return int(text)
+    return int(found[1])
 
 
 def seconds(text: str, file: Path, line: int, key: str) -> Decimal:

@@ -136,7 +136,9 @@ class Requests(Shown):
 
     def _check_blocks(self) -> None:
         if (self.blocks is None) != (self.block_tokens is None):
-            raise InputError("needs the other", "conflict", key="blocks or block_tokens")
+            raise InputError(
+                "blocks and block_tokens are given together", "conflict", key="blocks or block_tokens"
+            )
         if self.blocks is None or self.block_tokens is None:
             return
         size = whole_number(self.block_tokens, "block_tokens", 1, MOST_TOKENS)

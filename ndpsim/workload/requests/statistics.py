@@ -79,6 +79,9 @@ class RequestStatistics(Reported):
 def describe_requests(requests: Requests) -> RequestStatistics:
     """Describe requests by their statistics.
 
+    >>> ndpsim.describe_requests(ndpsim.generate_requests("poisson:requests=3")).requests
+    3
+
     Raises:
         InputError: `requests` is not a `Requests`.
     """

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arrays import array_names, read_npz
+from ndpsim.base.arrays import array_names, read_npy, read_npz
 from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.files import replacing
 
@@ -34,6 +34,7 @@ VERSION = 1
 
 _NEEDED = ("format", "version", "experts", "layers", "ids", "source")
 _OPTIONAL = ("scores", "prefill_ids", "prompt_lengths", "prefill_scores")
+_PLAIN = ("ids", *_OPTIONAL)
 
 
 def write(trace: Mapping[str, Any], path: Path) -> None:
@@ -64,6 +65,21 @@ def write(trace: Mapping[str, Any], path: Path) -> None:
 def is_routing_file(path: Path) -> bool:
     """Whether a file looks like one of ndpsim's own traces."""
     return {"format", "version", "ids"} <= set(array_names(path))
+
+
+def plain_arrays(file: Path) -> dict[str, NDArray[Any]] | None:
+    """The arrays of a file that another program wrote: an NPY file with `ids`, or an NPZ file with `ids` and
+    perhaps `prefill_ids` and `prompt_lengths`; None: it is another file.
+
+    Raises:
+        InputError: the file cannot be read.
+    """
+    if file.suffix == ".npy":
+        return {"ids": read_npy(file)}
+    names = array_names(file) if file.suffix == ".npz" else []
+    if "ids" not in names or not set(names) <= set(_PLAIN):
+        return None
+    return read_npz(file, lambda name: name in _PLAIN)
 
 
 def read(file: Path) -> dict[str, Any]:

@@ -178,6 +178,9 @@ def find_routing(
 ) -> Routing:
     """The routing of a run: a trace, or one that is read from a file or generated.
 
+    >>> ndpsim.find_routing("skewed", "mixtral-8x7b", batch=2, steps=1).steps
+    1
+
     Args:
         routing: a trace, its file, or a SPEC; None: `default_routing` of the model. A SPEC comes first; write
             ``./skewed`` for a file of that name.
@@ -197,7 +200,7 @@ def find_routing(
         batch = BATCH.default if batch is None else batch
         steps = STEPS.default if steps is None else steps
         return generate_routing(routing, shape, batch, steps, prompt, seed).for_model(shape, layers=layers)
-    trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing))
+    trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing), shape)
     if prompt and set(trace.prompt_lengths[:batch]) != {prompt}:
         raise InputError(f"the trace has no prompts of {prompt} tokens", "missing", key="prompt")
     return trace.for_model(shape, batch, steps, trace.layers if layers is None else layers)

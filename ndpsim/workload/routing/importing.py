@@ -39,6 +39,8 @@ def import_routing(
 ) -> Routing:
     """Turn another program's record of routing into a trace.
 
+    >>> ndpsim.import_routing(["routed_experts.npz"], model="qwen3-30b-a3b")  # doctest: +SKIP
+
     Args:
         files: one, or several that belong together, as the format says.
         format: a name of `routing_formats`; None: it is detected.

@@ -121,6 +121,10 @@ class RoutingStatistics(Reported):
 def describe_routing(routing: Routing) -> RoutingStatistics:
     """Describe a routing trace by its statistics.
 
+    >>> routing = ndpsim.generate_routing("skewed", "mixtral-8x7b", batch=2, steps=1)
+    >>> ndpsim.describe_routing(routing).trace["experts"]
+    8
+
     Raises:
         InputError: `routing` is not a trace.
     """

@@ -7,17 +7,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from os import PathLike
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import path_of, plain_mapping, several, whole_number
+from ndpsim.base.arguments import instance, path_of, plain_mapping, several, whole_number
 from ndpsim.base.arrays import as_array
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
 from ndpsim.workload.models import MoeShape
-from ndpsim.workload.routing.file import read, write
+from ndpsim.workload.routing.file import plain_arrays, read, write
 
 Ids = NDArray[np.int16]
 Scores = NDArray[np.float32]
@@ -283,18 +284,49 @@ class Routing(Shown):
         ]
 
 
-def load_routing(path: str | PathLike[str]) -> Routing:
-    """Read a trace that `Routing.save` wrote, or ``ndpsim routing``.
+def load_routing(path: str | PathLike[str], model: MoeShape | None = None) -> Routing:
+    """Read a trace that `Routing.save` wrote, or ``ndpsim routing``; or plain arrays of NumPy.
+
+    >>> ndpsim.generate_routing("skewed", "mixtral-8x7b", batch=2, steps=1).save("routing.npz")
+    >>> ndpsim.load_routing("routing.npz").batch
+    2
+
+    Args:
+        path: a trace; an .npy file of expert ids [step, layer, token, k]; or an .npz file with such an array
+            `ids` and perhaps `prefill_ids` [layer, token, k] and `prompt_lengths`.
+        model: gives plain arrays the number of experts and the layers; None: as many experts as the highest
+            id asks for, and layers from 0 on.
 
     Raises:
         InputError: the file cannot be read, is not a trace, has another version, or has impossible content.
     """
     file = path_of(path, "path")
-    parts = read(file)
+    if model is not None:
+        instance(model, "model", MoeShape)
+    arrays = plain_arrays(file)
+    parts = read(file) if arrays is None else _parts_of(arrays, model, file)
     try:
         return Routing(**parts)
     except InputError as error:
         raise error.at(file) from None
+
+
+def _parts_of(arrays: Mapping[str, NDArray[Any]], model: MoeShape | None, file: Path) -> dict[str, Any]:
+    """The fields of a trace from plain arrays."""
+    ids = arrays["ids"]
+    if ids.ndim != len(_DECODE) + 1 or not ids.size or ids.dtype.kind not in "iu":
+        problem = f"is {ids.dtype} of shape {ids.shape}, not expert ids [{', '.join((*_DECODE, 'k'))}]"
+        raise InputError(problem, "type", file=file, key="ids")
+    count, prefill = ids.shape[1], arrays.get("prefill_ids")
+    one_prompt = () if prefill is None else (prefill.shape[-2],)
+    with_experts = () if model is None else tuple(sorted(set(range(model.layers)) - set(model.dense_layers)))
+    return {
+        **arrays,
+        "experts": int(ids.max()) + 1 if model is None else model.routed_experts,
+        "layers": with_experts if len(with_experts) == count else tuple(range(count)),
+        "prompt_lengths": tuple(np.ravel(arrays.get("prompt_lengths", one_prompt)).tolist()),
+        "source": {"files": [file.name], "imported": "numpy"},
+    }
 
 
 def _same(first: NDArray[Any] | None, second: NDArray[Any] | None) -> bool:

@@ -135,8 +135,8 @@ _FEW_EXPERTS = 16  # of a layer: as Mixtral, which has 8; the paper's others hav
 _ACCURACY = {"qwen": 0.933}
 _OTHER_ACCURACY = 0.795
 _COUNTED = (
-    "experts predicted for the next layer that were among as many with most tokens there; of equal tokens, "
-    "those with lower numbers"
+    "share of the experts predicted for the next layer that are among its experts with most tokens (as many "
+    "as were predicted; of equal tokens, those with lower numbers)"
 )
 
 

@@ -92,12 +92,11 @@ class Task:
 
 _COUNTED = {
     "accuracy": (
-        "experts of decode layers whose class, predicted when the layer before was done, was that of their "
-        "load: hot (among those that gain most by the room in the GPU's memory), cold (NDP is best), or warm"
+        "share of experts whose class, predicted one layer ahead, was right; hot: gains most from the GPU's "
+        "memory, cold: NDP is fastest, warm: all others"
     ),
     "decision_accuracy": (
-        "prefetches, relayouts and rebalances that would have been of benefit with the loads of the "
-        "layer's next visit"
+        "share of prefetches, relayouts and rebalances that pay off with the loads of the layer's next visit"
     ),
 }
 

@@ -38,7 +38,11 @@ class SweptAttention(SweptCommand):
 
     def _hardware(self, settings: Mapping[str, Any]) -> BankHardware:
         if settings.get("engine") == "gpu":
-            raise InputError("gpu is of a machine, and this is a device", "unsupported", key="engine")
+            raise InputError(
+                "gpu needs a machine with a GPU; this is a device with units in its banks",
+                "unsupported",
+                key="engine",
+            )
         level = {"unit.level": settings["engine"]} if "engine" in settings else {}
         return bank_hardware_of({**settings, **level}, ATTENTION, ATTENTION.value(settings, "rules"))
 

@@ -43,7 +43,7 @@ class SweptGemv(SweptCommand):
         if not is_bank_hardware(GEMV.value(settings, "hw")):
             return None
         options = (name for name in settings if name in GEMV and name not in _IN_BANKS)
-        refuse(settings, "is not of units in banks", *options)
+        refuse(settings, "cannot be used with units in banks", *options)
         return bank_hardware_of(settings, GEMV)
 
     def resolve(self, settings: Mapping[str, Any]) -> Resolved:

@@ -17,14 +17,22 @@ from ndpsim.inference.processors import load_processors
 from ndpsim.policies.choose import ChosenPolicy, choose_policy
 from ndpsim.simulate.results.moe import PolicyRun
 from ndpsim.studies.sweeps.command import Resolved, SweptCommand, file_digests, hardware_of, scalars_of
-from ndpsim.workload.models import load_model
+from ndpsim.workload.models import load_model, load_moe_model
 from ndpsim.workload.routing.generate import existing_file, is_spec
 from ndpsim.workload.routing.trace import load_routing
 
 _POLICY_FILE = re.compile(r"(.*?\.py)(:|$)", re.DOTALL)
 _CHOSEN = ("hw", "model", "policy")
 #: Fields that are equal in all runs under one policy, or that a sweep compares itself.
-_NOT_MEASURED = ("policy", "parameters", "speedup", "speedup_moe", "check")
+_NOT_MEASURED = (
+    "policy",
+    "parameters",
+    "speedup",
+    "speedup_prefill",
+    "speedup_decode",
+    "speedup_moe",
+    "check",
+)
 
 
 def policy_files(policy: str) -> list[str]:
@@ -62,7 +70,8 @@ class SweptMoe(SweptCommand):
         routing = settings.get("routing")
         traces = [routing] if isinstance(routing, str) and not is_spec(routing) else []
         otherwise: dict[str, Any] = {"batch": BATCH.default, "steps": STEPS.default}
-        for trace in map(load_routing, map(existing_file, traces)):
+        for file in map(existing_file, traces):
+            trace = load_routing(file, load_moe_model(MOE.value(settings, "model")))
             otherwise = {"batch": trace.batch, "steps": trace.steps, "layers": list(trace.layers)}
         config |= {key: value for key, value in otherwise.items() if key not in settings}
         contents = file_digests(*traces, *policy_files(policy), *load_processors(hardware).files())

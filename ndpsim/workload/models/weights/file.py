@@ -41,7 +41,11 @@ _log = logging.getLogger(__name__)
 
 
 def weight_names() -> list[str]:
-    """The names of all known weight files, sorted."""
+    """The names of all known weight files, sorted.
+
+    >>> "q4_k_m" in ndpsim.weight_names()
+    True
+    """
     return sorted(RECIPES)
 
 
@@ -64,6 +68,9 @@ def weight_name(weights: str) -> str:
 
 def weight_file(weights: str, model: str | PathLike[str] | MoeShape) -> WeightFile:
     """The tensors of a model in a weight file such as "q4_k_m"; "own": as its own file stores them.
+
+    >>> ndpsim.weight_file("q4_k_m", ndpsim.load_model("mixtral-8x7b")).name
+    'q4_k_m'
 
     Raises:
         InputError: the file or model does not exist, the model's file lacks values for attention or

@@ -1,4 +1,4 @@
-"""ndpsim's own form: CSV with the columns ``id,arrival_s,input_tokens,output_tokens``.
+"""ndpsim's own form: CSV with the columns ``id,arrival_s,input_tokens,output_tokens``; `id` may be absent.
 
 A closed loop has a column `concurrency` instead of `arrival_s`, with the same number in each row. A last
 column `blocks_512` may have the ids of the prompt's blocks of 512 tokens, separated by blanks. Times are
@@ -18,34 +18,36 @@ from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFo
 from ndpsim.workload.requests.requests import Requests
 
 _NO_CELL = re.compile("[,\n\r\ud800-\udfff]")  # nor parts of surrogate pairs, which UTF-8 does not have
-_HEADER = re.compile(r"id,(arrival_s|concurrency),input_tokens,output_tokens(?:,blocks_([0-9]{1,9}))?")
+_HEADER = re.compile(r"(id,)?(arrival_s|concurrency),input_tokens,output_tokens(?:,blocks_([0-9]{1,9}))?")
 
 
 def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     header = next((text.replace(" ", "") for _, text in numbered_lines(path)), "")
     form = _HEADER.fullmatch(header)
     if form is None:
-        problem = f"{shown(header)} is not the header id,arrival_s,input_tokens,output_tokens"
+        problem = f"{shown(header)} is not the header [id,]arrival_s,input_tokens,output_tokens"
         raise InputError(problem, "form", file=path, line=1)
-    rows = RecordedRequests(path, most, form[1], "input_tokens", "output_tokens", from_first=False)
-    block_tokens = None if form[2] is None else int(form[2])
+    named, when = form[1] is not None, form[2]
+    rows = RecordedRequests(path, most, when, "input_tokens", "output_tokens", from_first=False)
+    block_tokens = None if form[3] is None else int(form[3])
     closed_loop: int | None = None
     for line, cells in cells_of(path, header.split(",")):
         if rows.full:
             break
+        name = cells.pop(0) if named else None
         arrival_ns: int | Decimal = 0
-        if form[1] == "arrival_s":
-            arrival_ns = seconds(cells[1], path, line, form[1])
+        if when == "arrival_s":
+            arrival_ns = seconds(cells[0], path, line, when)
         else:
-            concurrency = whole(cells[1], path, line, form[1])
+            concurrency = whole(cells[0], path, line, when)
             if closed_loop not in (None, concurrency):
                 problem = f"{concurrency}, and {closed_loop} in the rows before"
-                raise InputError(problem, "conflict", file=path, line=line, key=form[1])
+                raise InputError(problem, "conflict", file=path, line=line, key=when)
             closed_loop = concurrency
-        blocks = None if block_tokens is None else _blocks(cells[4], path, line, f"blocks_{block_tokens}")
-        prompt = whole(cells[2], path, line, rows.prompt)
-        output = whole(cells[3], path, line, rows.output)
-        rows.add(arrival_ns, prompt, output, line, cells[0], blocks)
+        blocks = None if block_tokens is None else _blocks(cells[3], path, line, f"blocks_{block_tokens}")
+        prompt = whole(cells[1], path, line, rows.prompt)
+        output = whole(cells[2], path, line, rows.output)
+        rows.add(arrival_ns, prompt, output, line, name, blocks)
     return rows.requests(block_tokens, closed_loop)
 
 
