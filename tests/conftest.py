@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -55,6 +56,12 @@ def _end_the_process_out_of_bounds(
 # With Numba's own check, compiling takes a tenth longer.
 if IN_CI:
     cgutils.do_boundscheck = _end_the_process_out_of_bounds
+
+# Started with `&` or `nohup`, the tests ignore some signals, and what they start would, too. A handler that does nothing
+# ignores them as well, and no process inherits it.
+for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+        signal.signal(getattr(signal, name), lambda *_: None)
 
 # Where the tests run does not change what they print: the workers of pytest-xdist have 80 columns, for one.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"):
