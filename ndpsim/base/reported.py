@@ -29,6 +29,7 @@ class Quantity:
         whole: a field, such as a peak or a sum; texts show this one as a share of it.
         share: the field with this share, if any.
         parts: labels for keys of a mapping whose names do not explain them.
+        counts: keys of a mapping whose values are counts, and have no unit.
     """
 
     label: str
@@ -37,6 +38,7 @@ class Quantity:
     whole: str = ""
     share: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
+    counts: tuple[str, ...] = ()
 
 
 def quantity(label: str, unit: str = "", **more: Any) -> dict[str, Quantity]:
@@ -64,6 +66,7 @@ def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
     described = (quantities(result).get(first) for result in results)
     known = next(filter(None, described), None) or Quantity(_words(first, unit, end), unit)
     unit = next((found for found, _ in map(unit_ending, reversed(rest)) if found), known.unit or unit)
+    unit = "" if any(part in known.counts for part in rest) else unit
     parts = [
         known.parts.get(part) or _words(part, *unit_ending(part))
         for part in rest

@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from ndpsim.base.errors import InputError, MismatchError, one_line
-from ndpsim.base.run_files import inputs_protected
+from ndpsim.base.run_files import called, inputs_protected
 from ndpsim.cli.command import CommandGroup, group
 from ndpsim.cli.notices import notices
 from ndpsim.cli.process import StandardOutputError, forget_output
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _status_of(arguments: Sequence[str] | None) -> int:
     """The exit status of the call; mistakes and interruptions are printed."""
     try:
-        with inputs_protected():
+        with inputs_protected(), called(sys.argv[1:] if arguments is None else arguments):
             return cli.main(arguments, prog_name="ndpsim", standalone_mode=False) or 0
     except InputError as error:
         return _refuse(str(error))

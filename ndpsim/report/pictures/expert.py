@@ -208,12 +208,15 @@ def phase_panel(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, 
     units = unit_of_phase(hardware)
     kinds = "host", "compute", "activation unit", "compute", "host"
     rows = {name: (row, COLOURS[kind]) for row, (name, kind) in enumerate(zip(units, kinds, strict=True))}
+    # Short phases are widened to be seen, but all of a row by no more than a thirtieth of the time.
+    count = Counter(phase.name for phase in phases)
+    least = {name: time_ns / max(150, 30 * number) for name, number in count.items()}
 
     def draw(axes: Axes) -> None:
         unit_ns = time_axis(axes, time_ns)
         for phase in phases:
             y, colour = rows[phase.name]
-            length = max(phase.end_ns - phase.start_ns, time_ns / 150)
+            length = max(phase.end_ns - phase.start_ns, least[phase.name])
             axes.barh(y, length / unit_ns, 0.7, phase.start_ns / unit_ns, color=colour)
         name_rows(axes, [f"{name} ({unit})" for name, unit in units.items()])
 

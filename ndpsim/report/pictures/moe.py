@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,6 +29,7 @@ from ndpsim.workload.routing import RoutingStatistics
 from ndpsim.workload.routing.statistics import PhaseStatistics, Reuse
 
 _LIGHT = 0.4
+_DETAILED = 3  # policies whose layers and jobs fit a page
 _DIMM_LABELS = 4
 _EDGED = 0.004  # share of the axes: an edge would hide narrower bars
 _COMPARABLE = 4  # above this ratio of times, layers have a logarithmic scale, and jobs one each
@@ -200,12 +200,23 @@ def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
     return [Panel(draw, 5, stretches=True, axis="layer") for draw in draws]
 
 
+def _in_detail(result: MoeResult, names: Sequence[str], size: str) -> list[str]:
+    """The policies whose layers and jobs are drawn."""
+    if chosen_size(size).height_in is not None:
+        return list(names[:1])
+    if len(names) <= _DETAILED:
+        return list(names)
+    fastest = min(range(len(names)), key=lambda index: result.runs[index].time_ns)
+    return list(dict.fromkeys((names[0], names[fastest])))
+
+
 def moe_figure(
     result: MoeResult, history: MoeHistory, size: str = DEFAULT_SIZE, panels: Panels = None
 ) -> Figure:
     """Speed-ups, time by layer and resource, engines, migrations, and the jobs of one layer.
 
-    If the size has a height, time by layer and jobs are only of the first policy.
+    Of more than three policies, time by layer and jobs are of the first and the fastest alone, so that the
+    picture fits a page; if the size has a height, of the first alone.
 
     Args:
         result: of `run_moe`.
@@ -217,8 +228,7 @@ def moe_figure(
     """
     names = run_names(result.runs)
     runs = dict(zip(names, result.runs, strict=True))
-    most = len(names) if chosen_size(size).height_in is None else 1
-    histories = dict(itertools.islice(zip(names, history.runs, strict=True), most))
+    histories = {name: history.runs[names.index(name)] for name in _in_detail(result, names, size)}
     shown = {name: history.shown for name, history in histories.items() if history.shown is not None}
     several = len(runs) > 1
     sums = {
@@ -233,9 +243,13 @@ def moe_figure(
         "engines": _engines(runs),
     }
     moved = {"migrations": _migrations(sums), "jobs": _job_panels(shown, several)}
-    policies = f"policies {', '.join(names)}" if several else f"policy {names[0]}"
+    policies = f"policy {names[0]}"
+    if several:
+        policies = f"policies {', '.join(names)}" if len(names) <= _DETAILED else f"{len(names)} policies"
     routed = trace_title(result.routing["trace"])
     title = f"Inference with {moe_title(result)}, {policies}\nrouting: {routed}"
+    if len(histories) < len(names):
+        title += f"\nlayers and jobs: {' and '.join(histories)}"
     return compose(title, (by_layer, moved), size, panels, "moe")
 
 
