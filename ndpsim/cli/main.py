@@ -23,6 +23,7 @@ from ndpsim.base.run_files import called, inputs_protected
 from ndpsim.cli.command import CommandGroup, group
 from ndpsim.cli.notices import notices
 from ndpsim.cli.process import StandardOutputError, forget_output
+from ndpsim.config.files import data_folder
 
 _SUMMARY = re.compile(r'"""``ndpsim ([a-z]+)``: (.+?)\.?(?:"""|$)')
 
@@ -60,6 +61,11 @@ class _Commands(CommandGroup):
 
     def command_rows(self) -> list[tuple[str, str]]:
         return list(_COMMANDS.items())
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        super().format_help(ctx, formatter)
+        folders = " and ".join(str(data_folder(kind)) for kind in ("docs", "examples"))
+        formatter.write(f"\nPages and examples that messages name are in {folders}\n")
 
 
 @group(*_EXAMPLES, cls=_Commands, invoke_without_command=True)
