@@ -36,6 +36,8 @@ pytest.register_assert_rewrite("calls", "mistakes")
 # Kernels compile within the first example, so that no time for one is right. Where CI is set, the examples of a
 # test follow from the test alone: what fails there fails everywhere. As they are the same in each run, fewer do.
 settings.register_profile("local", settings.get_profile("default"), deadline=None, phases=_PHASES)
+if not os.access(".", os.W_OK):  # examples that failed are not kept in a checkout that cannot be written
+    settings.register_profile("local", settings.get_profile("local"), database=None)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=40)
 settings.load_profile("ci" if IN_CI else "local")
 
@@ -72,6 +74,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Workers of pytest-xdist take files in the order of their names, not those with few long tests last."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say once why tests were skipped."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = {
+        str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped if len(report.longrepr) == 3
+    }
+    for reason in sorted(reasons):
+        terminalreporter.line(f"skipped: {reason}")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import tomllib
 from importlib import metadata
@@ -14,8 +15,9 @@ import yaml
 
 from calls import call, refused_call, said
 from ndpsim.cli.names import NAMES
-from ndpsim.config import data_folder, load_hardware
+from ndpsim.config import load_hardware
 from ndpsim.config.banks import load_bank_hardware
+from ndpsim.config.files import data_folder
 from ndpsim.policies import policies
 from ndpsim.report.citing import papers
 from scripts import script
@@ -108,3 +110,13 @@ def test_pages_and_examples_that_messages_name_are_installed(kind):
     assert str(folder) in " ".join(call("--help").out.split())
     for path in (ROOT / kind).rglob("*.md"):
         assert (folder / path.relative_to(ROOT / kind)).read_bytes() == path.read_bytes()
+
+
+@pytest.mark.long
+def test_the_image_is_built_and_runs():
+    docker = shutil.which("docker")
+    if docker is None or subprocess.run([docker, "info"], capture_output=True).returncode:
+        pytest.skip("no docker runs here")
+    subprocess.run([docker, "build", "-q", "-t", "ndpsim-test", str(ROOT)], check=True)
+    ran = subprocess.run([docker, "run", "--rm", "ndpsim-test", "--version"], capture_output=True, check=True)
+    assert ran.stdout.startswith(b"ndpsim, version ")
