@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ndpsim.base.arguments import choice
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import Kind, Parameter, table
 from ndpsim.base.text_files import read_json
@@ -37,12 +38,14 @@ def command(options: Options) -> None:
 
     A file of one's own has no paper here; cite what it follows.
     """
-    from ndpsim.report.citing import check_name, citations, systems_of
+    from ndpsim.report.citing import citations, systems_of
 
     machines = [*NAMES["hw"](), *NAMES["pim-hw"]()]
-    hw = [check_name(name, machines, "hardware", "hw") for name in options.get("hw", ())]
-    given = [name.partition(":")[0] for name in options.get("policy", ())]
-    policies = [check_name(name, NAMES["policies"](), "policy", "policy") for name in given]
+    known = NAMES["policies"]()
+    hw = [choice(name, "hw", machines, "hardware") for name in options.get("hw", ())]
+    policies = [
+        choice(name.partition(":")[0], "policy", known, "policy") for name in options.get("policy", ())
+    ]
     for file in options.get("results", ()):
         used = systems_of(_result(file))
         hw, policies = [*hw, *used[0]], [*policies, *used[1]]

@@ -9,8 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ndpsim.base.errors import unknown
-
 _PAPERS = Path(__file__).with_name("papers.bib")
 _FIELD = re.compile(r"\n  ndpsim = \{([^}]*)\},")
 
@@ -69,14 +67,3 @@ def systems_of(result: Mapping[str, Any]) -> tuple[list[str], list[str]]:
     names = [config.get("policy"), result.get("policy"), *(run.get("policy") for run in runs)]
     policies = [name.partition(":")[0] for name in names if isinstance(name, str)]
     return [hardware["name"]] if isinstance(hardware.get("name"), str) else [], policies
-
-
-def check_name(name: str, known: Sequence[str], what: str, key: str) -> str:
-    """`name`, if something bundled has it.
-
-    Raises:
-        InputError: nothing has.
-    """
-    if name not in known:
-        raise unknown(name, known, what, key=key)
-    return name

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from ndpsim.base.units import format_time
 from ndpsim.dram.spec import Device
-from ndpsim.report.command_slices import Bank, CommandSlices, Slice
+from ndpsim.report.command_slices import Bank, CommandSlices
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.bars import name_rows
 from ndpsim.report.pictures.canvas import COLOURS, Panel, compose, tint
@@ -28,9 +28,8 @@ def commands_figure(title: str, slices: CommandSlices, size: str = DEFAULT_SIZE)
     Args:
         size: see `panels.SIZES`.
     """
-    named = [
-        bank for bank, row in slices.banks.items() if any(_names_bank(slices.device, each) for each in row)
-    ]
+    using = _of_one_bank(slices.device)
+    named = [bank for bank, row in slices.banks.items() if any(each.command in using for each in row)]
     shown = named[:_MOST_BANKS] or list(slices.banks)[:_MOST_BANKS]
     rest = len(named) - len(shown)
     shown_ns = (slices.end_clock - slices.first_clock) * _clock_ns(slices)
@@ -46,9 +45,10 @@ def _clock_ns(slices: CommandSlices) -> float:
     return float(slices.device.clock_ps) / 1000
 
 
-def _names_bank(device: Device, drawn: Slice) -> bool:
-    command = next(command for command in device.standard.commands if command.name == drawn.command)
-    return command.opens or command.reads or command.writes
+def _of_one_bank(device: Device) -> set[str]:
+    """The commands that open, read or write a bank."""
+    commands = device.standard.commands
+    return {command.name for command in commands if command.opens or command.reads or command.writes}
 
 
 def _draw(axes: Axes, slices: CommandSlices, shown: Sequence[Bank]) -> None:
