@@ -291,10 +291,10 @@ def _write_slices(timeline: TimelineWriter, name: str, slices: CommandSlices, st
     named += [(slices.bus_name(rank), row) for rank, row in slices.buses.items()]
     for title, row in named:
         for each in row:
-            times = ((clock - start_clock) * clock_ns for clock in (each.start, each.end))
+            start_ns, end_ns = ((clock - start_clock) * clock_ns for clock in (each.start, each.end))
             addressed = {"row": each.row, "column": each.column}
             arguments = {"clock": each.start, **{key: n for key, n in addressed.items() if n >= 0}}
-            timeline.span(title, each.command, *times, arguments)
+            timeline.span(title, each.command, start_ns, end_ns, arguments)
 
 
 def write_relayout_timeline(path: str, result: RelayoutResult) -> None:
