@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
 import signal
 import sys
@@ -64,6 +65,10 @@ if IN_CI:
 for name in ("SIGINT", "SIGTERM", "SIGHUP"):
     if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
         signal.signal(getattr(signal, name), lambda *_: None)
+
+# Tests write and read UTF-8 in every locale. ndpsim itself states the encoding of each file: .ci/run has ruff check it.
+_text_encoding = io.text_encoding
+io.text_encoding = lambda encoding, *level: "utf-8" if encoding is None else _text_encoding(encoding, *level)
 
 # Where the tests run does not change what they print: the workers of pytest-xdist have 80 columns, for one.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"):

@@ -154,7 +154,10 @@ def _machine() -> str:
     seen = [os.uname().nodename]
     with suppress(OSError):  # not Linux
         # Containers may share a name and a kernel; a boot changes which processes there are.
-        seen += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
+        seen += [
+            Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8"),
+            os.readlink("/proc/self/ns/pid"),
+        ]
     return hashlib.sha256("\0".join(seen).encode(errors="replace")).hexdigest()[:8]
 
 
