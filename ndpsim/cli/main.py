@@ -20,7 +20,7 @@ import click
 
 from ndpsim.base.errors import InputError, MismatchError, one_line
 from ndpsim.base.run_files import called, inputs_protected
-from ndpsim.cli.command import CommandGroup, group
+from ndpsim.cli.command import CommandGroup, Section, group
 from ndpsim.cli.notices import notices
 from ndpsim.cli.process import StandardOutputError, forget_output
 from ndpsim.config.files import data_folder
@@ -62,10 +62,9 @@ class _Commands(CommandGroup):
     def command_rows(self) -> list[tuple[str, str]]:
         return list(_COMMANDS.items())
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        super().format_help(ctx, formatter)
-        folders = " and ".join(str(data_folder(kind)) for kind in ("docs", "examples"))
-        formatter.write(f"\nPages and examples that messages name are in {folders}\n")
+    def help_sections(self, ctx: click.Context) -> list[Section]:
+        folders = [(kind, str(data_folder(kind))) for kind in ("docs", "examples")]
+        return [*super().help_sections(ctx), ("Pages and examples that messages name", folders)]
 
 
 @group(*_EXAMPLES, cls=_Commands, invoke_without_command=True)
