@@ -484,7 +484,8 @@ def _options(table: Table) -> str:
     rows = ["| option | what it is | allowed | default |", "|---|---|---|---|"]
     for one in table.values():
         typed = one.typed if one.positional or one.is_flag else f"{one.typed} {one.form}"
-        needs = f"needs `--{one.needs.replace('=', ' ')}`" if one.needs else ""
+        needs = " or ".join(f"`--{needed.replace('=', ' ')}`" for needed in one.needs.split())
+        needs = needs and f"needs {needs}"
         allowed = "; ".join(filter(None, (one.kind.allowed, needs)))
         cells = f"`{_cell(typed)}`", _cell(one.help), _cell(allowed), _cell(one.stated_default)
         rows.append(f"| {' | '.join(cells)} |")

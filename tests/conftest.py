@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -35,6 +37,8 @@ pytest.register_assert_rewrite("calls", "mistakes")
 # Kernels compile within the first example, so that no time for one is right. Where CI is set, the examples of a
 # test follow from the test alone: what fails there fails everywhere. As they are the same in each run, fewer do.
 settings.register_profile("local", settings.get_profile("default"), deadline=None, phases=_PHASES)
+if not os.access(".", os.W_OK):  # examples that failed are not kept in a checkout that cannot be written
+    settings.register_profile("local", settings.get_profile("local"), database=None)
 settings.register_profile("ci", settings.get_profile("local"), derandomize=True, max_examples=40)
 settings.load_profile("ci" if IN_CI else "local")
 
@@ -56,6 +60,16 @@ def _end_the_process_out_of_bounds(
 if IN_CI:
     cgutils.do_boundscheck = _end_the_process_out_of_bounds
 
+# Started with `&` or `nohup`, the tests ignore some signals, and what they start would, too. A handler that does nothing
+# ignores them as well, and no process inherits it.
+for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    if hasattr(signal, name) and signal.getsignal(getattr(signal, name)) is signal.SIG_IGN:
+        signal.signal(getattr(signal, name), lambda *_: None)
+
+# Tests write and read UTF-8 in every locale. ndpsim itself states the encoding of each file: .ci/run has ruff check it.
+_text_encoding = io.text_encoding
+io.text_encoding = lambda encoding, *level: "utf-8" if encoding is None else _text_encoding(encoding, *level)
+
 # Where the tests run does not change what they print: the workers of pytest-xdist have 80 columns, for one.
 for name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "TERM", "MPLBACKEND"):
     os.environ.pop(name, None)
@@ -65,6 +79,16 @@ def pytest_configure(config: pytest.Config) -> None:
     """Workers of pytest-xdist take files in the order of their names, not those with few long tests last."""
     if hasattr(config.option, "loadscopereorder"):
         config.option.loadscopereorder = False
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say once why tests were skipped."""
+    skipped = terminalreporter.stats.get("skipped", ())
+    reasons = {
+        str(report.longrepr[2]).removeprefix("Skipped: ") for report in skipped if len(report.longrepr) == 3
+    }
+    for reason in sorted(reasons):
+        terminalreporter.line(f"skipped: {reason}")
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import re
+from collections import Counter
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,6 +24,7 @@ from ndpsim.cli.main import main
 from ndpsim.cli.names import NAMES
 from ndpsim.config import data_path
 from ndpsim.inference.processors import ExpertTime
+from trace_events import trace_events
 
 HEADER = ["clock", "command", "rank", "bankgroup", "bank", "row", "column"]
 
@@ -344,7 +346,7 @@ def test_names_are_printed_and_drawn_as_they_are(folder, compiled, name):
 
 # gemv: refusals
 
-OUTPUTS = ["--json", "--commands", "--plot", "--report", "--timeline"]
+OUTPUTS = ["--json", "--commands", "--plot", "--plot-commands", "--report", "--timeline"]
 
 
 @pytest.mark.usefixtures("compiled", "no_simulation")
@@ -390,6 +392,7 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> Outputs:
             "--commands": "all.csv",
             "--timeline": "time.json",
             "--plot": "picture.png",
+            "--plot-commands": "commands.png",
         }.items()
     }
     done = call(
@@ -413,8 +416,28 @@ def test_standard_output_is_one_json_object_and_nothing_else(outputs):
 
 
 def test_nothing_else_is_written(outputs):
-    assert sorted(path.name for path in outputs.folder.iterdir()) == ["all.csv", "picture.png", "time.json"]
-    assert (outputs.folder / "picture.png").read_bytes().startswith(b"\x89PNG\r\n")
+    names = ["all.csv", "commands.png", "picture.png", "time.json"]
+    assert sorted(path.name for path in outputs.folder.iterdir()) == names
+    for name in names[1:3]:
+        assert (outputs.folder / name).read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_a_timeline_has_the_first_commands_of_each_lane_that_differs(outputs):
+    """Each command of the first lane within 5 us is a slice, and each read a burst on the data bus."""
+    events = trace_events(outputs.folder / "time.json")
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    lane = next(pid for pid, name in names.items() if name.startswith("lane 0"))
+    rows = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    spans = [event for event in events if event["ph"] == "X" and event["pid"] == lane]
+    shown = Counter(
+        (each["args"]["clock"], each["name"]) for each in spans if rows[each["tid"]] != "data bus"
+    )
+    commands = [row for row in table((outputs.folder / "all.csv").read_text()) if row["rank"] == "0"]
+    within = [row for row in commands if int(row["clock"]) < 1 + 12_000]  # clocks of 0.41667 ns
+    assert set(shown) == {(int(row["clock"]), row["command"]) for row in within}
+    assert {"ACT", "RD", "REFab"} <= {name for _, name in shown}
+    bursts = [each for each in spans if rows[each["tid"]] == "data bus"]
+    assert len(bursts) == sum(row["command"] == "RD" for row in within)
 
 
 def test_the_same_call_gives_the_same_result_and_files(outputs, folder):

@@ -187,7 +187,17 @@ def prepare(words: list[str], output_of: set[str]) -> None:
 
 def outputs(words: list[str]) -> set[str]:
     """The files that a command writes."""
-    writing = ("--plot", "--json", "--timeline", "--commands", "--log", "-o", "--out", "--report")
+    writing = (
+        "--plot",
+        "--plot-commands",
+        "--json",
+        "--timeline",
+        "--commands",
+        "--log",
+        "-o",
+        "--out",
+        "--report",
+    )
     return {after for word, after in pairwise(words) if word in writing and after != "-"}
 
 

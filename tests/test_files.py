@@ -6,6 +6,7 @@ import gzip
 import os
 import resource
 import stat
+import tempfile
 import threading
 from pathlib import Path
 
@@ -23,9 +24,14 @@ def read_plain_or_gzip(path: Path) -> bytes:
         return file.read()
 
 
-needs_user = pytest.mark.skipif(
-    not hasattr(os, "geteuid") or os.geteuid() == 0, reason="permissions do not bind this user"
-)
+def _is_bound() -> bool:
+    """Whether permissions bind this user, which they do not bind as root."""
+    with tempfile.NamedTemporaryFile() as file:
+        os.chmod(file.name, 0)
+        return not os.access(file.name, os.R_OK | os.W_OK)
+
+
+needs_user = pytest.mark.skipif(not _is_bound(), reason="permissions do not bind this user")
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
 
 
@@ -252,7 +258,7 @@ def test_asking_leaves_no_trace(tmp_path):
 def test_a_read_only_folder_is_refused(tmp_path):
     tmp_path.chmod(0o555)
     try:
-        with refused("no permission"):
+        with refused("unwritable"):
             ensure_writable(tmp_path / "out.json")
     finally:
         tmp_path.chmod(0o755)
@@ -263,7 +269,7 @@ def test_a_read_only_file_is_refused(tmp_path):
     target = tmp_path / "out.json"
     target.write_bytes(b"old")
     target.chmod(0o444)
-    with refused("no permission"):
+    with refused("unwritable"):
         write(target, b"new")
     assert target.read_bytes() == b"old"
 
@@ -274,7 +280,7 @@ def test_a_folder_that_may_not_be_entered_is_refused(tmp_path):
     closed.mkdir()
     closed.chmod(0)
     try:
-        with refused("cannot write"):
+        with refused("unwritable"):
             ensure_writable(closed / "deeper" / "out.json")
     finally:
         closed.chmod(0o755)

@@ -14,8 +14,11 @@ from typing import ClassVar
 import pytest
 
 from builders.sweep_by_hand import gemv
+from ndpsim.config import load_hardware
 from ndpsim.report.html.page import Cell, HtmlTable, Section, write_page
+from ndpsim.report.html.runs import write_moe_report
 from ndpsim.report.html.sweeps import write_sweep_report
+from ndpsim.report.moe import MoeHistory
 
 _PROGRAMS = {name: shutil.which(name) for name in ("chromium", "chromedriver")}
 _MISSING = [name for name, path in _PROGRAMS.items() if path is None]
@@ -271,3 +274,30 @@ def test_what_is_folded_is_printed_and_buttons_are_not(page):
     assert set(page.execute_script(seen, "details table")) == {True}
     assert set(page.execute_script(seen, ".zoom")) == {False}
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+@pytest.mark.parametrize("wide", [1280, 400])
+def test_the_summary_of_many_policies_is_not_cut(browser, moe_by_hand, tmp_path, wide):
+    """No table of the summary is wider than its place; on a narrow screen each cell has its head beside it."""
+    names = [f"policy-{number}" for number in range(14)]
+    history = MoeHistory()
+    moe_by_hand.play(history, *names)
+    write_moe_report(str(tmp_path / "moe.html"), moe_by_hand.result(*names), history, load_hardware("trimoe"))
+    size = {"width": wide, "height": 900, "deviceScaleFactor": 1, "mobile": wide < 1000}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        open_page(browser, tmp_path / "moe.html")
+        cut = browser.execute_script(
+            "const places = document.querySelectorAll('section:first-of-type .scroll');"
+            "return [...places].map((place) => [place.scrollWidth, place.clientWidth]);"
+        )
+        assert len(cut) == 4  # the policies as rows, and as columns in groups of five
+        assert all(content <= room + 1 for content, room in cut), cut
+        page_wide = browser.execute_script("return document.documentElement.scrollWidth")
+        assert page_wide <= wide
+        head = browser.execute_script(
+            "return getComputedStyle(document.querySelector('.sortable td + td'), '::before').content"
+        )
+        assert ("throughput" in head) == (wide == 400)
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})

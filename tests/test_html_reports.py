@@ -12,6 +12,7 @@ from builders.small_config import write_config
 from builders.sweep_by_hand import Result, fail, gemv, moe, row
 from calls import call
 from ndpsim.base.errors import InputError
+from ndpsim.base.run_files import called
 from ndpsim.report.html.page import (
     MOST_ROWS,
     Cell,
@@ -20,8 +21,10 @@ from ndpsim.report.html.page import (
     Picture,
     Section,
     inline,
+    measured,
     measured_cell,
     picture,
+    provenance,
     write_page,
 )
 from ndpsim.report.html.runs import write_moe_report
@@ -357,3 +360,38 @@ def test_a_picture_that_is_refused_leaves_its_reason():
         raise InputError("<nothing> to show", key="panels")
 
     assert picture("a", draw, "words") == "no picture: <nothing> to show"
+
+
+def test_a_column_has_one_unit():
+    rows = [("a", "900.0 ns", "3"), ("b", "1.500 µs", "4"), ("c", "-", "5")]
+    table = measured(("", "time", "count"), rows)
+    assert list(table.columns) == ["", "time (µs)", "count"]
+    assert [row[1].text for row in table.rows] == ["0.9000", "1.500", "-"]
+    assert [row[1].value for row in table.rows] == [900, 1500, None]
+    kept = measured(("", "x"), [("a", "1.000 µs"), ("b", "3.00 GB/s")])
+    assert [row[1].text for row in kept.rows] == ["1.000 µs", "3.00 GB/s"]
+
+
+def test_no_folder_of_the_machine_is_named_and_addresses_stay(tmp_path):
+    stated = [
+        ("file", "/home/ann/thesis/hw.yaml:12"),
+        ("page", "https://example.org/a/b"),
+        ("rate", "2 tokens/s"),
+    ]
+    with called(
+        ["gemv", "--hw", "/home/ann/hw.yaml", "--json=/srv/b/out.json", "--report", "/home/ann/r.html"]
+    ):
+        write_page(
+            str(tmp_path / "r.html"),
+            "Of /home/ann/x.npz",
+            "/srv/ann/y",
+            [
+                Section("Facts", HtmlTable((), stated)),
+                provenance(),
+            ],
+        )
+    text = (tmp_path / "r.html").read_text()
+    assert "ann" not in text.replace("channel", "")
+    for shown in ("Of x.npz", ">hw.yaml:12<", "https://example.org/a/b", "2 tokens/s"):
+        assert shown in text
+    assert "ndpsim gemv --hw hw.yaml --json=out.json<" in text

@@ -29,6 +29,7 @@ from ndpsim.simulate import contention as simulated_contention
 from ndpsim.simulate import simulate_contention, simulate_expert, simulate_relayout
 from ndpsim.simulate.statistics import Samples, equal_clocks, sample_clocks
 from ndpsim.workload.models import Expert
+from trace_events import trace_events
 
 
 def logged(path, play, *names):
@@ -129,10 +130,10 @@ def events_of(tmp_path, play, *names):
 def test_a_timeline_has_every_job_and_migration_on_a_row_of_its_resource(tmp_path, moe_by_hand):
     events = events_of(tmp_path, moe_by_hand.play, "first", "second")
     processes = [(one["pid"], one["args"]["name"]) for one in events if one["name"] == "process_name"]
-    assert processes == [(0, "first"), (1, "second")]
+    assert processes == [(1, "first"), (2, "second")]
     rows = {(one["pid"], one["tid"]): one["args"]["name"] for one in events if one["name"] == "thread_name"}
     spans = [one for one in events if one["ph"] == "X"]
-    shown = sorted((rows[0, one["tid"]], one["ts"], one["dur"]) for one in spans if one["pid"] == 0)
+    shown = sorted((rows[1, one["tid"]], one["ts"], one["dur"]) for one in spans if one["pid"] == 1)
     layers = moe_by_hand.layers
     expected = [("layers", one.start_ns, one.end_ns) for one in layers]
     expected += [("layers", one.start_ns - one.window_ns, one.start_ns) for one in layers]
@@ -190,11 +191,8 @@ def written(file, kind, moe_by_hand):
 def test_what_is_on_a_row_lies_apart_or_within(kind, tmp_path, moe_by_hand):
     file = str(tmp_path / "t.json")
     written(file, kind, moe_by_hand)
-    with open(file, encoding="utf-8") as opened:
-        events = json.load(opened)["traceEvents"]
     rows: dict[tuple[int, int], list[tuple[int, int]]] = {}
-    for event in events:
-        assert set(event) >= {"ph", "pid", "name"}
+    for event in trace_events(file):
         if event["ph"] == "X":
             begin, lasts = int(event["ts"] * 1000), int(event["dur"] * 1000)
             assert begin >= 0
@@ -220,7 +218,7 @@ def test_a_span_that_follows_another_shares_its_row_and_one_that_overlaps_does_n
         for start_ns, end_ns in ((0, 5), (5, 9), (6, 7)):
             timeline.span("row", "span", start_ns, end_ns, {})
     events = json.loads((tmp_path / "t.json").read_text())["traceEvents"]
-    assert [event["tid"] for event in events if event["ph"] == "X"] == [0, 0, 1]
+    assert [event["tid"] for event in events if event["ph"] == "X"] == [1, 1, 2]
 
 
 # ---- Curves of a run: samples of its counters, and what both sides of a shared DIMM moved over time

@@ -150,9 +150,9 @@ def test_what_needs_another_option_is_refused_without_it():
 def test_every_need_is_of_an_option_that_is_there_and_every_default_is_allowed():
     for name, parameters in SWEPT.items():
         for one in parameters.values():
-            needed, _, value = one.needs.partition("=")
-            assert not needed or needed in parameters, (name, one.name)
-            assert not value or value in getattr(parameters[needed].kind, "names", (value,))
+            for needed, _, value in (either.partition("=") for either in one.needs.split()):
+                assert needed in parameters, (name, one.name)
+                assert not value or value in getattr(parameters[needed].kind, "names", (value,))
             assert one.default is None or one.take(one.default) == one.default, (name, one.name)
             assert not isinstance(one.kind, Choice) or len(set(one.kind.names)) == len(one.kind.names)
 

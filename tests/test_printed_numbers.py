@@ -423,8 +423,9 @@ def test_derived_values_of_hardware():
 
 
 def timeline_of(path: Path) -> tuple[dict[int, str], list[dict[str, Any]]]:
-    events = json.loads(path.read_text())["traceEvents"]
-    names = {event["tid"]: event["args"]["name"] for event in events if event["ph"] == "M"}
+    """The rows and spans of the first process; the others are lanes with their commands."""
+    events = [event for event in json.loads(path.read_text())["traceEvents"] if event["pid"] == 1]
+    names = {event["tid"]: event["args"]["name"] for event in events if event["name"] == "thread_name"}
     return names, [event for event in events if event["ph"] == "X"]
 
 

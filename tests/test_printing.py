@@ -172,6 +172,8 @@ def test_where_columns_do_not_fit_cells_stand_below_each_other():
     [("60", 60), ("0", None), ("", None), ("-5", None), ("6.5", None), ("9" * 5000, None), ("², ", None)],
 )
 def test_only_a_whole_number_of_columns_counts(columns, width, capsys, monkeypatch):
+    if not columns.isascii() and sys.getfilesystemencoding() == "ascii":
+        pytest.skip("no variable of the environment can have this value here")
     monkeypatch.setenv("COLUMNS", columns)
     assert line_width() == width
 

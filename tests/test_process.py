@@ -344,7 +344,7 @@ def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_an_output_that_is_an_input_is_refused_before_any_work(folder, monkeypatch, call, option, read):
-    monkeypatch.setattr("ndpsim.report.pictures.canvas.check_format", lambda path: "png")
+    monkeypatch.setattr("ndpsim.report.pictures.canvas.check_format", lambda path, option="": "png")
     before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     place = f"hw.yaml:{_UNIT_LINE} ndp.gemv" if read == "unit.yaml" else option
     place = "--set ndp.gemv" if "--set" in call else place

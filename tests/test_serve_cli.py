@@ -20,6 +20,7 @@ from ndpsim.policies import policies
 from ndpsim.report.pictures.serving import rates_figure, serving_figure
 from ndpsim.report.timelines import writing_serving_timeline
 from ndpsim.simulate.results import ServingResult
+from trace_events import trace_events
 
 MACHINE = "dali-7532-3090"
 REQUESTS = "poisson:rate=2,requests=12,input_tokens=24,output_tokens=4"
@@ -117,7 +118,7 @@ def test_rates_that_cannot_be_are_refused(here: Path, given: tuple[str, ...], mi
 
 def test_the_timeline_has_each_step_and_each_request(here: Path):
     out = said(*CALL, "--rate", "9000", "--timeline", "t.json", "--log", "log.jsonl", "--json", "-")
-    events = json.loads((here / "t.json").read_text())["traceEvents"]
+    events = trace_events("t.json")
     lines = [json.loads(line) for line in (here / "log.jsonl").read_text().splitlines()]
     steps = [(line["start_ns"], line["end_ns"]) for line in lines if "step" in line]
     spans = [one for one in events if one["ph"] == "X"]

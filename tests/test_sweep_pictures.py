@@ -13,7 +13,7 @@ from builders.sweep_by_hand import Result, fail, gemv, moe, row
 from mistakes import refused
 from ndpsim.base.reported import quantities
 from ndpsim.report.metrics import described, key_label, metric_label, metric_text, name_of, scale_of
-from ndpsim.report.pictures.canvas import save
+from ndpsim.report.pictures.canvas import save, titled
 from ndpsim.report.pictures.pareto import front_of
 from ndpsim.report.pictures.sweep import points_figure
 from ndpsim.report.sweep_plot import KINDS, PublishedValue, SweepPlot, chosen_plot, sweep_title
@@ -434,3 +434,26 @@ def test_values_of_legends_say_what_they_are_of(values, said):
 )
 def test_keys_are_called_what_they_are(key, label):
     assert key_label(key) == label
+
+
+def test_a_logarithmic_axis_that_was_asked_for_is_drawn_or_refused():
+    result = gemv()
+    (axes, *_) = figure(result, x="bits", log="xy").axes  # two values: bars, if nothing is asked for
+    assert (axes.get_xscale(), axes.get_yscale()) == ("log", "log")
+    assert chosen(result, x="bits").kind == "bars"
+    for wanted in (dict(kind="bars", x="bits"), dict(kind="heat")):
+        with refused("conflict log"):
+            chosen(result, **wanted, log="x")
+    with refused("conflict log"):
+        chosen(moe(), kind="lines", x="policy", log="x")
+    with refused("conflict log"):
+        chosen(gemv(varied={"tokens": (0, 1, 4), "bits": (4,), "dimm.ranks": (1,)}), x="tokens", log="y")
+    assert "y" in chosen(moe(), kind="bars", log="y").log
+
+
+def test_a_picture_has_the_title_that_is_given_or_none():
+    for title, shown in (("Mine", "Mine"), ("none", ""), (None, "One expert")):
+        with titled(title):
+            drawn = figure(gemv())
+        assert drawn.get_suptitle().startswith(shown)
+        assert shown or not drawn.get_suptitle()

@@ -32,6 +32,7 @@ class Quantity:
         share: the field with this share, if any.
         parts: labels for keys of a mapping whose names do not explain them.
         numbered: how values of numbered keys, "ndp 0" to "ndp 31", become one of "ndp": "mean" or "sum".
+        counts: keys of a mapping whose values are counts, and have no unit.
     """
 
     label: str
@@ -41,6 +42,7 @@ class Quantity:
     share: str = ""
     parts: Mapping[str, str] = field(default_factory=dict)
     numbered: str = ""
+    counts: tuple[str, ...] = ()
 
 
 def quantity(label: str, unit: str = "", **more: Any) -> dict[str, Quantity]:
@@ -68,6 +70,7 @@ def quantity_of(name: str, results: Iterable[type] = ()) -> Quantity:
     described = (quantities(result).get(first) for result in results)
     known = next(filter(None, described), None) or Quantity(_words(first, unit, end), unit)
     unit = next((found for found, _ in map(unit_ending, reversed(rest)) if found), known.unit or unit)
+    unit = "" if any(part in known.counts for part in rest) else unit
     parts = [
         known.parts.get(part) or _words(part, *unit_ending(part))
         for part in rest

@@ -11,11 +11,12 @@ import functools
 import hashlib
 import os
 import re
+import shlex
 import shutil
 import stat
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
@@ -107,6 +108,34 @@ def _is_input(path: Any, key: str | None) -> InputError:
     return InputError(f"{path} is an input of this call; choose another file", "unwritable", key=key)
 
 
+# ---- The command line of this call, for reports
+
+_typed: tuple[str, ...] = ()
+
+
+@contextmanager
+def called(arguments: Sequence[str]) -> Iterator[None]:
+    """Note the arguments of ``ndpsim`` while the block runs."""
+    global _typed
+    outer, _typed = _typed, tuple(arguments)
+    try:
+        yield
+    finally:
+        _typed = outer
+
+
+def call_words() -> str:
+    """The command that makes this report again, without its own name; empty if it was called in Python.
+
+    Files are named without their folders, which say whose machine it was.
+    """
+    kept = list(_typed)
+    for index in reversed([n for n, word in enumerate(kept) if word.partition("=")[0] == "--report"]):
+        del kept[index : index + (1 if "=" in kept[index] else 2)]
+    names = (re.sub(r"(?<![^=])/(?:[^/=]*/)+(?=[^/=]+$)", "", word) for word in kept)
+    return f"ndpsim {shlex.join(names)}" if kept else ""
+
+
 # ---- Temporary files and folders: gone when their block or process ends, or with the next run after a kill
 #
 # The name of a temporary file says which process made it. Others remove it only when that process is gone.
@@ -125,7 +154,10 @@ def _machine() -> str:
     seen = [os.uname().nodename]
     with suppress(OSError):  # not Linux
         # Containers may share a name and a kernel; a boot changes which processes there are.
-        seen += [Path("/proc/sys/kernel/random/boot_id").read_text(), os.readlink("/proc/self/ns/pid")]
+        seen += [
+            Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8"),
+            os.readlink("/proc/self/ns/pid"),
+        ]
     return hashlib.sha256("\0".join(seen).encode(errors="replace")).hexdigest()[:8]
 
 

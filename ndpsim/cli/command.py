@@ -189,9 +189,12 @@ class CommandGroup(click.Group):
             raise unknown(args[0], known, self.named, key=ctx.info_name if ctx.parent else None)
         return super().resolve_command(ctx, args)
 
+    def help_sections(self, ctx: click.Context) -> list[Section]:
+        """The tables of the help, with their titles."""
+        return [("Commands", self.command_rows()), *_option_sections(self, ctx)]
+
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        sections = [("Commands", self.command_rows()), *_option_sections(self, ctx)]
-        formatter.write(help_text(self, ctx, self.examples, sections))
+        formatter.write(help_text(self, ctx, self.examples, self.help_sections(ctx)))
 
 
 def group(

@@ -12,22 +12,26 @@ from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import (
     COMMANDS,
     EXACT_CHECK,
+    FIRST_US,
     JSON,
     REPORT,
     Plot,
     answer,
     check_addressed,
+    check_format,
     memory_of,
     naming,
     own_hardware,
     picture,
+    plot_commands,
     plot_of,
     progress_of,
+    timeline,
 )
 
 if TYPE_CHECKING:
     from ndpsim.dram.traces import RequestStream
-    from ndpsim.simulate import Memory
+    from ndpsim.simulate import Memory, TraceResult
 
 _OUTPUTS = table(
     {
@@ -44,7 +48,9 @@ _OUTPUTS = table(
         ),
         "Results": (
             JSON,
-            *picture("Draw read latencies and the energy, or the sweep.", "latencies", "sweep"),
+            *picture(
+                "Draw read latencies and the energy, or the sweep.", "latencies", "sweep", commands=True
+            ),
             REPORT,
             COMMANDS,
             Parameter(
@@ -55,17 +61,23 @@ _OUTPUTS = table(
                 names="command-forms",
                 needs="commands",
             ),
+            timeline("the first commands of each bank"),
+            FIRST_US,
             Parameter(
                 "channel",
-                "With --commands: number of the channel.",
+                "With --commands, --timeline or --plot-commands: number of the channel.",
                 Whole(0),
                 otherwise="0, if there is only one",
-                needs="commands",
+                needs="commands timeline plot-commands",
             ),
         ),
         "Validation": (EXACT_CHECK,),
     }
 )
+
+
+#: Options that need the commands.
+_OF_COMMANDS = ("commands", "timeline", "plot-commands")
 
 
 @taking(
@@ -87,7 +99,7 @@ def command(options: Options) -> None:
     """
     sweeps = "sweep-load" in options
     if sweeps:
-        refuse(options, "needs one run; --sweep-load makes several", "commands")
+        refuse(options, "needs one run; --sweep-load makes several", *_OF_COMMANDS)
         refuse(options, "cannot be used with --sweep-load, which steps through every request", "exact-check")
         refuse(options, "cannot be used with --sweep-load, which runs on all cores", "jobs")
 
@@ -98,10 +110,11 @@ def command(options: Options) -> None:
     with naming(form="--commands-format"):
         check_command_form(options.get("commands-format", "ndpsim"))
     memory = memory_of(options)
-    if "commands" in options and "channel" not in options and memory.channels > 1:
-        raise InputError(
-            f"choose one of the {memory.channels} channels with --channel", "missing", key="commands"
-        )
+    check_format(options, "plot-commands")
+    asked = [name for name in _OF_COMMANDS if name in options]
+    if asked and "channel" not in options and memory.channels > 1:
+        problem = f"choose one of the {memory.channels} channels with --channel"
+        raise InputError(problem, "missing", key=asked[0])
     if options.get("channel", 0) >= memory.channels:
         problem = f"{options['channel']} is not a channel, 0 to {memory.channels - 1}"
         raise InputError(problem, key="channel", code="range")
@@ -141,17 +154,16 @@ def _sweep(options: Options, requests: RequestStream, memory: Memory, plot: Plot
 
 def _run(options: Options, requests: RequestStream, memory: Memory, plot: Plot | None) -> None:
     """Run the trace once."""
-    from ndpsim.dram.traces import write_commands
     from ndpsim.report.text import print_result
     from ndpsim.report.timings import print_rounded
     from ndpsim.simulate import run_requests
 
-    wrap, recorded, exact = "wrap" in options, "commands" in options, "exact-check" in options
+    wrap, exact = "wrap" in options, "exact-check" in options
+    recorded = not options.keys().isdisjoint(_OF_COMMANDS)
     with progress_of("simulating") as progress:
         result = run_requests(requests, memory, wrap, recorded, exact, progress, jobs=options.get("jobs"))
     if recorded:
-        number, form = options.get("channel", 0), options.get("commands-format", "ndpsim")
-        write_commands(options["commands"], result.command_traces[number], form, number, memory.device)
+        _write_commands(options, result, memory)
     if plot is not None:
         from ndpsim.report.pictures.latencies import latencies_figure
 
@@ -166,3 +178,22 @@ def _run(options: Options, requests: RequestStream, memory: Memory, plot: Plot |
         print_rounded(memory.device)
 
     answer(options, result.to_dict, show)
+
+
+def _write_commands(options: Options, result: TraceResult, memory: Memory) -> None:
+    """Write the commands of a channel as they are and as a timeline, and draw them."""
+    from ndpsim.dram.traces import write_commands
+    from ndpsim.report.command_slices import command_slices
+    from ndpsim.report.text import title_of
+    from ndpsim.report.timelines import write_command_timeline
+
+    number, form = options.get("channel", 0), options.get("commands-format", "ndpsim")
+    trace = result.command_traces[number]
+    if "commands" in options:
+        write_commands(options["commands"], trace, form, number, memory.device)
+    if "timeline" in options or "plot-commands" in options:
+        slices = command_slices(trace, memory.device, _OUTPUTS.value(options, "first-us"))
+        named = [(f"channel {number}", slices)]
+        if "timeline" in options:
+            write_command_timeline(options["timeline"], named)
+        plot_commands(options, title_of(result), named)

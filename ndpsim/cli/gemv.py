@@ -12,12 +12,15 @@ from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import (
     COMMANDS,
     EXACT_CHECK,
+    FIRST_US,
     JSON,
     REPORT,
     Plot,
     answer,
+    check_format,
     hardware_of,
     picture,
+    plot_commands,
     plot_of,
     progress_of,
     timeline,
@@ -25,8 +28,11 @@ from ndpsim.cli.options import (
 from ndpsim.cli.pim import BANK_OUTPUTS, CHECK_UNITS, finish, records
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from ndpsim.config import Hardware
-    from ndpsim.simulate import ContentionResult, ExpertResult
+    from ndpsim.report.command_slices import CommandSlices
+    from ndpsim.simulate import ContentionResult, ExpertResult, HostReadResult
 
 _OUTPUTS = table(
     {
@@ -39,17 +45,19 @@ _OUTPUTS = table(
                 "contention",
                 "host-read",
                 "banks",
+                commands=True,
             ),
             REPORT,
             COMMANDS,
             Parameter(
                 "lane",
-                "With --commands: write only this lane, or this bus.",
+                "With --commands, --timeline or --plot-commands: only this lane, or this bus.",
                 Whole(0),
                 otherwise="all lanes; bus 0",
-                needs="commands",
+                needs="commands timeline plot-commands",
             ),
-            timeline("the phases"),
+            timeline("the phases, and the first commands of each bank,"),
+            FIRST_US,
         ),
         "Validation": (EXACT_CHECK, CHECK_UNITS),
     }
@@ -92,6 +100,7 @@ def command(options: Options) -> None:
         refuse(options, "is not supported with --host-traffic", "exact-check")
     name = "host-read" if host_reads else "contention" if beside else "expert"
     plot = plot_of(options, name)
+    check_format(options, "plot-commands")
 
     from ndpsim.studies.sweeps.command import expert_of, weight_format
 
@@ -134,7 +143,7 @@ def _check_lane_of(options: Options, dimms: int, hardware: Hardware) -> None:
 
 
 def _write_lanes(options: Options, result: ExpertResult | ContentionResult) -> None:
-    """Write the commands and the timeline of an expert on lanes."""
+    """Write the commands and the timeline of an expert on lanes, and draw the commands."""
     if "commands" in options:
         from ndpsim.report.text import write_lanes
 
@@ -142,7 +151,24 @@ def _write_lanes(options: Options, result: ExpertResult | ContentionResult) -> N
     if "timeline" in options:
         from ndpsim.report.timelines import write_timeline
 
-        write_timeline(options["timeline"], result)
+        write_timeline(options["timeline"], result, _slices(options, result))
+    _plot_commands(options, result)
+
+
+def _slices(
+    options: Options, result: ExpertResult | ContentionResult | HostReadResult
+) -> Iterator[tuple[str, CommandSlices]]:
+    from ndpsim.report.command_slices import lane_slices
+    from ndpsim.report.words import device_of
+
+    device = device_of(result.config["hardware"])
+    return lane_slices(result, device, _OUTPUTS.value(options, "first-us"), options.get("lane"))
+
+
+def _plot_commands(options: Options, result: ExpertResult | ContentionResult | HostReadResult) -> None:
+    from ndpsim.report.text import title_of
+
+    plot_commands(options, title_of(result), _slices(options, result))
 
 
 def _show(options: Options, result: Any, hardware: Hardware, plot: Plot | None) -> None:
@@ -162,7 +188,7 @@ def _show(options: Options, result: Any, hardware: Hardware, plot: Plot | None) 
 
 def _records(options: Options) -> bool:
     """Whether the commands are needed, for a file or a picture."""
-    return not options.keys().isdisjoint(("commands", "plot", "report"))
+    return not options.keys().isdisjoint(("commands", "plot", "report", "timeline", "plot-commands"))
 
 
 def _alone(options: Options, call: dict[str, Any], plot: Plot | None) -> None:
@@ -185,7 +211,7 @@ def _beside_host(options: Options, call: dict[str, Any], plot: Plot | None) -> N
 
     _check_lane_of(options, 1, call["hw"])
     arguments = GEMV.arguments(options, "tokens", "release-ns", "layout", *HOST)
-    arguments["record_commands"] = "commands" in options
+    arguments["record_commands"] = not options.keys().isdisjoint(("commands", "timeline", "plot-commands"))
     with progress_of("simulating") as progress:
         result = simulate_contention(**call, **arguments, progress=progress)
     _write_lanes(options, result)
@@ -207,4 +233,5 @@ def _host_read(options: Options, call: dict[str, Any], plot: Plot | None) -> Non
         result = simulate_host_read(**call, progress=progress)
     if "commands" in options:
         write_commands(options["commands"], result.command_traces[options.get("lane", 0)])
+    _plot_commands(options, result)
     _show(options, result, call["hw"], plot)

@@ -19,10 +19,11 @@ from typing import Any
 import click
 
 from ndpsim.base.errors import InputError, MismatchError, one_line
-from ndpsim.base.run_files import inputs_protected
-from ndpsim.cli.command import CommandGroup, group
+from ndpsim.base.run_files import called, inputs_protected
+from ndpsim.cli.command import CommandGroup, Section, group
 from ndpsim.cli.notices import notices
 from ndpsim.cli.process import StandardOutputError, forget_output
+from ndpsim.config.files import data_folder
 
 _SUMMARY = re.compile(r'"""``ndpsim ([a-z]+)``: (.+?)\.?(?:"""|$)')
 
@@ -61,6 +62,10 @@ class _Commands(CommandGroup):
     def command_rows(self) -> list[tuple[str, str]]:
         return list(_COMMANDS.items())
 
+    def help_sections(self, ctx: click.Context) -> list[Section]:
+        folders = [(kind, str(data_folder(kind))) for kind in ("docs", "examples")]
+        return [*super().help_sections(ctx), ("Pages and examples that messages name", folders)]
+
 
 @group(*_EXAMPLES, cls=_Commands, invoke_without_command=True)
 @click.option(
@@ -94,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _status_of(arguments: Sequence[str] | None) -> int:
     """The exit status of the call; mistakes and interruptions are printed."""
     try:
-        with inputs_protected():
+        with inputs_protected(), called(sys.argv[1:] if arguments is None else arguments):
             return cli.main(arguments, prog_name="ndpsim", standalone_mode=False) or 0
     except InputError as error:
         return _refuse(str(error))

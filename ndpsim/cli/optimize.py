@@ -15,6 +15,8 @@ from ndpsim.cli.options import answer, check_format
 from ndpsim.cli.sweep import OUTPUTS, folder_of, keys_as_typed, pairs, run_with_progress
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from ndpsim.studies.search.result import SearchResult
 
 _SHOWN = 40  # points that are printed
@@ -54,7 +56,12 @@ def command(options: Options) -> None:
         click.echo(f"ndpsim: no point is feasible; see {out / 'runs.csv'}", err=True)
         click.get_current_context().exit(1)
     if "plot" in options:
-        _draw(result, options["plot"], OUTPUTS.value(options, "size"))
+        from ndpsim.report.pictures.canvas import save, titled
+
+        size = OUTPUTS.value(options, "size")
+        with titled(options.get("title")):
+            figure = _figure(result, size)
+        save(figure, options["plot"], size)
 
 
 def _print(result: SearchResult, out: Path) -> None:
@@ -77,8 +84,8 @@ def _print(result: SearchResult, out: Path) -> None:
     print_text(f"{points.computed} simulated, {points.found} reused; {files}")
 
 
-def _draw(result: SearchResult, path: str, size: str) -> None:
-    from ndpsim.report.pictures.canvas import save
+def _figure(result: SearchResult, size: str) -> Figure:
+    """The approach to the best value of one objective, or the points over two."""
     from ndpsim.report.pictures.sweep import approach_figure, points_figure
     from ndpsim.report.sweep_plot import chosen_plot, sweep_title
 
@@ -87,9 +94,8 @@ def _draw(result: SearchResult, path: str, size: str) -> None:
     objectives = list(problem.objectives)
     if len(objectives) == 1:
         title, kinds = sweep_title(problem.definition), problem.definition.results
-        save(approach_figure(title, objectives[0], kinds, feasible, result.approach, size), path, size)
-        return
+        return approach_figure(title, objectives[0], kinds, feasible, result.approach, size)
     definition, axes = result.points.definition, {"x": objectives[0], "y": objectives[1]}
     plot = chosen_plot(definition, feasible, **{"kind": "pareto", **axes, **definition.plot})
     chosen = replace(plot, more=problem.more_is_better())
-    save(points_figure(feasible, definition, chosen, size), path, size)
+    return points_figure(feasible, definition, chosen, size)

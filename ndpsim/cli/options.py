@@ -7,9 +7,9 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVarTuple
 
@@ -17,7 +17,7 @@ import click
 
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.files import ensure_writable, is_in_place, replacing
-from ndpsim.base.options import Choice, Flag, Output, Parameter, Several, Table, refuse
+from ndpsim.base.options import Choice, Flag, Kind, Output, Parameter, Real, Several, Table, refuse
 from ndpsim.base.options.dram import CHANNEL, CONTROLLER, DRAM, ControllerOptions
 from ndpsim.base.run_files import identity_of
 from ndpsim.cli.process import is_closed
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ndpsim.config import Hardware
+    from ndpsim.report.command_slices import CommandSlices
     from ndpsim.simulate import Memory
 
 
@@ -41,6 +42,14 @@ def timeline(drawn: str) -> Parameter:
     return Parameter("timeline", f"Write {drawn} as a Chrome/Perfetto trace.", Output())
 
 
+PLOT_COMMANDS = Parameter("plot-commands", "Draw the commands of each bank, and the data bus.", Output())
+FIRST_US = Parameter(
+    "first-us",
+    "With --timeline or --plot-commands: microseconds from the first command in which commands are shown.",
+    Real(least=0.001, most=1000),
+    5.0,
+    needs="timeline plot-commands",
+)
 COMMANDS = Parameter("commands", "Write every DRAM command as CSV (.gz compresses).", Output())
 EXACT_CHECK = Parameter(
     "exact-check", "Run a second time, step by step, on the plain controller, and compare.", Flag()
@@ -234,12 +243,15 @@ class Plot:
     file: str
     size: str
     panels: tuple[str, ...]
+    title: str | None = None
 
     def draw(self, figure: Callable[[*Drawn, str, tuple[str, ...]], Figure], *what: *Drawn) -> None:
         """Write a figure of `report.pictures` of a result and further arguments."""
-        from ndpsim.report.pictures.canvas import save
+        from ndpsim.report.pictures.canvas import save, titled
 
-        save(figure(*what, self.size, self.panels), self.file, self.size)
+        with titled(self.title):
+            drawn = figure(*what, self.size, self.panels)
+        save(drawn, self.file, self.size)
 
 
 SIZE = Parameter(
@@ -251,8 +263,20 @@ SIZE = Parameter(
 )
 
 
-def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
-    """``--plot``, ``--size`` and ``--panels`` of a command; `pictures`: names of `report.panels.PANELS`."""
+TITLE = Parameter(
+    "title",
+    "With --plot: title of the picture; none: no title.",
+    Kind(form="TEXT"),
+    otherwise="what ran, and the outcome",
+    needs="plot",
+)
+
+
+def picture(drawn: str, *pictures: str, commands: bool = False) -> tuple[Parameter, ...]:
+    """``--plot``, ``--size`` and ``--panels`` of a command; `pictures`: names of `report.panels.PANELS`.
+
+    With `commands`, it has ``--plot-commands``, too.
+    """
     names = ", ".join(dict.fromkeys(name for kind in pictures for name in PANELS[kind]))
     panels = Parameter(
         "panels",
@@ -260,7 +284,9 @@ def picture(drawn: str, *pictures: str) -> tuple[Parameter, ...]:
         Several(always=True, form="NAME,..."),
         needs="plot",
     )
-    return Parameter("plot", drawn, Output()), SIZE, panels
+    needs = "plot plot-commands" if commands else "plot"
+    shared = replace(SIZE, needs=needs), replace(TITLE, needs=needs)
+    return Parameter("plot", drawn, Output()), *((PLOT_COMMANDS,) if commands else ()), *shared, panels
 
 
 def plot_of(options: Mapping[str, Any], drawn: str) -> Plot | None:
@@ -273,16 +299,29 @@ def plot_of(options: Mapping[str, Any], drawn: str) -> Plot | None:
         return None
     chosen = chosen_panels(options.get("panels"), drawn)
     check_format(options)
-    return Plot(options["plot"], options.get("size", DEFAULT_SIZE), chosen)
+    return Plot(options["plot"], options.get("size", DEFAULT_SIZE), chosen, options.get("title"))
 
 
-def check_format(options: Mapping[str, Any]) -> None:
-    """Make sure that the format of ``--plot``, if given, can be drawn.
+def check_format(options: Mapping[str, Any], option: str = "plot") -> None:
+    """Make sure that the format of ``--plot``, if given, can be drawn; `option`: another one's name.
 
     Raises:
-        InputError: it does not.
+        InputError: it cannot.
     """
-    if "plot" in options:
+    if option in options:
         from ndpsim.report.pictures import canvas  # imports matplotlib, which is slow
 
-        canvas.check_format(options["plot"])
+        canvas.check_format(options[option], f"--{option}")
+
+
+def plot_commands(options: Mapping[str, Any], title: str, parts: Iterable[tuple[str, CommandSlices]]) -> None:
+    """Draw the first of the channels or lanes, with ``--plot-commands``."""
+    if "plot-commands" in options:
+        from ndpsim.report.pictures.canvas import save, titled
+        from ndpsim.report.pictures.commands import commands_figure
+
+        size = options.get("size", DEFAULT_SIZE)
+        name, slices = next(iter(parts))
+        with titled(options.get("title")):
+            figure = commands_figure(f"{title}: {name}", slices, size)
+        save(figure, options["plot-commands"], size)

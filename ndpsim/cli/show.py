@@ -283,7 +283,7 @@ _USED = {
     "hw": ("set", "for"),
     "org": ("rules",),
     "timing": ("org", "rules"),
-    "layout": ("hw", "model", "set", "plot", "size", "panels", *_OF_WEIGHTS),
+    "layout": ("hw", "model", "set", "plot", "size", "title", "panels", *_OF_WEIGHTS),
     "processor": ("hw", "model", "set", "tokens", *_OF_WEIGHTS),
     "weights": ("model",),
 }

@@ -20,7 +20,7 @@ from ndpsim.base.options.swept import PLOT, STUDIES, STUDY, SWEEP, SWEPT, StudyO
 from ndpsim.cli.command import CommandGroup, Options, TableCommand, group
 from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
-from ndpsim.cli.options import JSON, SIZE, answer, check_folder, check_format
+from ndpsim.cli.options import JSON, SIZE, TITLE, answer, check_folder, check_format
 
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
@@ -107,6 +107,7 @@ OUTPUTS = table(
             replace(JSON, help="Write the table as JSON; - for standard output."),
             Parameter("plot", "Draw the points.", Output()),
             SIZE,
+            TITLE,
         )
     }
 )
@@ -291,11 +292,12 @@ def _chosen(options: Options, result: SweepResult) -> SweepPlot:
 
 def _draw(options: Options, result: SweepResult) -> None:
     if "plot" in options:
-        from ndpsim.report.pictures.canvas import save
+        from ndpsim.report.pictures.canvas import save, titled
         from ndpsim.report.pictures.sweep import points_figure
 
         size = OUTPUTS.value(options, "size")
-        figure = points_figure(result.rows, result.definition, _chosen(options, result), size)
+        with titled(options.get("title")):
+            figure = points_figure(result.rows, result.definition, _chosen(options, result), size)
         save(figure, options["plot"], size)
 
 

@@ -23,7 +23,7 @@ _PACKAGE = Path(__file__).parents[1]
 def data_folder(kind: str) -> Path:
     """The folder of `kind` in the installed package, else in the checkout.
 
-    kind: "hwconfigs", "rtl_params" or "validation".
+    kind: "hwconfigs", "rtl_params", "validation", "docs" or "examples".
     """
     installed = _PACKAGE / "_data" / kind
     return installed if installed.is_dir() else _PACKAGE.parent / kind

@@ -177,9 +177,8 @@ def chosen_plot(
         raise InputError("no point has a number that could be drawn: all failed", "missing", key="plot")
     if not swept.varied:
         raise InputError("nothing varies, so that there is nothing to draw", "missing", key="plot")
-    chosen_kind = _known(
-        wanted.get("kind") or _default_kind(wanted.get("x"), swept, points), KINDS, "kind", "kind"
-    )
+    otherwise = _default_kind(wanted.get("x"), swept, points, wanted.get("log") in ("x", "xy"))
+    chosen_kind = _known(wanted.get("kind") or otherwise, KINDS, "kind", "kind")
     named = wanted.get("by")
     names = named.split(",") if isinstance(named, str) else named or ()
     chosen_by = tuple(name for name in (str(name).strip() for name in names) if name)
@@ -200,9 +199,12 @@ def chosen_plot(
     log += "y" if rows is not None and chosen_kind != "bars" and _spans(metric, rows) else ""
     keys = [key, *series] if chosen_kind == "heat" else [key]
     words = " and ".join(key_label(shown).partition(" (")[0] for shown in keys)
+    chosen_log = _log(wanted, log)
+    if wanted.get("log") is not None:
+        _check_log(chosen_log, chosen_kind, key, metric, points, rows)
     drawn = f"{described(metric, swept.results).label} {'over' if chosen_kind == 'lines' else 'by'} {words}"
     return SweepPlot(
-        chosen_kind, key, metric, series, _log(wanted, log), swept.title or f"{sweep_title(swept)}: {drawn}"
+        chosen_kind, key, metric, series, chosen_log, swept.title or f"{sweep_title(swept)}: {drawn}"
     )
 
 
@@ -212,6 +214,31 @@ def _log(wanted: Mapping[str, Any], otherwise: str) -> str:
         return otherwise
     log = _known(wanted["log"] or NO_LOG, LOGS, "choice of logarithmic axes", "log")
     return "" if log == NO_LOG else log
+
+
+def _check_log(
+    log: str, kind: str, x: str, metric: str, points: Sequence[Row], rows: Sequence[Row] | None
+) -> None:
+    """Refuse a logarithmic axis that was asked for and cannot be drawn.
+
+    Raises:
+        InputError: the picture has no such axis, or values are not above 0.
+    """
+    if "x" in log and kind != "lines":
+        problem = (
+            f"{kind} have no logarithmic horizontal axis; lines have"
+            if kind == "bars"
+            else ("the horizontal axis of a heat map has names; y is the scale of its colours")
+        )
+        raise InputError(problem, "conflict", key="log")
+    values = {x: [point[x] for point in points]} if "x" in log else {}
+    if "y" in log and rows is not None:
+        values[metric] = [row[metric] for row in rows if row.get(metric) is not None]
+    for name, found in values.items():
+        low = next((value for value in found if not is_number(value) or value <= 0), None)
+        if low is not None:
+            problem = f"{name} has {value_words(low)}, which no logarithmic axis shows"
+            raise InputError(problem, "conflict", key="log")
 
 
 def _pareto(
@@ -244,11 +271,13 @@ def _count(key: str, points: Iterable[Row]) -> int:
     return len({value_words(point[key]) for point in points})
 
 
-def _default_kind(x: str | None, swept: Swept, points: Sequence[Row]) -> str:
+def _default_kind(x: str | None, swept: Swept, points: Sequence[Row], log_x: bool) -> str:
+    """The kind if none is chosen; lines may have a logarithmic horizontal axis, and bars may not."""
     if x is not None and x not in swept.varied:
         return "pareto"
-    keys = swept.varied if x is None else (x,)
-    return "lines" if any(_numeric(key, points) and _count(key, points) > 2 for key in keys) else "bars"
+    keys, fewest = swept.varied if x is None else (x,), 2 if log_x else 3
+    lines = any(_numeric(key, points) and _count(key, points) >= fewest for key in keys)
+    return "lines" if lines else "bars"
 
 
 def _default_x(kind: str, swept: Swept, points: Sequence[Row], by: Collection[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from os import PathLike
 from typing import IO, Any
@@ -14,6 +14,7 @@ from ndpsim.inference.layers.record import JobRecord, LayerRecord, MigrationReco
 from ndpsim.inference.serving.engine import DoneStep
 from ndpsim.inference.serving.log import ServingObserver
 from ndpsim.inference.serving.sequence import Sequence
+from ndpsim.report.command_slices import CommandSlices
 from ndpsim.report.text import title_of
 from ndpsim.report.words import unit_of_phase
 from ndpsim.simulate import ContentionResult, ExpertResult, RelayoutResult
@@ -59,19 +60,27 @@ def timeline_file(path: str | PathLike[str]) -> Iterator[TimelineWriter]:
 
 
 class TimelineWriter:
-    """Writes events: spans on named rows of a process. A name has several rows where its spans overlap."""
+    """Writes events: spans on named rows of a process. A name has several rows where its spans overlap.
+
+    Processes and rows are numbered from 1, rows over all processes: 0 is the idle process of viewers.
+    """
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
-        self._process = -1
+        self._process = self._count = 0
         self._held = b""
 
     def begin_process(self, name: str) -> None:
         """Begin a process of this name, to which all further events belong."""
         self._rows: dict[str, list[tuple[int, float]]] = {}  # numbers of rows, and their last ends
-        self._count = 0
         self._process += 1
-        self.event({"ph": "M", "tid": 0, "name": "process_name", "args": {"name": name}})
+        self._describe("process", self._count + 1, name, self._process)
+
+    def _describe(self, kind: str, row: int, name: str, order: int) -> None:
+        """Write the name of a process or row, and its place among the others."""
+        about = {"ph": "M", "ts": 0, "tid": row}
+        self.event({**about, "name": f"{kind}_name", "args": {"name": name}})
+        self.event({**about, "name": f"{kind}_sort_index", "args": {"sort_index": order}})
 
     def row(self, name: str, start_ns: float = -math.inf, end_ns: float = -math.inf) -> int:
         """The number of a row that is free at this time; without times, the row is added if it is new.
@@ -83,10 +92,9 @@ class TimelineWriter:
             if start_ns >= until:
                 rows[index] = number, end_ns
                 return number
-        number = self._count
-        self._count += 1
+        self._count = number = self._count + 1
         rows.append((number, end_ns))
-        self.event({"ph": "M", "tid": number, "name": "thread_name", "args": {"name": name}})
+        self._describe("thread", number, name, number)
         return number
 
     def span(self, row: str, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]) -> None:
@@ -173,7 +181,7 @@ class _Timeline(ServingObserver):
     def _asynchronous(
         self, number: int, name: str, start_ns: float, end_ns: float, arguments: dict[str, Any]
     ) -> None:
-        common = {"cat": "request", "id": number, "name": name}
+        common = {"cat": "request", "id": number, "tid": self._timeline.row("requests"), "name": name}
         self._timeline.event({"ph": "b", **common, "ts": moment_of(start_ns), "args": arguments})
         self._timeline.event({"ph": "e", **common, "ts": moment_of(end_ns)})
 
@@ -249,14 +257,44 @@ def _write_migration(timeline: TimelineWriter, migration: MigrationRecord) -> No
 # ---- Timelines of experts and relayouts
 
 
-def write_timeline(path: str, result: ExpertResult | ContentionResult) -> None:
-    """Write the phases of an expert in us, a row for each unit, or several if phases of DIMMs overlap."""
+def write_timeline(
+    path: str, result: ExpertResult | ContentionResult, lanes: Iterable[tuple[str, CommandSlices]] = ()
+) -> None:
+    """Write the phases of an expert in us, a row for each unit, or several if phases of DIMMs overlap.
+
+    `lanes`: the commands of lanes, each a process of its own.
+    """
     units = unit_of_phase(result.config["hardware"])
     with timeline_file(path) as timeline:
         timeline.begin_process(title_of(result))
         for phase in sorted(result.phases, key=lambda phase: phase.start_ns):
             arguments = {"tile": phase.tile, "tokens": result.token_tiles[phase.tile]}
             timeline.span(units[phase.name], phase.name, phase.start_ns, phase.end_ns, arguments)
+        for name, slices in lanes:
+            _write_slices(timeline, name, slices, result.config.get("start_clock", 1))
+
+
+def write_command_timeline(path: str, channels: Iterable[tuple[str, CommandSlices]]) -> None:
+    """Write the commands of channels, each a process with a row for each bank and data bus.
+
+    Clock 0 is at 0 us.
+    """
+    with timeline_file(path) as timeline:
+        for name, slices in channels:
+            _write_slices(timeline, name, slices, 0)
+
+
+def _write_slices(timeline: TimelineWriter, name: str, slices: CommandSlices, start_clock: int) -> None:
+    timeline.begin_process(name)
+    clock_ns = float(slices.device.clock_ps) / 1000
+    named = [(slices.bank_name(bank), row) for bank, row in slices.banks.items()]
+    named += [(slices.bus_name(rank), row) for rank, row in slices.buses.items()]
+    for title, row in named:
+        for each in row:
+            start_ns, end_ns = ((clock - start_clock) * clock_ns for clock in (each.start, each.end))
+            addressed = {"row": each.row, "column": each.column}
+            arguments = {"clock": each.start, **{key: n for key, n in addressed.items() if n >= 0}}
+            timeline.span(title, each.command, start_ns, end_ns, arguments)
 
 
 def write_relayout_timeline(path: str, result: RelayoutResult) -> None:

@@ -189,7 +189,7 @@ def _recorded(path: Path, device: Device) -> CommandTrace:
     """Ramulator's CSV as a `CommandTrace`: -1 for levels that a command does not address."""
     standard = device.standard
     kinds, number = standard.by_number, {name: index for index, name in enumerate(standard.names)}
-    header, *lines = (line.split(",") for line in path.read_text().splitlines())
+    header, *lines = (line.split(",") for line in path.read_text(encoding="utf-8").splitlines())
     # The levels of banks: Rank or PseudoChannel, or none; Sid, or none; BankGroup and Bank.
     columns = dict(zip(header, zip(*lines, strict=True), strict=True)) if lines else {}
     none = np.zeros(len(lines), dtype=np.int64)
@@ -240,7 +240,10 @@ def _write_trace(requests: Requests, path: Path) -> None:
     """Write `requests` in the format of Ramulator's front end."""
     addresses = [] if requests.address is None else requests.address.tolist()
     kinds = np.where(np.asarray(requests.write) == 1, "ST", "LD")
-    path.write_text("".join(f"{kind} {address:#x}\n" for kind, address in zip(kinds, addresses, strict=True)))
+    path.write_text(
+        "".join(f"{kind} {address:#x}\n" for kind, address in zip(kinds, addresses, strict=True)),
+        encoding="utf-8",
+    )
 
 
 def _timed_run(package: Any, trace: Path, memory: Memory) -> tuple[dict[str, int], float]:

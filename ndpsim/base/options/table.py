@@ -227,7 +227,8 @@ class Parameter:
         form: the placeholder of a value in the help; empty: the form of the kind.
         names: the names that a value may have: kinds of ``ndpsim list``, or the names themselves.
         files: endings of the files that a value may name; an empty ending: any file.
-        needs: the option, or ``OPTION=VALUE``, without which it has no effect.
+        needs: the option, or ``OPTION=VALUE``, without which it has no effect; or several, one of which
+            it needs, with blanks between them.
         repeatable: it may be given several times, and all values count.
         positional: it is given by its place, without a name.
         required: it must be given.
@@ -311,10 +312,12 @@ class Table(dict[str, Parameter]):
             InputError: something is.
         """
         for name in options:
-            needed, _, value = self[name].needs.partition("=") if name in self else ("", "", "")
-            if needed and (needed not in options or value not in ("", options[needed])):
-                problem = f"needs {dashes}{needed}{value and f' {value}'}"
-                raise InputError(problem, key=name, code="conflict")
+            any_of = [needed.partition("=") for needed in self[name].needs.split()] if name in self else []
+            if any_of and not any(
+                needed in options and value in ("", options[needed]) for needed, _, value in any_of
+            ):
+                words = (f"{dashes}{needed}{value and f' {value}'}" for needed, _, value in any_of)
+                raise InputError(f"needs {' or '.join(words)}", key=name, code="conflict")
 
     def but(self, **changed: Parameter | None) -> Table:
         """The table with some parameters replaced; None removes a parameter."""

@@ -17,7 +17,8 @@ from matplotlib.figure import Figure
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import replacing
 from ndpsim.base.reported import flattened
-from ndpsim.base.units import UNITS, significant
+from ndpsim.base.run_files import call_words
+from ndpsim.base.units import UNITS, scale_for, significant
 from ndpsim.config import Hardware
 from ndpsim.report.metrics import is_number, scale_of
 from ndpsim.report.panels import DEFAULT_SIZE
@@ -150,8 +151,35 @@ def table_of(*columns: Column, elsewhere: str = "", total: int = 0) -> HtmlTable
 
 
 def measured(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> HtmlTable:
-    """A table of a text report, whose figures sort."""
-    return HtmlTable(heads, [[first, *map(measured_cell, cells)] for first, *cells in rows])
+    """A table of a text report, whose figures sort; a column with several scales gets one."""
+    lines = [[Cell(first), *map(measured_cell, cells)] for first, *cells in rows]
+    columns = [
+        _in_one_unit(head, cells) for head, cells in zip(heads, zip(*lines, strict=True), strict=False)
+    ]
+    if not columns:
+        return HtmlTable(heads, lines)
+    heads = [head for head, _ in columns]
+    return HtmlTable(heads, list(zip(*(cells for _, cells in columns), strict=True)))
+
+
+def _in_one_unit(head: str, cells: Sequence[Cell]) -> tuple[str, Sequence[Cell]]:
+    """The head and cells of a column; if they have several scales of a unit, all in that of the largest."""
+    texts = [_MEASURED.fullmatch(cell.text) for cell in cells]
+    shown = {found[2] for found in texts if found}
+    kind = next((name for name, unit in UNITS.items() if shown <= {scale.unit for scale in unit.scales}), "")
+    values = [cell.value for cell in cells if cell.value is not None]
+    if (
+        len(shown) < 2
+        or not kind
+        or any(found is None and cell.text.strip("-") for found, cell in zip(texts, cells, strict=True))
+    ):
+        return head, cells
+    scale = scale_for(kind, max(values))
+    scaled = [
+        cell if cell.value is None else Cell(significant(cell.value / scale.divisor), cell.value)
+        for cell in cells
+    ]
+    return f"{head} ({scale.unit})", scaled
 
 
 def when(spans: Sequence[Any], from_ns: float = 0.0, length: bool = False) -> list[Column]:
@@ -268,6 +296,7 @@ def provenance(more: Mapping[str, str] | None = None) -> Section:
             return "not installed"
 
     made = {
+        **({"command": call} if (call := call_words()) else {}),
         "ndpsim": installed("ndpsim"),
         "version": f"{version()} (digest of the simulator's sources, Python, NumPy and Numba)",
         "Python": platform.python_version(),
@@ -277,8 +306,13 @@ def provenance(more: Mapping[str, str] | None = None) -> Section:
     return Section("Provenance", HtmlTable((), [*made.items(), *(more or {}).items()]))
 
 
+# The folders of a path from the root; those of an address on the web follow a colon or a slash.
+_ABSOLUTE = re.compile(r"(?<![\w.:/*)])/(?:[\w.+@~-]+/)+(?=[\w.+@~-])")
+
+
 def _clipped(text: str, most: int) -> str:
-    """A text of a bounded length."""
+    """A text of a bounded length; files are named without the folders of this machine."""
+    text = _ABSOLUTE.sub("", text)
     return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
 
 

@@ -257,6 +257,7 @@ def write_load_report(
 # ---- Reports of a whole model: runs under policies, and serving
 
 
+_POLICIES = 5  # of a table with a column for each
 #: Of each policy, in a table that sorts.
 _COMPARED = (
     "tokens_per_s",
@@ -321,10 +322,17 @@ def write_moe_report(path: str, result: MoeResult, history: MoeHistory, hardware
     parameters = {name: dict(run.parameters) for name, run in zip(names, result.runs, strict=True)}
     set_to = [(key, str(value)) for key, value in flattened(parameters).items()]
     histories = list(zip(names, history.runs, strict=True))
-    table = measured(("", *names), moe_table(result))
     answer = [moe_answer(result)] if len(names) > 1 else []
+    rows = list(moe_table(result))
+    tables = [  # few columns each, so that none is cut on a screen of 1,280 pixels
+        measured(
+            ("", *names[first : first + _POLICIES]),
+            [(row[0], *row[1 + first : 1 + first + _POLICIES]) for row in rows],
+        )
+        for first in range(0, len(names), _POLICIES)
+    ]
     sections = [
-        Section("Summary", answer, _compared(result, names), table, [*not_run, *moe_notes(result)]),
+        Section("Summary", answer, _compared(result, names), *tables, [*not_run, *moe_notes(result)]),
         Section(
             "Policies and layers",
             picture("run", lambda: moe_figure(result, history), title),

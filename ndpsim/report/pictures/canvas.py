@@ -8,6 +8,7 @@ import re
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -96,6 +97,20 @@ _TEXT = 16  # lines for ticks, labels and a legend, until they are measured
 _LEGEND_PAD = 0.6  # beside a legend, as a share of the font size
 _NARROWER = 0.98  # width of one of several columns, as a share of what it is before they are laid out
 _LEAST = 0.5  # least share of their height that axes keep where room is short
+
+
+#: The title of the pictures that are drawn, instead of their own; None: their own.
+_title: ContextVar[str | None] = ContextVar("title", default=None)
+
+
+@contextmanager
+def titled(title: str | None) -> Iterator[None]:
+    """Pictures that are drawn meanwhile have this title, and with "none" no title; None: their own."""
+    token = _title.set(title)
+    try:
+        yield
+    finally:
+        _title.reset(token)
 
 
 #: Names of the panels of a picture that are drawn; None: all.
@@ -216,7 +231,8 @@ def compose(
     Raises:
         InputError: there is no such size, or no panel.
     """
-    chosen = chosen_size(size)
+    chosen, own = chosen_size(size), _title.get()
+    title = title if own is None else "" if own == "none" else own
     names = None if panels is None else chosen_panels(panels, picture)
     columns = [
         [
@@ -320,8 +336,8 @@ def _lay_out(figure: Figure, columns: Sequence[tuple[GridSpec, list[_Block]]], s
         axes.set_position(Bbox(axes.get_position().get_points().round(5)))
 
 
-def check_format(path: str) -> str:
-    """The picture format that a file's name asks for: "png", "svg", ...
+def check_format(path: str, option: str = "--plot") -> str:
+    """The picture format that a file's name asks for: "png", "svg", ...; `option` gave the name.
 
     Raises:
         InputError: no such format exists.
@@ -330,7 +346,7 @@ def check_format(path: str) -> str:
     known = sorted(set(Figure().canvas.get_supported_filetypes()) - _UNUSABLE)
     if kind not in known:
         problem = f"'{kind}' is no picture format (known: {', '.join(known)})"
-        raise InputError(problem, "unknown-name", key="--plot")
+        raise InputError(problem, "unknown-name", key=option)
     return kind
 
 

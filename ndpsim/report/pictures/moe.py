@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,6 +29,7 @@ from ndpsim.workload.routing import RoutingStatistics
 from ndpsim.workload.routing.statistics import PhaseStatistics, Reuse
 
 _LIGHT = 0.4
+_DETAILED = 3  # policies whose layers and jobs fit a page
 _DIMM_LABELS = 4
 _EDGED = 0.004  # share of the axes: an edge would hide narrower bars
 _COMPARABLE = 4  # above this ratio of times, layers have a logarithmic scale, and jobs one each
@@ -67,11 +67,11 @@ _COLOUR_OF = {"gpu": "gpu", "pcie-down": "pcie", "pcie-up": "pcie", "cpu": "host
 
 def _speedups(runs: Mapping[str, PolicyRun]) -> Panel:
     """The speedup of each policy over the first, of everything and of the experts alone."""
-    words = [f"{times(run.speedup)}, experts {times(run.speedup_moe)}" for run in runs.values()]
+    words = [f"{run.speedup:.2f}{TIMES}" for run in runs.values()]
     bars = COLOURS["everything"], [run.speedup for run in runs.values()], words
     experts = "experts alone", COLOURS["experts"], "-", [run.speedup_moe for run in runs.values()]
     label = metric_label("speedup", Scale(TIMES), next(iter(runs)))
-    return row_panel(list(runs), {"everything": bars}, label, mark=experts)
+    return row_panel(list(runs), {"everything": bars}, label, mark=experts, lines=_lines(len(runs)))
 
 
 def _layers(axes: Axes, run: RunHistory, name: str, limits_ns: tuple[float, float]) -> None:
@@ -102,7 +102,22 @@ def _engines(runs: Mapping[str, PolicyRun]) -> Panel:
         for engine, (label, colour) in _ENGINES.items()
     }
     label = metric_label("pairs_by_engine", Scale("%"), results=(PolicyRun,))
-    return row_panel(list(runs), parts, label, 100)
+    return row_panel(list(runs), parts, label, 100, lines=_lines(len(runs)))
+
+
+def _summed_migrations(runs: Mapping[str, PolicyRun]) -> dict[str, dict[str, float]]:
+    """The sums over all kinds of migrations of each policy that has any."""
+    fields = ("count", "hidden_ns", "exposed_ns")
+    sums = {
+        name: {field: sum(windows[field] for windows in run.migrations.values()) for field in fields}
+        for name, run in runs.items()
+    }
+    return {name: found for name, found in sums.items() if found["hidden_ns"] + found["exposed_ns"] > 0}
+
+
+def _lines(rows: int) -> float:
+    """The height of each of so many rows; many are lower, so that the picture fits a page."""
+    return 1.25 if rows <= 2 * _DETAILED else 0.85
 
 
 def _migrations(sums: Mapping[str, Mapping[str, float]]) -> Panel | None:
@@ -118,7 +133,9 @@ def _migrations(sums: Mapping[str, Mapping[str, float]]) -> Panel | None:
         part: (COLOURS[part], [times[f"{part}_ns"] / scale.divisor for times in sums.values()], said)
         for part, said in {"hidden": (), "exposed": words}.items()
     }
-    return row_panel(list(sums), parts, f"{metric_label('time_ns', scale)}, all migrations")
+    return row_panel(
+        list(sums), parts, f"{metric_label('time_ns', scale)}, all migrations", lines=_lines(len(sums))
+    )
 
 
 # ---- the jobs of a layer ----
@@ -200,12 +217,23 @@ def _layer_panels(runs: Mapping[str, RunHistory], several: bool) -> list[Panel]:
     return [Panel(draw, 5, stretches=True, axis="layer") for draw in draws]
 
 
+def _in_detail(result: MoeResult, names: Sequence[str], size: str) -> list[str]:
+    """The policies whose layers and jobs are drawn."""
+    if chosen_size(size).height_in is not None:
+        return list(names[:1])
+    if len(names) <= _DETAILED:
+        return list(names)
+    return [names[min(range(len(names)), key=lambda index: result.runs[index].time_ns)]]
+
+
 def moe_figure(
     result: MoeResult, history: MoeHistory, size: str = DEFAULT_SIZE, panels: Panels = None
 ) -> Figure:
     """Speed-ups, time by layer and resource, engines, migrations, and the jobs of one layer.
 
-    If the size has a height, time by layer and jobs are only of the first policy.
+    Of more than three policies, time by layer and jobs are of the fastest alone, and migrations are not
+    told apart by kind, so that the picture fits a page. If the size has a height, layers and jobs are of the
+    first policy.
 
     Args:
         result: of `run_moe`.
@@ -217,25 +245,32 @@ def moe_figure(
     """
     names = run_names(result.runs)
     runs = dict(zip(names, result.runs, strict=True))
-    most = len(names) if chosen_size(size).height_in is None else 1
-    histories = dict(itertools.islice(zip(names, history.runs, strict=True), most))
+    histories = {name: history.runs[names.index(name)] for name in _in_detail(result, names, size)}
     shown = {name: history.shown for name, history in histories.items() if history.shown is not None}
     several = len(runs) > 1
-    sums = {
-        f"{name}: {kind}" if several else kind: windows
-        for name, run in runs.items()
-        for kind, windows in run.migrations.items()
-        if windows["hidden_ns"] + windows["exposed_ns"] > 0
-    }
+    sums = (
+        _summed_migrations(runs)
+        if len(names) > _DETAILED
+        else {
+            f"{name}: {kind}" if several else kind: windows
+            for name, run in runs.items()
+            for kind, windows in run.migrations.items()
+            if windows["hidden_ns"] + windows["exposed_ns"] > 0
+        }
+    )
     by_layer = {
         "speedup": _speedups(runs) if several else None,
         "layers": _layer_panels(histories, several),
         "engines": _engines(runs),
     }
     moved = {"migrations": _migrations(sums), "jobs": _job_panels(shown, several)}
-    policies = f"policies {', '.join(names)}" if several else f"policy {names[0]}"
+    policies = f"policy {names[0]}"
+    if several:
+        policies = f"policies {', '.join(names)}" if len(names) <= _DETAILED else f"{len(names)} policies"
     routed = trace_title(result.routing["trace"])
     title = f"Inference with {moe_title(result)}, {policies}\nrouting: {routed}"
+    if len(histories) < len(names):
+        title += f"\nlayers and jobs: {' and '.join(histories)}"
     return compose(title, (by_layer, moved), size, panels, "moe")
 
 

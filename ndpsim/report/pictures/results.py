@@ -49,7 +49,7 @@ def drawn(
     if type(result) in FIGURES and not getattr(result, "command_traces", True):
         problem = "has no commands to draw; simulate it with record_commands=True"
         raise InputError(problem, "missing", key="result")
-    figure: Any = figure_of(result, size, panels)
+    figure: Figure = figure_of(result, size, panels)
     if file is not None:
         save(figure, os.fspath(file), size)
     return figure

@@ -172,7 +172,7 @@ class PolicyRun(Reported):
     )
     migrations: Mapping[str, Mapping[str, float]] = field(metadata=quantity("migrations"))
     cache: Mapping[str, float | None] = field(metadata=quantity("GPU cache"))
-    prediction: Mapping[str, Any] | None = field(metadata=quantity("prediction", "%"))
+    prediction: Mapping[str, Any] | None = field(metadata=quantity("prediction", "%", counts=("counted",)))
     estimated_ns: float | None = field(
         metadata=quantity("policy's estimate of experts' time", whole="moe_ns")
     )

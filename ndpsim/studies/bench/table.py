@@ -73,7 +73,7 @@ def machine() -> dict[str, str | int]:
     """The machine of the measurement: its processor and cores, and the versions that made the code."""
     model = platform.processor() or platform.machine()
     with contextlib.suppress(OSError):  # Linux only
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 model = line.partition(":")[2].strip()
                 break

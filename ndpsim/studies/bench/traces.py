@@ -72,7 +72,9 @@ class WholeTrace(Benchmark):
 def _write(path: Path, requests: Requests, source: str) -> Path:
     assert requests.address is not None
     if source == "text":
-        path.write_text("".join(f"LD {address:#x}\n" for address in requests.address.tolist()))
+        path.write_text(
+            "".join(f"LD {address:#x}\n" for address in requests.address.tolist()), encoding="utf-8"
+        )
         return path
     records = np.zeros(len(requests), dtype=[("address", "<i8"), ("write", "i1")])
     records["address"] = requests.address
