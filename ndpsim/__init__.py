@@ -17,8 +17,8 @@ What the command line does, as calls:
 - ``show`` and ``list``: `load_hardware`, `load_model`, `place_expert`, `load_processors`, `hardware_names`,
   `model_names`, `weight_file`, `weight_names`, `resolve`. ``import``: `import_hardware`.
 - ``routing``: `generate_routing`, `import_routing`, `describe_routing`; `load_routing` and `Routing.save`.
-- ``requests``: `generate_requests`, `import_requests`, `describe_requests`; `load_requests` and
-  `save_requests`.
+- ``requests``: `generate_requests`, `import_requests`, `describe_requests`, `compare_measured`;
+  `load_requests` and `save_requests`.
 - ``moe``: `run_moe`; `check_policy` checks a policy of your own.
 - ``serve``: `run_serving`, and `find_rate` for the highest rate within a service level.
 - ``sweep``: `sweep`, of a command at many points. ``optimize``: `optimize`, for the best of them.

@@ -50,6 +50,7 @@ from ndpsim.inference.processors import Processors as Processors
 from ndpsim.inference.processors import load_processors as load_processors
 from ndpsim.inference.processors.layer_attention import simulate_layer_attention as simulate_layer_attention
 from ndpsim.inference.serving.log import ServingLog, ServingObserver
+from ndpsim.inference.serving.measured import compare_measured as compare_measured
 from ndpsim.inference.serving.server import find_rate as find_rate
 from ndpsim.policies import Policy
 from ndpsim.policies import PolicyCheck as PolicyCheck
@@ -200,6 +201,7 @@ def run_serving(  # ndpsim.inference.serving.server
     block_tokens: int = ...,
     prefix_cache: bool = ...,
     async_scheduling: bool = ...,
+    step_overhead_us: float = ...,
     routing: str | PathLike[str] | Routing | None = ...,
     seed: int = ...,
     sets: Sequence[str] = ...,

@@ -92,7 +92,7 @@ DDR3 = example("dram-standard", "ndpsim/dram/spec/standards/ddr3.py")
 MAC_KEYS = example("ndp-unit", "ndpsim/config/multipliers/mac_array.py")
 MAC_UNIT = example("ndp-unit", "ndpsim/dimm/units/mac_array.py")
 MAC_YAML = example("ndp-unit", "mac.yaml")
-MEMSPEC = example("configuration-format", "memspec.json")
+RAMULATOR_1 = example("configuration-format", "ddr4.cfg")
 SELECTIONS = example("routing-format", "selections.csv")
 
 #: Bank, row and column of reads; the columns count them.
@@ -115,8 +115,8 @@ CHANGED = {
     "ndpsim/dimm/units/narrow.py": changed(MAC_UNIT, ("MacArray", "Narrow"), ("16", "8")),
     "narrow.yaml": changed(MAC_YAML, ("mac_array", "narrow")),
     "broken.csv": changed(SELECTIONS, ("1,3,0,2", "1,3,0,none")),
-    # A timing that is missing.
-    "broken.json": changed(MEMSPEC, ('"RAS": 39, ', "")),
+    # A preset that is missing.
+    "broken.cfg": changed(RAMULATOR_1, ("org = DDR4_4Gb_x8\n", "")),
     "addresses.trace": "LD 0\nLD 64\n",
     "random.trace": "".join(f"R 0,0,0,{bank},{row},{column}\n" for bank, row, column in READS),
 }
@@ -142,7 +142,7 @@ BESIDE = [
     "ndpsim gemv --hw mac.yaml --shape 256,64 --tokens 4 --json mac.json",
     "ndpsim gemv --hw narrow.yaml --shape 256,64 --tokens 4 --bits 8 --exact-check --json narrow.json",
     "ndpsim gemv --hw mac.yaml --shape 256,64 --set ndp.mac_array.macs=3",
-    "ndpsim import broken.json",
+    "ndpsim import broken.cfg",
     "ndpsim routing import broken.csv --experts 4 --format selections -o broken.npz",
     "ndpsim list",
     "ndpsim dram --help",
@@ -366,16 +366,12 @@ def test_the_trace_has_the_selections_of_the_file(ran, checkout):
     np.testing.assert_array_equal(ids, [[[[1, 2], [1, 0]]], [[[2, 3], [1, 2]]]])
 
 
-def test_a_configuration_of_another_simulator_has_its_clocks_and_a_missing_one_is_named(ran, checkout):
-    lines = (checkout / "memspec.json").read_text()
-    hardware = load_hardware(str(checkout / "memspec.yaml"))
-    assert hardware.system.dram.org == "DDR4_4Gb_x8"
-    assert hardware.system.dram.timing.startswith("DDR4_2400R")
-    timings = hardware.lane_device().timings
-    for name, ours in (("RAS", "nRAS"), ("RFC1", "nRFC"), ("WTR_L", "nWTRL"), ("RL", "nCL")):
-        assert f'"{name}": {timings[ours]}' in lines
-    status, printed = beside(ran, "import broken.json")
-    assert (status, "broken.json:" in printed, "memtimingspec.RAS" in printed) == (2, True, True)
+def test_a_configuration_of_another_simulator_has_its_presets_and_a_missing_one_is_named(ran, checkout):
+    system = load_hardware(str(checkout / "ddr4.yaml")).system
+    assert (system.dram.org, system.dram.timing) == ("DDR4_4Gb_x8", "DDR4_2400R")
+    assert (system.dimm.count, system.dimm.ranks) == (2, 2)
+    status, printed = beside(ran, "import broken.cfg")
+    assert (status, "broken.cfg: org: is missing" in printed) == (2, True)
 
 
 def test_a_broken_line_is_named(ran):
@@ -422,7 +418,7 @@ def test_the_policy_of_its_page_runs_and_so_does_one_changed_a_little(tmp_path, 
     [
         ("DDR3", "list"),
         ("selections", "list"),
-        ("dramsys", "list"),
+        ("ramulator1", "list"),
         ("FCFS", "dram --help"),
         ("FCFS", "show schema hw"),
         ("writes-first", "gemv --help"),

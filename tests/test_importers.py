@@ -714,11 +714,12 @@ def test_a_line_of_an_ini_file_without_a_key_or_a_value_is_refused(write: Write,
     assert mistake_of(import_hardware, path) == "form a.ini:3"
 
 
-def test_lines_of_another_simulator_get_the_list_of_formats(write: Write) -> None:
-    """Ramulator 1 has lines of key = value; colons in its comments are no YAML."""
+def test_a_configuration_of_ramulator_1_is_told_as_what_it_is(write: Write) -> None:
+    """It has lines of key = value; colons in its comments are no YAML."""
     text = "# out: (default is off): on, off\n standard = DDR4\n speed = DDR4_2400R\n\n# below: only\n cpu_tick = 32\n"
-    with refused("form DDR4-config.cfg"):
+    with refused("unsupported DDR4-config.cfg") as caught:
         import_hardware(write("DDR4-config.cfg", text))
+    assert "Ramulator 1 (standard = DDR4)" in str(caught.value)
 
 
 def test_names_that_are_refused(write: Write) -> None:

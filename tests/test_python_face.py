@@ -31,7 +31,7 @@ from ndpsim.dram.traces import check_command_form
 from ndpsim.dram.traces.unit_commands import UnitCommands
 from ndpsim.studies.bench import run_rows
 from ndpsim.workload.models import parse_shape
-from ndpsim.workload.requests import Requests
+from ndpsim.workload.requests import Measured, Requests
 
 SMALL = ndpsim.Expert(256, 128)
 DEVICE = ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
@@ -391,7 +391,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
     "import_requests": (
         ndpsim.import_requests,
         {"file": "none.csv"},
-        {"file": but(LONG), "format": but(None), "first": [*but(None), 0]},
+        {"file": but(LONG), "format": but(None), "first": [*but(None), 0], "run": [*but(None), 0]},
     ),
     "load_requests": (
         ndpsim.load_requests,
@@ -402,6 +402,16 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         ndpsim.save_requests,
         {"requests": ndpsim.generate_requests("poisson:requests=1"), "path": "none/r.csv"},
         {"requests": but(), "path": but(LONG, "nonsense")},
+    ),
+    "compare_measured": (
+        ndpsim.compare_measured,
+        {
+            "run": None,
+            "requests": Requests(
+                np.zeros(1), np.ones(1, int), np.ones(1, int), measured=Measured(np.ones(1), np.ones(1))
+            ),
+        },
+        {"run": but(), "requests": but()},
     ),
     "describe_requests": (ndpsim.describe_requests, {}, {"requests": but()}),
     "load_hardware": (

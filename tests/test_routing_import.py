@@ -18,7 +18,7 @@ import ndpsim
 from mistakes import refused
 from ndpsim.base.errors import InputError
 from ndpsim.workload.routing import import_routing, routing_formats
-from ndpsim.workload.routing.counts import BUNDLED
+from ndpsim.workload.routing.counts import BUNDLED, read_counts
 from ndpsim.workload.routing.tensors import read_saved
 
 LITE = ndpsim.load_model("deepseek-v2-lite")  # 27 layers, of which 0 is dense; 6 of 64 experts
@@ -295,6 +295,38 @@ def test_sglang_records(tmp_path):
         assert np.array_equal(trace.prefill_ids[row], physical[row + 1][prefill[row]])
 
 
+def test_counts_of_sglang_are_added_over_steps_and_dense_layers_are_left_out(tmp_path):
+    """As its recorder writes them in the mode stat: [step][layer][expert], over all layers of the model."""
+    steps = np.array([[[0, 0, 0], [3, 1, 0], [2, 2, 2]], [[0, 0, 0], [1, 2, 1], [0, 1, 1]]])
+    saved = save(tmp_path / "stat.pt", dict(rank=0, logical_count=Tensor(steps)))
+    (tmp_path / "step.json").write_text(json.dumps({"logical_count": steps.tolist()}))
+    (tmp_path / "sum.json").write_text(json.dumps({"logical_count": steps.sum(axis=0).tolist()}))
+    for path in (saved, tmp_path / "step.json", tmp_path / "sum.json"):
+        counts = read_counts(path)
+        assert (counts.layers, counts.model_layers) == ((1, 2), 3)
+        assert counts.table("").tolist() == [[4, 3, 1], [2, 3, 3]]
+        trace = import_routing(path, experts_per_token=2)
+        assert trace.source["imported"] == "counts"
+        assert [trace.loads(0, layer).tolist() for layer in (1, 2)] == [[4, 3, 1], [2, 3, 3]]
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ([[0, 0]], "invalid a.json logical_count"),
+        ([1, 2], "form a.json logical_count"),
+        ([[1, 2], [3]], "form a.json logical_count"),
+        ([[0.5, 2]], "form a.json logical_count"),
+        ([[-1, 2]], "form a.json logical_count"),
+        ({"c4": [[1, 2]]}, "form a.json logical_count"),
+    ],
+)
+def test_impossible_counts_of_sglang_are_refused(content, words, tmp_path):
+    (tmp_path / "a.json").write_text(json.dumps({"logical_count": content}))
+    with refused(words):
+        import_routing(tmp_path / "a.json", experts_per_token=2)
+
+
 def test_a_prompt_of_one_token_is_a_prompt(tmp_path):
     prefill, decode = chosen(2, 1, 3, experts=10), chosen(2, 2, 1, 3, experts=10, seed=2)
     records = [recorded(prefill, 1, extend_seq_lens=[1]), *(recorded(of_step, 2) for of_step in decode)]
@@ -314,7 +346,7 @@ def test_a_prompt_of_one_token_is_a_prompt(tmp_path):
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (dict(logical_count=Tensor(np.ones((1, 2, 3), np.int32))), "form recorder.pt"),
+        (dict(logical_count=Tensor(np.ones((1, 2, 3), np.int32))), "missing recorder.pt experts_per_token"),
         (dict(records=[dict(global_physical_count=1)]), "form recorder.pt records[0].topk_ids_of_layer"),
         (dict(records=[recorded(chosen(2, 3, 2), 3)]), "range recorder.pt records[0].forward_mode"),
         (dict(records=[]), "form recorder.pt"),

@@ -6,6 +6,7 @@ import gzip
 import random
 import re
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 import ndpsim.dram.traces.reader
 from mistakes import mistake, refused
 from ndpsim.base.errors import InputError
-from ndpsim.dram.traces import Requests, read_requests, request_formats
+from ndpsim.dram.traces import Requests, RequestStream, read_requests, request_formats, stream_requests
 from ndpsim.dram.traces.chunks import whole_lines
 from ndpsim.dram.traces.request_format import Field, RequestFormat
 
@@ -186,7 +187,7 @@ REFUSED = [
     ("0x10 READ -5\n", "form requests.trace:1"),
     ("0x10 READ 5\n0x10 xP_MEM_WR 5\n", "form requests.trace:2"),
     ("0x10 READ 30\n0x10 READ 20\n", "form requests.trace:2"),
-    ("5: read 0x1\n\n5: read 0x1\n4: read 0x1\n", "form requests.trace:4"),
+    ("0x1 READ 5\n\n0x1 READ 5\n0x1 READ 4\n", "form requests.trace:4"),
     ("5: read 0x1\n5 read 0x1\n", "form requests.trace:2"),
     ("5: read 0x1 0x12\n", "form requests.trace:1"),
     ("5: write 0x1 12\n", "form requests.trace:1"),
@@ -266,6 +267,29 @@ def test_an_unknown_name_gets_the_nearest(file):
 def test_a_named_format_is_the_only_one(file):
     assert mistake(refusal(file, "LD 5", "dramsim3")) == f"form {file.name}:1"
     assert "ramulator2" in refusal(file, "LD 5", "dramsim3").problem
+
+
+def test_a_request_of_dramsys_whose_cycle_goes_back_is_sent_at_once(file):
+    """As `StlPlayer` does; DRAMsim3's traces are refused."""
+    text = "4: read 0x0\n2: write 0x40\n9: read 0x80\n0: read 0xc0\n"
+    for chunk in (20, 1 << 20):
+        assert read(file, text, "dramsys", chunk).cycle.tolist() == [4, 4, 9, 9]
+    assert mistake(refusal(file, "0x0 READ 4\n0x40 READ 2\n", "dramsim3")) == f"form {file.name}:2"
+
+
+def test_cycles_of_a_device_become_clocks_of_the_memory_rounded_up(file):
+    """200 MHz beside clocks of 15/14 ns: 14/3 clocks a cycle, by hand; and in a stream of two blocks."""
+    ratio = 10**6 / (200 * Fraction(7500, 7))
+    file.write_text("0: read 0x0\n1: read 0x40\n3: read 0x80\n2: read 0xc0\n1000: read 0x100\n")
+    for chunk in (30, 1 << 20):
+        with mock.patch.object(ndpsim.dram.traces.reader, "_CHUNK", chunk):
+            stream = stream_requests(file).at_clock(ratio)
+            assert stream.joined().cycle.tolist() == [0, 5, 14, 14, 4667]
+    last = RequestStream([Requests(np.array([0]), np.array([0]), cycle=np.array([1 << 61]))])
+    with refused("range"):
+        last.at_clock(Fraction(3)).joined()
+    with refused("conflict requests"):
+        RequestStream([([0], [0])]).at_clock(Fraction(3))
 
 
 @pytest.mark.parametrize("suffix", [".rstl", ".rstl.gz"])
@@ -391,6 +415,7 @@ class Twin:
     blanks: bool = False
     comments: bool = False
     data: bool = False
+    overdue: bool = False
     compiled: re.Pattern = field(init=False)
 
     def __post_init__(self) -> None:
@@ -414,6 +439,7 @@ TWINS = {
         {"write"},
         blanks=True,
         comments=True,
+        overdue=True,
     ),
 }
 
@@ -465,6 +491,8 @@ def twin_read(data: bytes, name: str | None) -> tuple[str, object, object]:
         if blank and not twin.blanks:
             return "refused", blank, None
         request = twin_line(twin, line)
+        if request is not None and twin.overdue and request[2] < last:
+            request = (*request[:2], last)
         if request is None or (request[2] or 0) < last:
             return "refused", number, None
         last = request[2] or 0

@@ -6,15 +6,22 @@ kvcache-ai/Mooncake @3b5a594 (Apache-2.0). The sums are counted by hand. All oth
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from calls import refused_call
 from mistakes import refused
+from ndpsim.base.errors import InputError
+from ndpsim.inference.serving.measured import compare_measured
+from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.requests import (
+    Measured,
     Requests,
     convert_requests,
     import_requests,
@@ -77,6 +84,88 @@ BENCH = {
 }
 
 
+# One result of SGLang 0.5.23; the second request has failed without a message.
+SGLANG = {
+    "backend": "sglang", "request_rate": float("inf"), "max_concurrency": 2, "sharegpt_output_len": None,
+    "duration": 1.25, "total_output_tokens": 12, "total_output_tokens_retokenized": 12,
+    "input_lens": [279, 99, 849], "output_lens": [7, 0, 5], "ttfts": [0.125, 0.0, 0.25],
+    "itls": [[0.5, 0.25], [], [0.125]], "errors": ["", "", ""],
+}  # fmt: skip
+# Records as aiperf 0.13.0, inference-perf 0.7.0 and guidellm 0.8.1 write them, without parts that are not read.
+AIPERF = [
+    {
+        "metadata": {"request_start_ns": 1796026992386653794 + start, "benchmark_phase": phase, "turn_index": 0},
+        "metrics": {
+            "input_sequence_length": {"value": prompt, "unit": "tokens"},
+            "output_sequence_length": {"value": output, "unit": "tokens"},
+            "time_to_first_token": {"value": ttft, "unit": "ms"},
+            "request_latency": {"value": latency, "unit": "ms"},
+        },
+        "error": None,
+    }
+    for start, phase, prompt, output, ttft, latency in (
+        (0, "warmup", 8, 1, 1.0, 2.0),
+        (500_000_000, "profiling", 849, 5, 56.5, 130.5),
+        (0, "profiling", 279, 7, 50.0, 170.0),
+    )
+]  # fmt: skip
+AIPERF.append({**AIPERF[1], "metrics": None, "error": {"code": 499}})
+PERF = [
+    {
+        "start_time": start, "end_time": start + 0.5, "request": "{}", "response": "data: {}",
+        "info": {
+            "request_metrics": {"text": {"input_tokens": prompt}, "image": None},
+            "response_metrics": {
+                "output_tokens": output,
+                "server_usage": {"prompt_tokens": prompt + 2, "completion_tokens": output + 1},
+                "output_token_times": [start + 0.125, start + 0.375],
+            },
+            "input_tokens": prompt,
+        },
+        "error": None,
+    }
+    for start, prompt, output in ((54989.0, 849, 5), (54988.5, 279, 7))
+]  # fmt: skip
+PERF.append({**PERF[0], "error": {"error_type": "TimeoutError", "error_msg": ""}})
+GUIDE_REQUEST = {
+    "type_": "generative_request_stats", "request_id": "7d04", "request_start_time": 1796027267.5,
+    "request_end_time": 1796027268.0, "request_latency": 0.5, "prompt_tokens": 279, "output_tokens": 7,
+    "time_to_first_token_ms": 50.0, "time_per_output_token_ms": 25.0, "inter_token_latency_ms": 20.0,
+}  # fmt: skip
+GUIDE_LATER = {
+    **GUIDE_REQUEST, "request_start_time": 1796027268.0, "prompt_tokens": 849, "output_tokens": 1,
+    "inter_token_latency_ms": None,
+}  # fmt: skip
+GUIDE = {
+    "metadata": {"version": 2, "guidellm_version": "0.8.1"},
+    "config": {},
+    "benchmarks": [
+        {
+            "type_": "generative_benchmark",
+            "config": {"strategy": {"type_": "constant", "rate": 2.0}},
+            "requests": {
+                "successful": [GUIDE_LATER, GUIDE_REQUEST],
+                "incomplete": [GUIDE_REQUEST],
+                "errored": [],
+                "total": None,
+            },
+        }
+    ],
+}
+SIMULATED = (
+    "instance id,request id,model,input,output,arrival,end_time,latency,queuing_delay,TTFT,TPOT,ITL\n"
+    '0,5,meta-llama/Llama-3.1-8B,849,5,604829891,704829891,100000000,6468117,50000000,1,"[1, 2]"\n'
+    '0,0,meta-llama/Llama-3.1-8B,279,7,104829891,904829891,800000000,82945408,200000000,1,"[]"\n'
+)
+ENGINE = [
+    {
+        "request_id": f"bench-{number}", "input_toks": prompt, "output_toks": output, "arrival_time": start,
+        "queued_ts": 479748.5, "scheduled_ts": 479748.625, "first_token_ts": 479749.0,
+        "last_token_ts": 479750.5,
+    }
+    for number, start, prompt, output in ((0, 1777142838.5, 279, 7), (1, 1777142839.0, 849, 5))
+]  # fmt: skip
+
 VIDUR = "arrived_at,num_prefill_tokens,num_decode_tokens\n1.0,374,44\n5.314579,396,109.0\n6,10,1\n"
 REPLAYED = "Time,PromptTokenCount,CompletionTokenCount,Date\n0.5,374,44,20231116\n2.5,396,109,20231116\n"
 
@@ -107,7 +196,141 @@ READ = {
     "llmservingsim": (lines(LLMSS), [0, 2386603322], [1455, 556], [164, 26]),
     "vidur": (VIDUR, [0, 4314579e3, 5e9], [374, 396, 10], [44, 109, 1]),
     "vllm-bench": (BENCH, [0, 5e8], [849, 279], [5, 7]),
+    "sglang-bench": (SGLANG, [0, 0], [279, 849], [7, 5]),
+    "aiperf": (lines(AIPERF), [0, 5e8], [279, 849], [7, 5]),
+    "inference-perf": (PERF, [0, 5e8], [279, 849], [7, 5]),
+    "guidellm": (GUIDE, [0, 5e8], [279, 849], [7, 1]),
+    "llmservingsim-record": (SIMULATED, [0, 5e8], [279, 849], [7, 5]),
 }
+# ttft_ns and latency_ns of each request, by hand, and the time from the first arrival to the last token.
+MEASURED = {
+    "vllm-bench": ([98e6, 164e6], [128e6, 184e6], 684e6),
+    "sglang-bench": ([125e6, 250e6], [875e6, 375e6], 1.25e9),
+    "aiperf": ([50e6, 56.5e6], [170e6, 130.5e6], 630.5e6),
+    "inference-perf": ([125e6, 125e6], [375e6, 375e6], 875e6),
+    "guidellm": ([50e6, 50e6], [170e6, 50e6], 550e6),
+    "llmservingsim-record": ([200e6, 50e6], [800e6, 100e6], 800e6),
+}
+WITHOUT = {"aiperf": 1, "inference-perf": 1, "guidellm": 1, "sglang-bench": 1, "vllm-bench": 1}
+
+
+@pytest.mark.parametrize("name", MEASURED)
+def test_latencies_of_a_load_generator_count_from_the_arrival(name, tmp_path):
+    requests = import_requests(written(tmp_path, READ[name][0]))
+    measured, (ttft_ns, latency_ns, time_ns) = requests.measured, MEASURED[name]
+    np.testing.assert_allclose(measured.ttft_ns, ttft_ns, rtol=1e-9)
+    np.testing.assert_allclose(measured.latency_ns, latency_ns, rtol=1e-9)
+    assert measured.time_ns == pytest.approx(time_ns)
+    assert requests.source.get("failed", 0) == WITHOUT.get(name, 0)
+    assert {*MEASURED} == {
+        each for each in READ if import_requests(written(tmp_path, READ[each][0])).measured
+    }
+
+
+def test_latencies_are_left_out_where_they_are_not_known_or_at_another_rate(tmp_path):
+    requests = import_requests(written(tmp_path, BENCH))
+    assert requests.at_rate(1.0).measured is None
+    assert import_requests(written(tmp_path, READ["vidur"][0])).measured is None
+    plain = import_requests(written(tmp_path, without(without(BENCH, "ttfts"), "itls"))).measured
+    assert np.isnan(plain.ttft_ns).all()
+    assert plain.time_ns is None
+    streamless = [{**PERF[1], "info": {"input_tokens": 279, "output_tokens": 7}}]
+    found = import_requests(written(tmp_path, streamless)).measured  # as inference-perf 0.1 wrote it
+    assert np.isnan(found.ttft_ns[0])
+    assert found.latency_ns.tolist() == [5e8]
+
+
+def test_runs_of_vllm_itself_that_llmservingsim_recorded(tmp_path):
+    """Latencies count from `queued_ts`, on the engine's clock."""
+    requests = import_requests(written(tmp_path, lines(ENGINE)))
+    assert requests.source["imported"] == "llmservingsim-record"
+    assert list(columns(requests)) == [[0, 5e8], [279, 849], [7, 5]]
+    assert requests.measured.ttft_ns.tolist() == [5e8, 5e8]
+    assert requests.measured.latency_ns.tolist() == [2e9, 2e9]
+
+
+def test_one_run_is_taken_from_a_file_with_several(tmp_path):
+    """vLLM appends a line for each run, SGLang too; GuideLLM has a benchmark for each rate."""
+    later = {**BENCH, "output_lens": [7, 4, 0], "total_output_tokens": 11}
+    text = json.dumps(BENCH, indent=1) + "\n" + json.dumps(later)
+    guide = {**GUIDE, "benchmarks": [*GUIDE["benchmarks"], *GUIDE["benchmarks"]]}
+    for name, content in (
+        ("vllm-bench", text),
+        ("sglang-bench", lines([SGLANG, SGLANG])),
+        ("guidellm", guide),
+    ):
+        path = written(tmp_path, content)
+        with refused("missing r.txt run"):
+            import_requests(path)
+        with refused("range r.txt run"):
+            import_requests(path, run=3)
+        requests = import_requests(path, run=2)
+        assert (requests.source["imported"], requests.source["run"]) == (name, 2)
+    assert import_requests(written(tmp_path, text), run=2).output_tokens.tolist() == [4, 7]
+    broken = {**later, "output_lens": [7, "x"]}
+    with refused(f"type r.txt:{text.count(chr(10)) + 2} output_lens[1]"):
+        import_requests(written(tmp_path, f"{text}\n{json.dumps(broken)}"), run=3)
+    with refused("conflict r.txt run"):
+        import_requests(written(tmp_path, lines(MOONCAKE)), run=1)
+
+
+def test_guidellm_without_a_rate_is_a_closed_loop(tmp_path):
+    for strategy, limit in (
+        ({"type_": "concurrent", "streams": 3}, 3),
+        ({"type_": "synchronous"}, 1),
+        ({"type_": "throughput", "max_concurrency": None}, None),
+    ):
+        benchmark = {**GUIDE["benchmarks"][0], "config": {"strategy": strategy}}
+        requests = import_requests(written(tmp_path, {**GUIDE, "benchmarks": [benchmark]}))
+        assert requests.closed_loop == limit
+        assert list(columns(requests)) == [[0, 0], [279, 849], [7, 1]]
+        assert requests.measured.time_ns == 550e6
+
+
+@pytest.mark.parametrize(
+    ("name", "record"), [("vllm-bench", SGLANG), ("sglang-bench", {**BENCH, "endpoint_type": "vllm"})]
+)
+def test_a_file_of_one_program_is_not_answered_with_advice_for_another(name, record, tmp_path):
+    other = "sglang" if name == "vllm-bench" else "vllm"
+    with pytest.raises(InputError, match=f"its format is {other}-bench"):
+        import_requests(written(tmp_path, record), name)
+
+
+def test_a_run_is_set_beside_what_was_measured(tmp_path):
+    """Latencies by hand; the third request has one token, and no time per output token."""
+    requests = Requests(
+        np.zeros(3), np.full(3, 8), np.array([3, 5, 1]),
+        measured=Measured(np.array([1e9, 2e9, 4e9]), np.array([2e9, 4e9, np.nan]), 1e9),
+    )  # fmt: skip
+    served = [
+        SimpleNamespace(id=str(n), ttft_ns=5e8, tpot_ns=None if n == 2 else 1e9, latency_ns=3e9)
+        for n in range(3)
+    ]
+    run = object.__new__(ServingResult)
+    for name, value in (
+        ("per_request", tuple(served)), ("tokens_per_s", 18.0), ("requests_per_s", 6.0),
+        ("requests", 3), ("output_tokens", 9),
+    ):  # fmt: skip
+        object.__setattr__(run, name, value)
+    compared = compare_measured(run, requests)
+    assert compared.ttft_ns["measured"]["mean"] == pytest.approx(7e9 / 3)
+    assert compared.ttft_ns["ratio"]["p50"] == 0.25
+    assert compared.tpot_ns["measured"]["mean"] == 5e8  # 1 s over 2 gaps, 2 s over 4
+    assert compared.tpot_ns["ratio"]["mean"] == 2
+    assert compared.latency_ns["simulated"]["mean"] == 3e9
+    assert compared.latency_ns["measured"]["mean"] == 3e9
+    assert compared.tokens_per_s == {"simulated": 18.0, "measured": 9.0, "ratio": 2.0}
+    assert compared.requests_per_s["ratio"] == 2
+    assert compared.compared == 3
+    with refused("missing requests"):
+        compare_measured(run, dataclasses.replace(requests, measured=None))
+    with refused("conflict requests"):
+        compare_measured(run, dataclasses.replace(requests, ids=("a", "b", "c")))
+
+
+def test_a_recording_without_latencies_is_not_compared(tmp_path):
+    call = ("requests", "compare", written(tmp_path, VIDUR), "--model", "llama-3.1-8b")
+    assert refused_call(*call) == "missing r.txt"
 
 
 @pytest.mark.parametrize("name", READ)
@@ -232,6 +455,15 @@ def without(record: dict[str, object], key: str) -> dict[str, object]:
     return {name: value for name, value in record.items() if name != key}
 
 
+def aiperf(**metrics: object) -> str:
+    return lines([{**AIPERF[1], "metrics": {**AIPERF[1]["metrics"], **metrics}}])
+
+
+def guide(successful: list[object]) -> dict[str, object]:
+    benchmark = {**GUIDE["benchmarks"][0], "requests": {"successful": successful}}
+    return {**GUIDE, "benchmarks": [benchmark]}
+
+
 def mooncake(**changed: object) -> str:
     return lines([MOONCAKE[0], {**MOONCAKE[1], **changed}])
 
@@ -295,22 +527,69 @@ MISTAKES = [
         lines([{"session_id": 0, "arrival_time_ns": 0, "sub_requests": [{"input_toks": 1}]}]),
         "unsupported r.txt:1 session_id",
     ),
-    ("vllm-bench", without(BENCH, "input_lens"), "missing r.txt input_lens"),
-    ("vllm-bench", without(BENCH, "output_lens"), "missing r.txt output_lens"),
-    ("vllm-bench", without(BENCH, "start_times"), "missing r.txt start_times"),
-    ("vllm-bench", {**BENCH, "start_times": [1.0, 2.0]}, "conflict r.txt start_times"),
-    ("vllm-bench", {**BENCH, "start_times": [1.0, "x", 2.0]}, "type r.txt start_times[1]"),
-    ("vllm-bench", {**BENCH, "output_lens": [7, 5]}, "conflict r.txt output_lens"),
-    ("vllm-bench", {**BENCH, "errors": ["", ""]}, "conflict r.txt errors"),
-    ("vllm-bench", {**BENCH, "input_lens": [279, -1, 99]}, "type r.txt input_lens[1]"),
-    ("vllm-bench", {**BENCH, "input_lens": {}}, "type r.txt input_lens"),
-    ("vllm-bench", {**BENCH, "errors": ["", "", ""]}, "range r.txt output_lens"),
-    ("vllm-bench", {**BENCH, "total_output_tokens": 13}, "conflict r.txt total_output_tokens"),
-    ("vllm-bench", {**BENCH, "queue_times": [0.5]}, "conflict r.txt queue_times"),
-    ("vllm-bench", {**BENCH, "queue_times": [0.5, -1, 0]}, "type r.txt queue_times[1]"),
-    ("vllm-bench", {**BENCH, "max_concurrency": 4}, "unsupported r.txt max_concurrency"),
-    ("vllm-bench", {**BENCH, "request_rate": "inf", "max_concurrency": 0}, "type r.txt max_concurrency"),
-    ("vllm-bench", [BENCH], "form r.txt"),
+    ("vllm-bench", without(BENCH, "input_lens"), "missing r.txt:1 input_lens"),
+    ("vllm-bench", without(BENCH, "output_lens"), "missing r.txt:1 output_lens"),
+    ("vllm-bench", without(BENCH, "start_times"), "missing r.txt:1 start_times"),
+    ("vllm-bench", {**BENCH, "start_times": [1.0, 2.0]}, "conflict r.txt:1 start_times"),
+    ("vllm-bench", {**BENCH, "start_times": [1.0, "x", 2.0]}, "type r.txt:1 start_times[1]"),
+    ("vllm-bench", {**BENCH, "output_lens": [7, 5]}, "conflict r.txt:1 output_lens"),
+    ("vllm-bench", {**BENCH, "errors": ["", ""]}, "conflict r.txt:1 errors"),
+    ("vllm-bench", {**BENCH, "input_lens": [279, -1, 99]}, "type r.txt:1 input_lens[1]"),
+    ("vllm-bench", {**BENCH, "input_lens": {}}, "type r.txt:1 input_lens"),
+    ("vllm-bench", {**BENCH, "errors": ["", "", ""]}, "range r.txt:1 output_lens"),
+    ("vllm-bench", {**BENCH, "total_output_tokens": 13}, "conflict r.txt:1 total_output_tokens"),
+    ("vllm-bench", {**BENCH, "queue_times": [0.5]}, "conflict r.txt:1 queue_times"),
+    ("vllm-bench", {**BENCH, "queue_times": [0.5, -1, 0]}, "type r.txt:1 queue_times[1]"),
+    ("vllm-bench", {**BENCH, "max_concurrency": 4}, "unsupported r.txt:1 max_concurrency"),
+    ("vllm-bench", {**BENCH, "request_rate": "inf", "max_concurrency": 0}, "type r.txt:1 max_concurrency"),
+    ("vllm-bench", [BENCH], "form r.txt:1"),
+    ("vllm-bench", {**BENCH, "ttfts": [0.1]}, "conflict r.txt:1 ttfts"),
+    ("vllm-bench", {**BENCH, "itls": [[0.1], ["x"], []]}, "type r.txt:1 itls[1]"),
+    ("sglang-bench", {**SGLANG, "request_rate": 2.0, "max_concurrency": None}, "missing r.txt:1 start_times"),
+    ("sglang-bench", without(SGLANG, "input_lens"), "missing r.txt:1 input_lens"),
+    ("aiperf", lines([{**AIPERF[1], "metadata": None}]), "type r.txt:1 metadata"),
+    (
+        "aiperf",
+        lines([{**AIPERF[1], "metadata": {"request_start_ns": 0.5}}]),
+        "type r.txt:1 request_start_ns",
+    ),
+    ("aiperf", aiperf(input_sequence_length=None), "missing r.txt:1 input_sequence_length"),
+    ("aiperf", aiperf(input_sequence_length=5), "type r.txt:1 input_sequence_length"),
+    ("aiperf", aiperf(output_sequence_length={"value": 2.5}), "type r.txt:1 output_sequence_length"),
+    ("aiperf", aiperf(request_latency={"value": 2.5, "unit": "tokens"}), "type r.txt:1 request_latency"),
+    ("aiperf", lines(AIPERF[:1]), "form r.txt"),
+    ("inference-perf", {"start_time": 1}, "form r.txt"),
+    ("inference-perf", [1], "type r.txt [0]"),
+    ("inference-perf", [{**PERF[0], "info": None}], "type r.txt [0].info"),
+    ("inference-perf", [{**PERF[0], "start_time": None}], "type r.txt [0].start_time"),
+    ("inference-perf", [{**PERF[0], "info": {"output_tokens": 1}}], "missing r.txt [0].input_tokens"),
+    (
+        "inference-perf",
+        [{**PERF[0], "info": {"input_tokens": 1, "output_tokens": 1, "output_token_times": ["x"]}}],
+        "type r.txt [0].output_token_times",
+    ),
+    ("guidellm", without(GUIDE, "benchmarks"), "type r.txt benchmarks"),
+    ("guidellm", guide([1]), "type r.txt benchmarks[0].requests.successful[0]"),
+    (
+        "guidellm",
+        guide([without(GUIDE_REQUEST, "request_start_time")]),
+        "missing r.txt benchmarks[0].requests.successful[0].start_time",
+    ),
+    (
+        "guidellm",
+        guide([{**GUIDE_REQUEST, "prompt_tokens": None}]),
+        "type r.txt benchmarks[0].requests.successful[0].prompt_tokens",
+    ),
+    (
+        "guidellm",
+        guide([{**GUIDE_REQUEST, "time_to_first_token_ms": -1}]),
+        "type r.txt benchmarks[0].requests.successful[0].time_to_first_token_ms",
+    ),
+    ("guidellm", guide([]), "form r.txt"),
+    ("guidellm", {**GUIDE, "benchmarks": []}, "range r.txt run"),
+    ("llmservingsim-record", SIMULATED.replace(",849,", ",x,"), "type r.txt:2 input"),
+    ("llmservingsim-record", SIMULATED.partition('1,"')[0], "form r.txt:2"),
+    ("llmservingsim-record", lines([{**ENGINE[0], "queued_ts": None}]), "type r.txt:1 queued_ts"),
     ("vllm-bench", json.dumps(BENCH) + "x", "form r.txt:1"),
 ]
 

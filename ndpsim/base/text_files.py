@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol
@@ -12,6 +13,7 @@ from ndpsim.base.files import open_plain_or_gzip, reading
 from ndpsim.base.limits import ensure_fits, memory_limit
 
 _HEAD = 1 << 16
+_NOT_BLANK = re.compile(r"\S")
 _LONGEST_LINE = 1 << 28
 # Approximate bytes of Python's objects for each byte of a text, and of JSON.
 _LINE_FACTOR = 12
@@ -117,6 +119,30 @@ def read_json(path: Path) -> Any:
         raise InputError(f"invalid JSON: {error.msg}", "form", file=path, line=error.lineno) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"invalid JSON: {error}", "form", file=path) from None
+
+
+def json_values(path: Path) -> list[tuple[int, Any]]:
+    """The values of a file with one JSON value or several in a row, with the lines where they begin.
+
+    Raises:
+        InputError: as for `read_json`.
+    """
+    try:
+        text = read_bytes(path, _JSON_FACTOR).decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError("is not UTF-8 text", "form", file=path) from None
+    decoder, values, end, line = json.JSONDecoder(), [], 0, 1
+    while rest := _NOT_BLANK.search(text, end):
+        line += text.count("\n", end, rest.start())
+        try:
+            value, end = decoder.raw_decode(text, rest.start())
+        except json.JSONDecodeError as error:
+            raise InputError(f"invalid JSON: {error.msg}", "form", file=path, line=error.lineno) from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"invalid JSON: {error}", "form", file=path, line=line) from None
+        values.append((line, value))
+        line += text.count("\n", rest.start(), end)
+    return values
 
 
 def json_objects(path: Path, held: bool = True) -> Iterator[tuple[int, dict[str, Any]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.options import Flag, Kind, Parameter, Whole, refuse, table
+from ndpsim.base.options import Flag, Kind, Parameter, Real, Whole, refuse, table
 from ndpsim.base.options.dram import DRAM, JOBS
 from ndpsim.base.options.hardware import SET
 from ndpsim.cli.command import Options, taking
@@ -32,7 +32,16 @@ if TYPE_CHECKING:
 _OUTPUTS = table(
     {
         "What is simulated": (SET,),
-        "Trace": (Parameter("sweep-load", "Run the trace at increasing loads.", Flag()), JOBS),
+        "Trace": (
+            Parameter("sweep-load", "Run the trace at increasing loads.", Flag()),
+            JOBS,
+            Parameter(
+                "trace-mhz",
+                "Clock in which the cycles of the trace count, as clkMhz of DRAMSys.",
+                Real(1e-3, 1e6, form="MHZ"),
+                otherwise="the DRAM's clock",
+            ),
+        ),
         "Results": (
             JSON,
             *picture("Draw read latencies and the energy, or the sweep.", "latencies", "sweep"),
@@ -82,6 +91,7 @@ def command(options: Options) -> None:
         refuse(options, "cannot be used with --sweep-load, which steps through every request", "exact-check")
         refuse(options, "cannot be used with --sweep-load, which runs on all cores", "jobs")
 
+    from ndpsim.base.units import exact
     from ndpsim.dram.traces import check_command_form, stream_requests
 
     plot = plot_of(options, "sweep" if sweeps else "latencies")
@@ -97,6 +107,9 @@ def command(options: Options) -> None:
         raise InputError(problem, key="channel", code="range")
     requests = stream_requests(options["trace"], options.get("format"))
     check_addressed(requests.by_place, options)
+    if "trace-mhz" in options:
+        with naming(requests="--trace-mhz"):
+            requests = requests.at_clock(10**6 / (exact(options["trace-mhz"]) * memory.device.clock_ps))
     run = _sweep if sweeps else _run
     run(options, requests, memory, plot)
 

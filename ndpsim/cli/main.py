@@ -63,10 +63,15 @@ class _Commands(CommandGroup):
 
 
 @group(*_EXAMPLES, cls=_Commands, invoke_without_command=True)
+@click.option(
+    "--plugin", metavar="FILE.py", help="Use a plug-in; may be anywhere in a call, and several times."
+)
 @click.version_option(metadata.version("ndpsim"), prog_name="ndpsim")
 @click.pass_context
-def cli(context: click.Context) -> None:
+def cli(context: click.Context, plugin: str | None) -> None:
     """Cycle-level simulation of DRAM and near-data processing for mixture-of-experts models."""
+    if plugin is not None:
+        raise InputError("is taken when a process starts, not by a call in it", "unsupported", key="--plugin")
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

@@ -1,4 +1,4 @@
-"""``ndpsim requests``: import, generate and describe the requests to a serving system."""
+"""``ndpsim requests``: import, generate, describe and compare the requests to a serving system."""
 
 from __future__ import annotations
 
@@ -7,10 +7,16 @@ from typing import Any
 
 import click
 
-from ndpsim.base.options import refuse, table
-from ndpsim.base.options.requests import DESCRIBE, GENERATE, IMPORT, RECORDED
+from ndpsim.base.errors import InputError
+from ndpsim.base.options import joined, refuse, table
+from ndpsim.base.options.hardware import SET
+from ndpsim.base.options.requests import COMPARE, DESCRIBE, GENERATE, IMPORT, RECORDED
+from ndpsim.base.options.serve import SERVE
 from ndpsim.cli.command import Options, group, taking
-from ndpsim.cli.options import JSON, answer, naming
+from ndpsim.cli.options import JSON, answer, naming, progress_of
+
+# Options of the server: the recording has the requests and their rate.
+_SERVED = joined(SERVE.but(requests=None, rate=None), table({"What is simulated": (SET,)}))
 
 
 @group(
@@ -18,10 +24,16 @@ from ndpsim.cli.options import JSON, answer, naming
     "ndpsim requests import AzureLLMInferenceTrace_conv.csv -o conv.csv",
 )
 def command() -> None:
-    """Import, generate and describe the requests to a serving system.
+    """Import, generate, describe and compare the requests to a serving system.
 
     Requests are CSV with the columns id,arrival_s,input_tokens,output_tokens.
     """
+
+
+def _note_failed(source: Mapping[str, Any]) -> None:
+    failed = source.get("failed")
+    if failed:
+        click.echo(f"ndpsim: note: {failed} requests failed, and are left out", err=True)
 
 
 def _tell(out: str, source: Mapping[str, Any], count: int) -> None:
@@ -70,18 +82,17 @@ def generate(options: Options) -> None:
 def import_(options: Options) -> None:
     """Convert a recording of another program into requests.
 
-    The formats are azure-2023 and azure-2024 (CSV), burstgpt (CSV, with sessions or without), llmservingsim
-    (JSON lines), mooncake (JSON lines, with or without the hashes of prompts' blocks), vidur (two forms of
-    CSV), vllm-bench (JSON of vllm bench serve --save-detailed) and csv, ndpsim's own. Files may be compressed
-    with gzip. Failed requests are left out. The first request arrives at 0, except in ndpsim's own files.
+    ndpsim list workload-formats names the formats: traces (azure-2023, azure-2024, burstgpt, llmservingsim,
+    mooncake, vidur), records of load generators (aiperf, guidellm, inference-perf, llmservingsim-record,
+    sglang-bench, vllm-bench) and csv, ndpsim's own. Files may be compressed with gzip. Failed requests are
+    left out. The first request arrives at 0, except in ndpsim's own files. Measured latencies are not
+    converted: ndpsim requests compare reads them from the recording.
     """
     from ndpsim.workload.requests import convert_requests
 
-    arguments = IMPORT.arguments(options, "file", "format", "first")
+    arguments = IMPORT.arguments(options, "file", *RECORDED)
     source, count = convert_requests(path=options["out"], **arguments)
-    failed = source.get("failed")
-    if failed:
-        click.echo(f"ndpsim: note: {failed} requests failed, and are left out", err=True)
+    _note_failed(source)
     _tell(options["out"], source, count)
 
 
@@ -119,5 +130,38 @@ def describe(options: Options) -> None:
     answer(options, statistics.to_dict, lambda: print_requests(statistics))
 
 
-for _command in (generate, import_, describe):
+@taking(
+    COMPARE,
+    _SERVED,
+    table({"Results": (JSON,)}),
+    examples=(
+        "ndpsim requests compare bench.json --hw trimoe --model qwen3-30b-a3b --max-batch 64",
+        "ndpsim requests compare benchmarks.json --run 2 --model llama-3.1-8b --json -",
+    ),
+)
+def compare(options: Options) -> None:
+    """Serve the requests of a recording, and set simulated latencies and throughput beside the measured ones.
+
+    FILE is a record of a load generator: aiperf, guidellm, inference-perf, llmservingsim-record, sglang-bench
+    or vllm-bench. Times to first token count from the arrival of a request, and times per output token from
+    its first token. Requests that failed are simulated in neither.
+    """
+    from ndpsim.inference.serving.measured import compare_measured
+    from ndpsim.inference.serving.server import run_serving
+    from ndpsim.report.serving import print_measured
+    from ndpsim.workload.requests import import_requests
+
+    with naming(requests="FILE"):
+        requests = import_requests(**COMPARE.arguments(options, "file", *RECORDED))
+        if requests.measured is None:
+            name = (requests.source or {}).get("imported")
+            raise InputError(f"a file of {name} has no measured latencies", "missing", file=options["file"])
+        _note_failed(requests.source or {})
+    with progress_of("serving") as progress:
+        run = run_serving(requests=requests, progress=progress, **_SERVED.arguments(options))
+    compared = compare_measured(run, requests)
+    answer(options, compared.to_dict, lambda: print_measured(compared))
+
+
+for _command in (generate, import_, describe, compare):
     command.add_command(_command)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, create_model
 
 from ndpsim.base.options.dram import MAPPERS
-from ndpsim.base.plugins import plugins
+from ndpsim.base.plugins import plugins_by_module
 from ndpsim.config import multipliers
 from ndpsim.config.dram import Dram, DramNames
 from ndpsim.config.multipliers import Multiplier
@@ -48,7 +48,7 @@ from ndpsim.config.quantities import (
 
 #: The units of the `ndp` section that multiply, by name.
 MULTIPLIERS: dict[str, type[Multiplier]] = {
-    kind.__module__.rpartition(".")[2]: kind for kind in plugins(multipliers, "SECTION")
+    name.replace("-", "_"): kind for name, kind in plugins_by_module(multipliers, "SECTION").items()
 }
 #: The units of the `ndp` section that may have files of their own.
 UNITS = (*MULTIPLIERS, "activation", "relayout")
@@ -62,15 +62,15 @@ CPU_FAMILIES = (
 
 #: The families of GPUs in the `gpu` section: the architectures of the bundled parts.
 GPU_FAMILIES = (
-    "ada", "ampere", "blackwell", "cdna2", "cdna3", "cdna4", "h20", "hopper", "pascal", "rdna3", "rdna4",
-    "turing", "volta", "xe",
+    "ada", "ampere", "b200", "blackwell", "cdna2", "cdna3", "cdna4", "h20", "hopper", "pascal", "rdna3",
+    "rdna4", "turing", "volta", "xe",
 )  # fmt: skip
 
 #: Keys of the `gpu` section for which the fitted values of a family may stand.
 GPU_FITTED = (
     "compute_efficiency", "fused_efficiency", "attention_efficiency", "memory_efficiency", "roofline_power",
     "tile_tokens", "expert_overhead_us", "call_overhead_us", "slice_us", "kernel_overhead_us",
-    "attention_overhead_us",
+    "attention_overhead_us", "fused_memory_efficiency", "fp8_efficiency", "fp4_efficiency",
 )  # fmt: skip
 
 CopyOverhead = Annotated[
@@ -198,6 +198,22 @@ class Gpu(Section):
     )
     fused_efficiency: Share | None = key(
         "share of tflops that one call for all experts reaches; null: compute_efficiency", None
+    )
+    fused_memory_efficiency: Share | None = key(
+        "share of memory_tbps that one call for all experts reaches; null: memory_efficiency", None
+    )
+    fp8_tflops: Tflops | None = key(
+        "peak for numbers of 8 bits: experts of 8 bits or fewer are multiplied so; null: as 16 bits", None
+    )
+    fp8_efficiency: Share | None = key(
+        "share of fp8_tflops that experts reach; null: their share of tflops", None
+    )
+    fp4_tflops: Tflops | None = key(
+        "peak for numbers of 4 bits: experts of 4 bits or fewer are multiplied so; null: as 8 or 16 bits",
+        None,
+    )
+    fp4_efficiency: Share | None = key(
+        "share of fp4_tflops that experts reach; null: their share of tflops", None
     )
     roofline_power: Annotated[float, Field(ge=1, le=64)] | None = key(
         "p: compute time c and memory time m combine to (c^p + m^p)^(1/p); null: the longer one", None

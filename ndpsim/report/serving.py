@@ -12,7 +12,7 @@ from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.text import bits_of
 from ndpsim.report.words import counted, unknown_components
 from ndpsim.simulate.results.moe import RESOURCES
-from ndpsim.simulate.results.serving import FoundRate, ServingResult
+from ndpsim.simulate.results.serving import FoundRate, MeasuredComparison, ServingResult
 
 _LATENCIES = ("ttft_ns", "tpot_ns", "itl_ns", "latency_ns")
 _PERCENTILES = ("mean", "p50", "p90", "p99")
@@ -79,6 +79,41 @@ def print_found_rate(found: FoundRate) -> None:
     print_serving(found.run)
     print_text(found_note(found), bold=True)
     print_table("", *tries_table(found))
+
+
+def print_measured(compared: MeasuredComparison) -> None:
+    """Print the result of `compare_measured`."""
+    print_text(serving_title(compared.run), bold=True)
+    for note in serving_notes(compared.run):
+        print_text(note, indent="  ")
+    print_table("", ("", "", *_PERCENTILES), measured_rows(compared), left=2)
+    rows: list[tuple[str, ...]] = []
+    for name in ("tokens_per_s", "requests_per_s"):
+        rates: Mapping[str, float] | None = getattr(compared, name)
+        if rates is not None:
+            cells = (with_unit(name, rates[side], MeasuredComparison) for side in ("simulated", "measured"))
+            rows.append((_label(name), *cells, _ratio(rates["ratio"])))
+    if rows:
+        print_table("", ("", "simulated", "measured", "ratio"), rows, left=1)
+
+
+def measured_rows(compared: MeasuredComparison) -> list[tuple[str, ...]]:
+    """Rows for each latency: simulated, measured, and their ratio."""
+    rows: list[tuple[str, ...]] = []
+    for name in ("ttft_ns", "tpot_ns", "latency_ns"):
+        latency: Mapping[str, Mapping[str, float]] | None = getattr(compared, name)
+        if latency is None:
+            rows.append((_label(name), "not measured", *[_NONE] * len(_PERCENTILES)))
+            continue
+        for side in ("simulated", "measured"):
+            cells = (with_unit(name, latency[side][part]) for part in _PERCENTILES)
+            rows.append((_label(name) if side == "simulated" else "", side, *cells))
+        rows.append(("", "ratio", *(_ratio(latency["ratio"][part]) for part in _PERCENTILES)))
+    return rows
+
+
+def _ratio(value: float) -> str:
+    return _NONE if value != value else significant(value, 3)
 
 
 def found_note(found: FoundRate) -> str:

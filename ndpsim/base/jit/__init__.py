@@ -32,6 +32,7 @@ import numpy as np
 
 from ndpsim.base.cachedirs import Entries
 from ndpsim.base.jit.releases import IS_TRIED, event, extending, numba
+from ndpsim.base.plugins import outside_sources
 
 if IS_TRIED:
     from ndpsim.base.jit import inner_steps as _steps
@@ -62,7 +63,7 @@ def _settings() -> dict[str, str]:
 
 
 def read_sources() -> dict[str, bytes]:
-    """All modules of the package by their paths in it: ``dram/timing.py``."""
+    """All modules of the package by their paths in it, ``dram/timing.py``, with plug-ins from outside."""
     package, sources = str(Path(__file__).parents[2]), {}
     for folder, _, files in os.walk(package):
         for file in files:
@@ -70,7 +71,7 @@ def read_sources() -> dict[str, bytes]:
                 path = os.path.join(folder, file)
                 with open(path, "rb") as source:
                     sources[os.path.relpath(path, package).replace(os.sep, "/")] = source.read()
-    return sources
+    return sources | {path: file.read_bytes() for path, file in outside_sources()}
 
 
 def version_of(sources: Mapping[str, bytes], *others: object) -> str:

@@ -17,9 +17,11 @@ RECORDED = table(
         "Requests": (
             format_of("file", "workload-formats"),
             Parameter("first", "Use only the first N requests.", Whole(1), otherwise="all"),
+            Parameter("run", "Use the N-th run of a file with several.", Whole(1), otherwise="the only one"),
         )
     }
 )
+COMPARE = table({"Requests": (recording_of(), *RECORDED.values())})
 GENERATE = table({"Requests": (spec_of("workloads", "poisson"), _SEED), "Results": _RESULTS})
 IMPORT = table({"Requests": (recording_of(), *RECORDED.values()), "Results": _RESULTS})
 DESCRIBE = table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from os import PathLike
 
 from ndpsim.base.arguments import path_of, text
@@ -14,6 +15,7 @@ from ndpsim.config.importers.sheet import Imported, Sheet
 from ndpsim.config.nodes import read_text
 
 _TREES = (".yaml", ".yml", ".json")  # if the text is no tree, the error names its line
+_OF_RAMULATOR_1 = re.compile(r"^[ \t]*(standard)[ \t]*=[ \t]*(\w+)[ \t]*$", re.MULTILINE)
 _EXPORT = "python -m ramulator export"
 
 
@@ -26,9 +28,9 @@ def configuration_formats() -> dict[str, ConfigurationFormat]:
 def import_hardware(path: str | PathLike[str], name: str | None = None) -> Imported:
     """Turn a configuration of another simulator into a hardware file.
 
-    It reads INI files of DRAMsim3, YAML files of Ramulator 2.0, and the YAML or JSON of Ramulator 2.1's
-    ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3, HBM4, LPDDR5 or LPDDR6,
-    the others DDR4 or DDR5; other DRAM is refused.
+    It reads INI files of DRAMsim3, JSON of DRAMSys 5, YAML files of Ramulator 2.0, and the YAML or JSON of
+    Ramulator 2.1's ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3, HBM4, LPDDR5
+    or LPDDR6, DRAMsim3 and DRAMSys DDR4, and Ramulator 2.0 DDR4 or DDR5; other DRAM is refused.
 
     Args:
         path: the configuration.
@@ -56,6 +58,12 @@ def _format_of(file: Configuration) -> ConfigurationFormat:
     for format_ in configuration_formats().values():
         if format_.recognises(file):
             return format_
+    if settings := dict(_OF_RAMULATOR_1.findall(file.text)):
+        problem = (
+            f"is a configuration of Ramulator 1 (standard = {settings['standard']}), which is not read; "
+            "--standard, --org and --timing have its presets, under the same names where they exist"
+        )
+        raise InputError(problem, "unsupported", file=file.path)
     keys = file.root.value if file.path.suffix.lower() in _TREES else file.keys
     if isinstance(keys, dict) and "dram" in keys:
         problem = "is a hardware file already, or nearly"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import pkgutil
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
@@ -12,6 +11,7 @@ from typing import Any, get_args
 
 from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError, shown, unknown
+from ndpsim.base.plugins import module_names
 from ndpsim.dram.spec import standards as _folder
 from ndpsim.dram.spec.checking import check_standard, missing_timings
 from ndpsim.dram.spec.standard import (
@@ -184,8 +184,7 @@ def standards() -> dict[str, Standard]:
     Raises:
         InputError: a page has no standard that can be simulated.
     """
-    names = sorted(module.name for module in pkgutil.iter_modules(_folder.__path__))
-    pages = [read_page(f"{_folder.__name__}.{name}") for name in names]
+    pages = [read_page(f"{_folder.__name__}.{name}") for name in module_names(_folder)]
     return {standard.name: standard for standard in pages}
 
 

@@ -41,6 +41,7 @@ class Grammar(NamedTuple):
     write: NDArray[np.int64]
     comments: NDArray[np.int64]  # of one element, like the next one
     blank_lines: NDArray[np.int64]
+    overdue: NDArray[np.int64]
     digits: NDArray[np.int64]  # `_DIGITS`
 
 
@@ -89,6 +90,7 @@ def grammar_of(format_: RequestFormat) -> Grammar:
         [write for _, write in words],
         [int(format_.comments)],
         [int(format_.blank_lines)],
+        [int(format_.overdue)],
     )
     return Grammar(*(np.array(column, dtype=np.int64) for column in (*columns, _DIGITS)))
 
@@ -96,7 +98,7 @@ def grammar_of(format_: RequestFormat) -> Grammar:
 def no_format() -> Grammar:
     """A grammar that accepts only lines that may precede the first request in some format."""
     nothing, yes = np.empty(0, dtype=np.int64), np.ones(1, dtype=np.int64)
-    return Grammar(*([nothing] * 8 + [yes, yes, _DIGITS]))
+    return Grammar(*([nothing] * 8 + [yes, yes, np.zeros(1, dtype=np.int64), _DIGITS]))
 
 
 def new_state() -> State:
@@ -252,10 +254,12 @@ def parse(data, grammar, state, rows):
             position, fault, field = _request(data, position, grammar, rows, row)
             where = position - begin
             if fault == NO_FAULT and rows.cycle.shape[0] > 0:
-                if rows.cycle[row] < state.cycle[0]:
-                    fault = BACKWARDS
-                else:
+                if rows.cycle[row] >= state.cycle[0]:
                     state.cycle[0] = rows.cycle[row]
+                elif grammar.overdue[0] != 0:
+                    rows.cycle[row] = state.cycle[0]
+                else:
+                    fault = BACKWARDS
             row += fault == NO_FAULT
         if fault == NO_FAULT:
             while data[position] != 10:

@@ -48,6 +48,8 @@ class RequestFormat:
         reads, writes: the words of the operation field.
         comments: whether lines that begin with ``#`` are skipped.
         blank_lines: whether blank lines between requests are allowed, as they always are at the end.
+        overdue: whether a request whose time is before that of the last one is sent together with it;
+            otherwise it is refused.
         refused: reasons why a part of the format is not supported, by a text in a bad line.
         refused_suffixes: such reasons by suffix of the file's name.
     """
@@ -60,6 +62,7 @@ class RequestFormat:
     writes: tuple[str, ...]
     comments: bool = False
     blank_lines: bool = False
+    overdue: bool = False
     refused: Mapping[str, str] = field(default_factory=dict)
     refused_suffixes: Mapping[str, str] = field(default_factory=dict)
 

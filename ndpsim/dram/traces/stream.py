@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from fractions import Fraction
 from itertools import chain
 from typing import Any
 
@@ -18,6 +20,7 @@ from ndpsim.dram.traces.registry import request_formats
 from ndpsim.dram.traces.requests import Requests
 
 _BYTES_OF_A_REQUEST = 64  # bytes of memory for a request that is held, while its column is joined
+_LAST_CLOCK = 1 << 62
 _BYTES_SKIPPED = 64  # bytes of memory for a line without a request, of which most files have few
 
 
@@ -79,6 +82,30 @@ class RequestStream:
                     raise InputError("cycles decrease", "invalid", file=self.file, key=key)
                 cycle = int(block.cycle[-1])
             yield block
+
+    def at_clock(self, clocks_per_cycle: Fraction) -> RequestStream:
+        """The requests with their cycles converted to clocks of another length, rounded up.
+
+        Raises:
+            InputError: they have no times, or, when they are read, a clock is beyond 2^62.
+        """
+        if not self.timed:
+            problem = "the requests have no cycles"
+            raise InputError(problem, "conflict", file=self.file, key=None if self.file else "requests")
+        blocks = (replace(block, cycle=self._clocks(block, clocks_per_cycle)) for block in self)
+        if self.whole is not None:
+            return RequestStream(list(blocks), self.file)
+        return RequestStream(blocks, self.file, self._share_read)
+
+    def _clocks(self, block: Requests, clocks_per_cycle: Fraction) -> NDArray[np.int64]:
+        assert block.cycle is not None
+        clocks, cycles = clocks_per_cycle.numerator, clocks_per_cycle.denominator
+        if (int(block.cycle[-1]) // cycles + 1) * clocks > _LAST_CLOCK or clocks * cycles > _LAST_CLOCK:
+            problem = f"cycle {int(block.cycle[-1])} is beyond {_LAST_CLOCK:.0e} clocks of the memory"
+            raise InputError(problem, "range", file=self.file)
+        whole, rest = np.divmod(block.cycle, cycles)
+        converted: NDArray[np.int64] = whole * clocks - (-rest * clocks // cycles)
+        return converted
 
     def joined(self) -> Requests:
         """All requests, in memory.

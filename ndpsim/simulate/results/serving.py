@@ -122,6 +122,29 @@ class ServingResult(Reported):
     compile_s: float = field(default=0.0, repr=False, metadata=quantity("kernels compiled in"))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class MeasuredComparison(Reported):
+    """A simulated run beside what another program measured of the same requests.
+
+    Latencies are those of the requests of which both are known; "percentiles" are those of `ServingResult`.
+
+    Attributes:
+        ttft_ns, tpot_ns, latency_ns: percentiles of `simulated` and `measured`, and `ratio`, the first over
+            the second; None: not measured.
+        tokens_per_s, requests_per_s: `simulated`, `measured` and `ratio`; None: the time is not known.
+        compared: the number of requests of which a latency was measured.
+        run: the simulated run.
+    """
+
+    ttft_ns: Mapping[str, Mapping[str, float]] | None = field(metadata=quantity("time to first token"))
+    tpot_ns: Mapping[str, Mapping[str, float]] | None = field(metadata=quantity("time per output token"))
+    latency_ns: Mapping[str, Mapping[str, float]] | None = field(metadata=quantity("latency"))
+    tokens_per_s: Mapping[str, float] | None = field(metadata=quantity("throughput"))
+    requests_per_s: Mapping[str, float] | None = field(metadata=quantity("requests served"))
+    compared: int = field(metadata=quantity("requests compared"))
+    run: ServingResult = field(repr=False)
+
+
 @dataclass(frozen=True)
 class TriedRate:
     """A rate of arrivals that was tried.

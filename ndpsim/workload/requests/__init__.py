@@ -17,5 +17,5 @@ from ndpsim.workload.requests.importing import (
     request_formats,
     save_requests,
 )
-from ndpsim.workload.requests.requests import Requests
+from ndpsim.workload.requests.requests import Measured, Requests
 from ndpsim.workload.requests.statistics import RequestStatistics, describe_requests

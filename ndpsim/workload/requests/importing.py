@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from ndpsim.base.arguments import choice, instance, path_of, whole_number
+from ndpsim.base.errors import InputError
 from ndpsim.base.files import replacing
 from ndpsim.base.plugins import plugins_by_module
 from ndpsim.base.text_files import recognised
@@ -25,7 +26,10 @@ def request_formats() -> dict[str, WorkloadFormat]:
 
 
 def import_requests(
-    file: str | PathLike[str], format: str | None = None, first: int | None = None
+    file: str | PathLike[str],
+    format: str | None = None,
+    first: int | None = None,
+    run: int | None = None,
 ) -> Requests:
     """Requests that another program recorded, or ndpsim wrote.
 
@@ -33,22 +37,27 @@ def import_requests(
         file: plain, or packed with gzip.
         format: a name of `request_formats`; None: it is detected.
         first: requests to take, the first ones; None: all.
+        run: number, from 1, of the run to take from a file with several; None: the file has one.
 
     Raises:
         InputError: the file cannot be read, has no known format, or has impossible content.
     """
-    return _read(file, format, first, None)
+    return _read(file, format, first, run, None)
 
 
-def _read(file: Any, format: str | None, first: int | None, sink: Sink | None) -> Requests:
+def _read(file: Any, format: str | None, first: int | None, run: int | None, sink: Sink | None) -> Requests:
     path = path_of(file, "file")
     most = None if first is None else whole_number(first, "first", 1)
     if format is None:
         name = recognised(path, request_formats(), "requests")
     else:
         name = choice(format, "format", request_formats(), "format of requests")
-    requests = request_formats()[name].read(path, most, sink)
-    return replace(requests, source={"imported": name, **(requests.source or {})})
+    form, number = request_formats()[name], None if run is None else whole_number(run, "run", 1)
+    if number is not None and not form.has_runs:
+        raise InputError(f"a file of {name} has one run", "conflict", file=path, key="run")
+    requests = form.read(path, most, sink, *([number] if form.has_runs else []))
+    stated = {} if number is None else {"run": number}
+    return replace(requests, source={"imported": name, **(requests.source or {}), **stated})
 
 
 def convert_requests(
@@ -56,6 +65,7 @@ def convert_requests(
     path: str | PathLike[str],
     format: str | None = None,
     first: int | None = None,
+    run: int | None = None,
 ) -> tuple[Mapping[str, Any], int]:
     """Write a recording as `save_requests` does, block by block: memory does not grow with the file.
 
@@ -77,7 +87,7 @@ def convert_requests(
                 written.write(line.encode())
             count += len(requests)
 
-        last = _read(file, format, first, write)
+        last = _read(file, format, first, run, write)
         write(last)
     return last.source or {}, count
 

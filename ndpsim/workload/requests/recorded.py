@@ -8,17 +8,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.limits import ensure_fits
 from ndpsim.base.text_files import numbered_lines
-from ndpsim.workload.requests.requests import LATEST_NS, MOST_TOKENS, Numbers, Requests
+from ndpsim.workload.requests.requests import LATEST_NS, MOST_TOKENS, Measured, Numbers, Requests
+
+T = TypeVar("T")
 
 _BLOCK = 1 << 16  # requests that a sink takes at a time
 _REQUEST_BYTES, _ID_BYTES, _CHAIN_BYTES = 64, 100, 48  # of memory for a request, its name, and a block of it
+_LARGEST = 1e300  # of a number of JSON
 _WHOLE = re.compile(r"[0-9]{1,18}", re.ASCII)
 _DECIMAL = re.compile(r"[0-9]{1,18}(\.[0-9]{0,40})?", re.ASCII)
 
@@ -31,13 +34,16 @@ class WorkloadFormat:
         example: a line of such a file.
         meaning: a phrase that names the program and its file.
         recognises: whether a file has this format, from its path and first bytes.
-        read: reads a file, up to a number of requests (None: all), with the sink of `RecordedRequests`.
+        read: reads a file, up to a number of requests (None: all), with the sink of `RecordedRequests`. With
+            `has_runs`, its fourth argument is the number of a run, from 1; None: the file's only run.
+        has_runs: whether a file may have several runs of a load generator.
     """
 
     example: str
     meaning: str
     recognises: Callable[[Path, bytes], bool]
-    read: Callable[[Path, int | None, Sink | None], Requests]
+    read: Callable[..., Requests]
+    has_runs: bool = False
 
 
 #: Takes requests block by block, in the order of the file.
@@ -82,6 +88,7 @@ class RecordedRequests:
     def _clear(self) -> None:
         self._arrival_ns, self._tokens = array("d"), (array("q"), array("q"))
         self._chains, self._chain_lengths = array("q"), array("q")
+        self._measured = array("d"), array("d")
 
     def __len__(self) -> int:
         """The number of requests so far."""
@@ -100,8 +107,11 @@ class RecordedRequests:
         line: int | None = None,
         name: str | None = None,
         blocks: Sequence[int] | None = None,
+        measured: tuple[float, float] | None = None,
     ) -> None:
         """Add a request. `line` is its line, for messages; the default `name` is its number.
+
+        measured: its `ttft_ns` and `latency_ns` of `Measured`; given for all requests or for none.
 
         Raises:
             InputError: it has no tokens or too many, or arrives before the previous one or too late.
@@ -127,6 +137,8 @@ class RecordedRequests:
             self._ids.append(name)
         if blocks is not None:
             self._add_chain(blocks, line)
+        for latencies, latency_ns in zip(self._measured, measured or (), strict=False):
+            latencies.append(latency_ns)
         self._count += 1
         self._watch_size(line)
 
@@ -151,7 +163,7 @@ class RecordedRequests:
         ensure_fits(held, f"{self._count:,} requests or more", file=self.file, line=line)
 
     def _forget(self, count: int) -> None:
-        for column in (self._arrival_ns, *self._tokens):
+        for column in (self._arrival_ns, *self._tokens, *self._measured):
             del column[:count]
         self._given += count
 
@@ -160,12 +172,18 @@ class RecordedRequests:
         names = tuple(self._ids) or Numbers(len(arrival_ns), self._given)
         return Requests(arrival_ns, prompt, output, names, source=source, **more)
 
-    def requests(self, block_tokens: int | None = None, closed_loop: int | None = None) -> Requests:
+    def requests(
+        self,
+        block_tokens: int | None = None,
+        closed_loop: int | None = None,
+        time_ns: float | None = None,
+    ) -> Requests:
         """All rows as requests, except those that the sink has taken.
 
         Args:
             block_tokens: prompt tokens of a block, if rows have blocks.
             closed_loop: see `Requests`.
+            time_ns: see `Measured`; None: from the first arrival to the last end that was measured.
 
         Raises:
             InputError: there are no requests.
@@ -180,10 +198,68 @@ class RecordedRequests:
             chains = tuple(np.split(np.array(self._chains, np.int64), ends))
         try:
             return self._block(
-                slice(None), source, block_tokens=block_tokens, blocks=chains, closed_loop=closed_loop
+                slice(None),
+                source,
+                block_tokens=block_tokens,
+                blocks=chains,
+                closed_loop=closed_loop,
+                measured=self._latencies(closed_loop, time_ns),
             )
         except InputError as error:
             raise error.at(self.file) from None
+
+    def _latencies(self, closed_loop: int | None, time_ns: float | None) -> Measured | None:
+        ttft_ns, latency_ns = (np.array(column) for column in self._measured)
+        if not len(ttft_ns):
+            return None
+        if time_ns is None and closed_loop is None:
+            ends = np.array(self._arrival_ns) + latency_ns
+            time_ns = None if np.isnan(ends).all() else float(np.nanmax(ends) - self._arrival_ns[0])
+        return Measured(ttft_ns, latency_ns, time_ns)
+
+
+class LoadedRequest(NamedTuple):
+    """A request of a load generator, whose file has requests in another order than that of their arrivals.
+
+    Attributes:
+        arrival_ns: when it was sent, on any clock.
+        measured: see `RecordedRequests.add`.
+    """
+
+    arrival_ns: int | Decimal
+    prompt_tokens: int
+    output_tokens: int
+    line: int | None
+    name: str
+    measured: tuple[float, float]
+
+
+def is_time(value: Any) -> bool:
+    """Whether a value of JSON is a finite number."""
+    return type(value) in (int, float) and -_LARGEST < value < _LARGEST
+
+
+def add_sorted(rows: RecordedRequests, loaded: Sequence[LoadedRequest]) -> None:
+    """Add requests in the order of their arrivals, until the maximum number is reached."""
+    for request in sorted(loaded, key=lambda request: request.arrival_ns):
+        if rows.full:
+            break
+        rows.add(*request[:5], measured=request.measured)
+
+
+def single_run(runs: Sequence[T], run: int | None, file: Path) -> T:
+    """One of the runs of a file: number `run` from 1, or the only one.
+
+    Raises:
+        InputError: there is no such run, or several and no number.
+    """
+    if run is None and len(runs) > 1:
+        problem = f"is needed: the file has {len(runs)} runs of a load generator; give a number from 1"
+        raise InputError(problem, "missing", file=file, key="run")
+    if not 1 <= (run or 1) <= len(runs):
+        problem = f"{run or 1} is not one of the {len(runs)} runs of the file"
+        raise InputError(problem, "range", file=file, key="run")
+    return runs[(run or 1) - 1]
 
 
 def whole(text: str, file: Path, line: int, key: str) -> int:

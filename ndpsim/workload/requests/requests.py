@@ -10,7 +10,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import number, plain_mapping, several, text, whole_number
+from ndpsim.base.arguments import instance, number, plain_mapping, several, text, whole_number
 from ndpsim.base.arrays import as_array
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Shown
@@ -48,6 +48,32 @@ class Numbers(Sequence[str]):
     __hash__ = None  # type: ignore[assignment]
 
 
+@dataclass(frozen=True, eq=False)
+class Measured:
+    """Latencies of requests that another program measured.
+
+    Attributes:
+        ttft_ns: from the arrival of each request to its first output token, float64 (n,); NaN: not known.
+        latency_ns: from the arrival of each request to its last output token, float64 (n,); NaN: not known.
+        time_ns: from the first arrival to the last token of all; None: not known.
+
+    Raises:
+        InputError: the arrays are not of numbers, or differ in length.
+    """
+
+    ttft_ns: NDArray[np.float64]
+    latency_ns: NDArray[np.float64]
+    time_ns: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("ttft_ns", "latency_ns"):
+            array = _array(getattr(self, name), name, "iuf", "numbers").astype(np.float64)
+            object.__setattr__(self, name, array)
+        if len(self.ttft_ns) != len(self.latency_ns):
+            problem = f"has {len(self.latency_ns)} requests, and ttft_ns has {len(self.ttft_ns)}"
+            raise InputError(problem, "conflict", key="latency_ns")
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Requests(Shown):
     """Requests in the order of their arrival.
@@ -63,6 +89,7 @@ class Requests(Shown):
         closed_loop: requests that are in the system at any time: the next one arrives when one ends. None:
             they arrive at `arrival_ns`.
         source: the origin of the requests, as plain data.
+        measured: latencies of a recording; None: it has none.
 
     Raises:
         InputError: lengths of arrays differ, arrivals decrease, or a number of tokens is below 1.
@@ -76,6 +103,7 @@ class Requests(Shown):
     blocks: tuple[NDArray[np.int64], ...] | None = None
     closed_loop: int | None = None
     source: Mapping[str, Any] | None = None
+    measured: Measured | None = None
 
     def __post_init__(self) -> None:
         set_ = object.__setattr__
@@ -97,6 +125,8 @@ class Requests(Shown):
         if not isinstance(ids, Numbers) and len(set(ids)) < len(ids):
             again = next(name for name, count in Counter(ids).items() if count > 1)
             raise InputError(f"has {shown(again)} twice", "twice", key="ids")
+        if self.measured is not None:
+            self._check_count("measured", instance(self.measured, "measured", Measured).ttft_ns)
         self._check_blocks()
 
     def _check_count(self, name: str, values: Any) -> None:
@@ -147,6 +177,8 @@ class Requests(Shown):
     def at_rate(self, requests_per_s: float) -> Requests:
         """The same requests with all times between arrivals scaled to another mean rate.
 
+        Latencies that were measured at the original rate are left out.
+
         Raises:
             InputError: the rate is not above 0, or the requests have no rate: see `requests_per_s`.
         """
@@ -158,7 +190,9 @@ class Requests(Shown):
             raise InputError(problem, "conflict", key="requests_per_s")
         first = self.arrival_ns[0]
         source = {**(self.source or {}), "requests_per_s": rate}
-        return replace(self, arrival_ns=first + (self.arrival_ns - first) * (own / rate), source=source)
+        return replace(
+            self, arrival_ns=first + (self.arrival_ns - first) * (own / rate), source=source, measured=None
+        )
 
 
 def _check_chains(blocks: tuple[NDArray[Any], ...]) -> None:

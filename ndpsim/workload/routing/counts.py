@@ -1,9 +1,14 @@
 """Counts of selections, [layer][expert], which are bundled or in files of users.
 
-A file is CSV (see `counts_csv`) or JSON. JSON is a list of lists, an object with `counts` (a list of lists,
-or several by the name of their data), or an object with `expert_popularity`, as Fiddler writes it. An object
-may have the numbers of its layers in the model (`layers`), the number of layers of the model
-(`model_layers`), and the number of experts that a token chooses (`experts_per_token` or `top_k`).
+A file is CSV (see `counts_csv`), JSON, or a file of ``torch.save``. JSON is a list of lists, an object with
+`counts` (a list of lists, or several by the name of their data), or an object with `expert_popularity`, as
+Fiddler writes it. An object may have the numbers of its layers in the model (`layers`), the number of layers
+of the model (`model_layers`), and the number of experts that a token chooses (`experts_per_token` or
+`top_k`).
+
+SGLang's recorder in the mode `stat` and its ``--init-expert-location`` have `logical_count`, in JSON or by
+``torch.save``: [layer][expert], or [step][layer][expert], over all layers of the model. Its steps are added,
+and its layers without selections are dense.
 """
 
 from __future__ import annotations
@@ -16,15 +21,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arrays import as_array
 from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.text_files import first_bytes, read_json
 from ndpsim.workload.routing.counts_csv import is_csv, read_csv
+from ndpsim.workload.routing.tensors import read_saved, saved_mentions
 from ndpsim.workload.routing.trace import MAX_EXPERTS
 
 BUNDLED = Path(__file__).parent / "data"
 
 _LARGEST = 1 << 53
 _KEYS = ("counts", "expert_popularity")
+_OF_SGLANG = "logical_count"
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,35 @@ def read_counts(path: Path) -> ExpertCounts:
     Raises:
         InputError: the file cannot be read or does not hold counts.
     """
-    content = read_csv(path) if is_csv(first_bytes(path)) else read_json(path)
+    head = first_bytes(path)
+    if is_csv(head):
+        content = read_csv(path)
+    else:
+        content = read_saved(path) if has_counts_of_torch(path, head) else read_json(path)
     return parse_counts(content, str(path))
+
+
+def has_counts_of_torch(path: Path, head: bytes) -> bool:
+    """Whether a file of ``torch.save`` has counts of SGLang."""
+    return head.startswith(b"PK") and saved_mentions(path, _OF_SGLANG.encode())
+
+
+def _of_sglang(value: Any, file: str) -> dict[str, Any]:
+    """`logical_count` in the form of other files.
+
+    Raises:
+        InputError: it has another form.
+    """
+    array = as_array(value)
+    if array.ndim not in (2, 3) or array.dtype.kind not in "iu" or not array.size or array.min() < 0:
+        found = f"is {array.dtype} of shape {shown(array.shape)}"
+        problem = f"{found}, not counts [layer][expert] or [step][layer][expert]"
+        raise InputError(problem, "form", file=file, key=_OF_SGLANG)
+    table = array.reshape(-1, *array.shape[-2:]).astype(np.float64).sum(axis=0)
+    layers = np.flatnonzero(table.any(axis=1)).tolist()
+    if not layers:
+        raise InputError("has no selections", "invalid", file=file, key=_OF_SGLANG)
+    return {"counts": table[layers].tolist(), "layers": layers, "model_layers": len(table)}
 
 
 def parse_counts(content: Any, file: str) -> ExpertCounts:
@@ -82,9 +117,11 @@ def parse_counts(content: Any, file: str) -> ExpertCounts:
         InputError: the content is not counts.
     """
     values = content if isinstance(content, dict) else {"counts": content}
+    if _OF_SGLANG in values:
+        values = {**values, **_of_sglang(values[_OF_SGLANG], file)}
     key = next((key for key in _KEYS if key in values), None)
     if key is None:
-        raise InputError(f"has neither {' nor '.join(_KEYS)}", "missing", file=file)
+        raise InputError(f"has neither {' nor '.join((*_KEYS, _OF_SGLANG))}", "missing", file=file)
     tables = values[key] if isinstance(values[key], dict) else {"": values[key]}
     by_data = {str(data): _table(table, f"{key}.{data}".rstrip("."), file) for data, table in tables.items()}
     if not by_data:

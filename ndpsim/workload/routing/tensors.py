@@ -35,12 +35,26 @@ _STORAGES = {
     "BoolStorage": "?",
 }
 _STORES = ("PUT", "BINPUT", "LONG_BINPUT")
+_PICKLE_BEGIN = 1 << 16
 _FACTOR = 6  # approximate bytes of objects for each byte of a pickle or a tensor
 
 
 def is_saved_by_torch(path: Path) -> bool:
     """Whether a file is a zip archive with the pickle of ``torch.save``."""
     return any(name.endswith("/data.pkl") for name in member_names(path))
+
+
+def saved_mentions(path: Path, word: bytes) -> bool:
+    """Whether the pickle of a file of ``torch.save`` has a word near its beginning."""
+    name = next((name for name in member_names(path) if name.endswith("/data.pkl")), None)
+    if name is None:
+        return False
+    with (
+        damage_named(path, "was not written by torch.save"),
+        zipfile.ZipFile(path) as archive,
+        archive.open(name) as pickled,
+    ):
+        return word in pickled.read(_PICKLE_BEGIN)
 
 
 def read_saved(path: Path) -> Any:

@@ -222,6 +222,9 @@ def _put_system(ini: Ini, sheet: Sheet, standard: Standard, org: str) -> None:
     for key in ("read_buffer", "write_buffer"):
         sheet.put(f"dram.{key}", slots.whole(), slots.place, slots.said)
     count, said = channels.whole(), f"{channels.said}; each channel as a DIMM of its own"
+    if count < 1 or count & (count - 1):
+        problem = f"{count} is no power of two, which an address mapping needs"
+        raise channels.place.error(problem, code="range")
     sheet.put("dimm.count", count, channels.place, said)
     size = system["channel_size"]
     ranks = _ranks(size, sheet, standard, org)

@@ -18,6 +18,7 @@ from ndpsim.workload.requests.requests import Requests
 _TIME, _PROMPT, _OUTPUT, _TOKENS = "arrival_time_ns", "input_toks", "output_toks", "input_tok_ids"
 _SESSIONS = ("session_id", "sub_requests")
 _BLOCK_TOKENS = 16
+_is_workload = json_with("input_toks")
 
 
 class _BlockNumbers:
@@ -68,6 +69,6 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
 FORMAT = WorkloadFormat(
     example='{"input_toks": 1455, "output_toks": 164, "arrival_time_ns": 3212421997}',
     meaning="JSON lines of LLMServingSim, keys input_toks, output_toks and arrival_time_ns",
-    recognises=json_with("input_toks"),
+    recognises=lambda path, head: _is_workload(path, head) and b'"queued_ts"' not in head,
     read=_read,
 )

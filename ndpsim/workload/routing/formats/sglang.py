@@ -3,7 +3,8 @@
 Source: sgl-project/sglang, `_DetailSinglePassGatherer`. A record is a forward pass, with `topk_ids_of_layer`
 [layer, token, k] over all layers of the model, -1 where a layer is dense and in columns beyond the model's k,
 and `forward_mode`, 1 for prefill and 2 for decode. Ids are those of physical experts;
-`last_physical_to_logical_map` has the model's experts. The modes `stat` and `per_pass` have no tokens.
+`last_physical_to_logical_map` has the model's experts. The modes `stat`, whose
+counts are read as a popularity, and `per_pass` have no tokens.
 """
 
 from __future__ import annotations
