@@ -136,6 +136,7 @@ SOURCES = {
     "BaseContext.get_function": "a3602598ea18d983",
     "CPUCodeLibrary._finalize_final_module": "95bbf4fcbb90ed99",
     "CPUCodeLibrary._optimize_final_module": "e405bd473752613b",
+    "CPUCallConv.call_function": "63b21494a809dcf4",
     "CPUCodeLibrary.add_ir_module": "fb6dd665f0f609c4",
     "CPUCodeLibrary.finalize": "4b4c34b83488a72f",
     "CPUCodegen._pass_builder": "035dd9dd5f6dedc5",

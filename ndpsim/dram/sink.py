@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import inlined
+from ndpsim.dram.fast.words import assume_nonnegative
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]
@@ -93,7 +94,7 @@ def null_sink() -> Sink:
 @inlined
 def credit_clock(sink):
     """The first clock at which the FIFO has a slot for the next read."""
-    return sink.credit[sink.value[SLOT]]
+    return sink.credit[assume_nonnegative(sink.value[SLOT])]
 
 
 @inlined

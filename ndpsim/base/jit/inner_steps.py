@@ -21,7 +21,16 @@ from typing import Any
 
 from llvmlite import binding
 from numba._dynfunc import make_function
-from numba.core import base, cgutils, codegen, compiler, dispatcher, typed_passes, untyped_passes
+from numba.core import (
+    base,
+    callconv,
+    cgutils,
+    codegen,
+    compiler,
+    dispatcher,
+    typed_passes,
+    untyped_passes,
+)
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.lowering import Lower
@@ -113,8 +122,11 @@ class _PartLibrary(codegen.JITCodeLibrary):
         self.bitcode: list[bytes] = []
 
     def add_ir_module(self, module: Any) -> None:
-        """Keep a module as bitcode whose functions a kernel may drop."""
+        """Keep a module as bitcode whose functions a kernel may drop; those not to be inlined say so."""
         text: Any = cgutils.normalize_ir_text
+        for function in module.functions:
+            if function.blocks and "alwaysinline" not in function.attributes:
+                function.attributes.add("noinline")
         parsed = _parse_assembly(text(str(module)))
         for function in parsed.functions:
             if not function.is_declaration and function.linkage == binding.Linkage.external:
@@ -154,13 +166,26 @@ def _optimize(library: Any) -> None:
     """Optimize a kernel with all its parts, once.
 
     Numba does it twice, the first time for the sake of reference counts, which kernels do without. Wider
-    vectors than those that the fast controller asks for itself do not pay in its loops of a few turns.
+    vectors than those that the fast controller asks for itself do not pay in its loops of a few turns, nor
+    does unrolling them. Parts that are called lose the arguments that they do not use: Numba passes a tuple
+    by its fields, of which most calls need a few.
     """
     config: Any = numba.config
     options: Any = binding.create_pipeline_tuning_options(speed_level=min(2, config.OPT))
-    options.loop_vectorization = options.slp_vectorization = options.loop_interleaving = False
+    options.loop_vectorization = options.slp_vectorization = False
+    options.loop_interleaving = options.loop_unrolling = False
     builder: Any = binding.create_pass_builder(library._codegen._tm, options)
-    builder.getModulePassManager().run(library._final_module, builder)
+    module = library._final_module
+    for function in module.functions:
+        if not function.is_declaration and function.linkage == binding.Linkage.linkonce_odr:
+            function.linkage = "internal"
+    passes: Any = binding.create_new_module_pass_manager()
+    passes.add_always_inliner_pass()
+    passes.add_sroa_pass()
+    passes.add_ipsccp_pass()
+    passes.add_dead_arg_elimination_pass()
+    passes.run(module, builder)
+    builder.getModulePassManager().run(module, builder)
 
 
 @_register_pass(mutates_CFG=True, analysis_only=False)
@@ -424,6 +449,7 @@ def inner_steps() -> Mapping[str, Callable[..., Any]]:
     return {
         "BaseContext.get_function": base.BaseContext.get_function,
         "CompilerBase._compile_core": CompilerBase._compile_core,
+        "CPUCallConv.call_function": callconv.CPUCallConv.call_function,
         "CPUCodeLibrary.add_ir_module": linker.add_ir_module,
         "CPUCodeLibrary.finalize": linker.finalize,
         "CPUCodeLibrary._finalize_final_module": linker._finalize_final_module,

@@ -12,7 +12,7 @@ from math import prod
 from typing import Any, ClassVar
 
 from llvmlite import ir
-from numba.core import cgutils, cpu
+from numba.core import callconv, cgutils, cpu
 from numba.core.lowering import Lower
 
 from ndpsim.base.jit.releases import types
@@ -64,11 +64,35 @@ def _shape_of_array(context: Any, builder: Any, kind: Any, array: Any, name: str
     return builder.extract_value(array, _SHAPE)
 
 
+class _Calls(callconv.CPUCallConv):
+    """Numba's way to call functions, without zeros in the memory for a result.
+
+    LLVM would write the zeros each time that it comes by, however seldom the function is called.
+    """
+
+    def call_function(
+        self, builder: Any, callee: Any, resty: Any, argtys: Any, args: Any, attrs: Any = ()
+    ) -> Any:
+        """Call a compiled function: its status and its result."""
+        with builder.goto_entry_block():
+            places = [builder.alloca(argument.type.pointee) for argument in callee.args[:2]]
+        packed = self._get_arg_packer(argtys).as_arguments(builder, args)
+        code = builder.call(callee, [*places, *packed], attrs=tuple(attrs or ()))
+        result, error = map(builder.load, places)
+        status = self._get_return_status(builder, code, error)
+        return status, self.context.get_returned_value(builder, resty, result)
+
+
 class KernelTarget(cpu.CPUContext):
     """Numba's target, which remembers what it has found or asked LLVM for."""
 
     _functions: ClassVar[dict[tuple[Any, Any], Any]] = {}
     _sizes: ClassVar[dict[tuple[str, str], int]] = {}
+
+    @property
+    def call_conv(self) -> Any:
+        """How functions are called."""
+        return _Calls(self)
 
     def refresh(self) -> None:
         """Look for functions that were typed since; a kernel does the rest once, see `KernelCompiler`."""

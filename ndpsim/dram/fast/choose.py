@@ -128,24 +128,17 @@ def next_ready_of(shape, state, credit, without):
 @inlined
 def ready_after(policy, shape, state, credit, clock):
     """After a step at `clock`: `ready_from`, or the next clock if other things may happen then."""
-    if state.pending_size > 0 or mode_changes(policy, state) or lacks_rows(shape.rows, shape, state):
+    if is_busy(shape.step, state) or state.pending_size > 0:
+        return filled(clock + 1)
+    if mode_changes(policy, state) or lacks_rows(shape.rows, shape, state):
         return filled(clock + 1)
     return ready_from(shape, state, credit, 0)
 
 
 @inlined
-def first_ready(shape, state, ready, clock):
-    """After a step at `clock`: the clock before which no other can issue a command or change the mode.
-
-    ready: what `ready_after` returns.
-    """
-    return clock + 1 if is_busy(shape.step, state) else least(ready)
-
-
-@inlined
 def next_ready_after(policy, shape, state, credit, clock):
-    """`first_ready` of `ready_after`."""
-    return first_ready(shape, state, ready_after(policy, shape, state, credit, clock), clock)
+    """After a step at `clock`: the clock before which no other can issue a command or change the mode."""
+    return least(ready_after(policy, shape, state, credit, clock))
 
 
 @inlined
@@ -181,12 +174,11 @@ def mode_changes(policy, state):
 @inlined
 def due_active_lists(shape, state, credit, clock):
     """The active lists to look at: bit rank * REQUEST_CLASSES + class."""
-    due = 0
-    for number in range(shape.ranks):
-        rank = assume_nonnegative(number)
-        reads = max(state.rank_ready[rank, RD], state.active_not_ready_until[rank, RD])
-        writes = max(state.rank_ready[rank, WR], state.active_not_ready_until[rank, WR])
-        due |= ((max(reads, credit) <= clock) << RD | (writes <= clock) << WR) << rank * REQUEST_CLASSES
+    slots_at, due = free_slots_at(credit), 0
+    for rank in range(shape.ranks):
+        active = vector_at(state.active_not_ready_until, assume_nonnegative(rank))
+        ready = up_to(larger(rank_ready_at(state, rank, slots_at), active), clock)
+        due |= (bits(ready) & (1 << RD | 1 << WR)) << rank * REQUEST_CLASSES
     return due
 
 

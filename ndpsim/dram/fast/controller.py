@@ -5,7 +5,7 @@ from __future__ import annotations
 from ndpsim.base.jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.fast.banks import is_barred, push_refresh, requests_for_banks, same_banks
-from ndpsim.dram.fast.choose import class_of, first_ready, mode_changes, ready_after, ready_with
+from ndpsim.dram.fast.choose import class_of, mode_changes, ready_after, ready_with
 from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
 from ndpsim.dram.fast.controller_points import hits_from
 from ndpsim.dram.fast.fast_forward import first_lookup
@@ -17,7 +17,7 @@ from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.fast.step import step_alone
 from ndpsim.dram.fast.transition_table import commit
-from ndpsim.dram.fast.vectors import filled
+from ndpsim.dram.fast.vectors import filled, least
 from ndpsim.dram.fast.words import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh, pause_refreshes, swap_banks, turn_after, turn_of
 from ndpsim.dram.queues import absorb
@@ -161,10 +161,10 @@ def step_of(channel, ready, clock):
     """
     policy, shape, state, sink = channel.policy, channel.shape, channel.state, channel.sink
     issued = step_alone(shape.step, channel, ready, credit_clock(sink), clock)
-    ready, next_ready = ready_after(policy, shape, state, credit_clock(sink), clock), issued.next_ready
+    ready = ready_after(policy, shape, state, credit_clock(sink), clock)
     if issued.origin != NOWHERE:
-        next_ready = first_ready(shape, state, ready, clock)
-    return issued, ready, next_ready
+        return issued, ready, least(ready)
+    return issued, ready, clock + 1 if mode_changes(policy, state) else issued.next_ready
 
 
 @inlined
@@ -204,11 +204,11 @@ def run_hits(skips, channel, until_served, until_taken, clock, accepts):
 def next_step(policy, shape, state, source, next_ready, clock):
     """The step after one at `clock`: (its clock, whether it takes a request).
 
-    next_ready: the clock before which nothing that waits can issue.
+    next_ready: the clock before which nothing that waits can issue, and the mode does not change.
     """
     clock += 1
     accepts = can_take(policy, shape.queues, state, source, clock)
-    if not (accepts or mode_changes(policy, state)):
+    if not accepts:
         wake = min(
             next_ready, min(next_maintenance(shape.rows, state), offered_from(state, source, clock - 1))
         )

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
-from ndpsim.dram.fast.choose import classes_ready, ready_after
+from ndpsim.dram.fast.choose import classes_ready, ready_from
 from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
@@ -30,7 +30,7 @@ from ndpsim.dram.fast.fields import (
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
 from ndpsim.dram.fast.issued import FROM_QUEUE, NOWHERE, issued
-from ndpsim.dram.fast.row_policy_points import record_activated
+from ndpsim.dram.fast.row_policy_points import lacks_rows, record_activated
 from ndpsim.dram.fast.signature import carry
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
@@ -99,12 +99,10 @@ def step_alone(rules, channel, ready, credit, clock):
         open_row(rules, shape, state, commands, clock)
         value[FORCED] += 1
         return other_command(FROM_QUEUE, FAR)
-    if opens_from <= clock:  # `ready` is not used: to carry it from step to step takes more than this
-        ready = ready_after(channel.policy, shape, state, credit, clock - 1)
-        if classes_ready(channel.policy, state, ready, clock) & ~(1 << ACT) == 0:
-            open_row(rules, shape, state, commands, clock)
-            value[DEFERRED] += 1
-            return other_command(FROM_QUEUE, FAR)
+    if opens_from <= clock and is_alone(channel, credit, clock):
+        open_row(rules, shape, state, commands, clock)
+        value[DEFERRED] += 1
+        return other_command(FROM_QUEUE, FAR)
     outcome = fast.step(channel, None, credit, 0, clock)
     if outcome.origin != NOWHERE:
         opening[_BUS_FREE] = clock + rules.cycles
@@ -120,6 +118,15 @@ def step_alone(rules, channel, ready, credit, clock):
         value[DEFERRED] += 1
         return other_command(FROM_QUEUE, FAR)
     return other_command(NOWHERE, min(outcome.next_ready, opens_from))
+
+
+@inlined
+def is_alone(channel, credit, clock):
+    """Whether no command but an activation may be ready. `ready` does not tell: to carry it takes longer."""
+    policy, shape, state = channel.policy, channel.shape, channel.state
+    if state.pending_size > 0 or lacks_rows(shape.rows, shape, state):
+        return False
+    return classes_ready(policy, state, ready_from(shape, state, credit, 0), clock) & ~(1 << ACT) == 0
 
 
 @inlined

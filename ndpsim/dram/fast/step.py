@@ -81,9 +81,9 @@ def step(channel, blocking, credit, other_credit, clock):
     delay_active(state, blocked, later)
     blocked_ranks = ranks_with_lists(shape, blocked)
     maintained_from, stalled_ranks = FAR, 0
-    if state.pending_size > 0 and policy.drops_precharges:
-        drop_precharges(shape, state)
     if state.pending_size > 0:
+        if policy.drops_precharges:
+            drop_precharges(shape, state)
         place, command, maintained_from, bars, taken, stalled_ranks = choose_pending(
             shape, state, blocking, credit, other_credit, clock
         )
