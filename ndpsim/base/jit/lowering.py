@@ -76,10 +76,11 @@ class _Calls(callconv.CPUCallConv):
         """Call a compiled function: its status and its result."""
         with builder.goto_entry_block():
             places = [builder.alloca(argument.type.pointee) for argument in callee.args[:2]]
-        packed = self._get_arg_packer(argtys).as_arguments(builder, args)
+        convention: Any = self
+        packed = convention._get_arg_packer(argtys).as_arguments(builder, args)
         code = builder.call(callee, [*places, *packed], attrs=tuple(attrs or ()))
         result, error = map(builder.load, places)
-        status = self._get_return_status(builder, code, error)
+        status = convention._get_return_status(builder, code, error)
         return status, self.context.get_returned_value(builder, resty, result)
 
 
@@ -92,7 +93,8 @@ class KernelTarget(cpu.CPUContext):
     @property
     def call_conv(self) -> Any:
         """How functions are called."""
-        return _Calls(self)
+        convention: Any = _Calls
+        return convention(self)
 
     def refresh(self) -> None:
         """Look for functions that were typed since; a kernel does the rest once, see `KernelCompiler`."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any
 
 from matplotlib.figure import Figure
 
