@@ -149,14 +149,20 @@ def add_tree(m: Module, terms: list[Value], registers: int, advance: Value | int
     levels = max(0, (len(terms) - 1).bit_length())
     for stage in range(registers):
         for _ in range(levels * (stage + 1) // registers - levels * stage // registers):
-            pairs = [a + b for a, b in zip(terms[::2], terms[1::2], strict=False)]
-            terms = pairs + terms[len(pairs) * 2 :]
+            terms = add_pairs(terms)
         held = [Signal(term.shape()) for term in terms]
         with m.If(advance):
             m.d.sync += [each.eq(term) for each, term in zip(held, terms, strict=True)]
         terms = list(held)
-    (total,) = terms
-    return total
+    while len(terms) > 1:  # without registers
+        terms = add_pairs(terms)
+    return terms[0]
+
+
+def add_pairs(terms: list[Value]) -> list[Value]:
+    """One level of adders."""
+    pairs = [first + second for first, second in zip(terms[::2], terms[1::2], strict=False)]
+    return pairs + terms[len(pairs) * 2 :]
 
 
 def delayed(m: Module, value: Value, clocks: int) -> Value:
@@ -369,8 +375,8 @@ class Lane(wiring.Component):
             write.data.eq(self.act_data),
             write.en.eq(self.act_valid),
             self.in_ready.eq(Array(ready)[turn]),
-            self.in_credit.eq(sum(group["load"] for group in groups)),
-            self.finished.eq(sum(group["finished"] for group in groups)),
+            self.in_credit.eq(add_tree(m, [group["load"] for group in groups], 0)),
+            self.finished.eq(add_tree(m, [group["finished"] for group in groups], 0)),
             self.sum.eq(add_tree(m, [group["sum"] for group in groups], p.lane_registers, self.advance)),
         ]
         for group in groups:
@@ -467,7 +473,7 @@ class GemvUnit(wiring.Component):
         lanes = [add_part(m, f"lane{number}", Lane, p, self.apart) for number in range(p.lanes)]
         m.d.comb += [
             advance.eq(~self.out_valid | self.out_ready),
-            finished.eq(sum(lane["finished"] for lane in lanes)),
+            finished.eq(add_tree(m, [lane["finished"] for lane in lanes], 0)),
             leaves.eq(self.go & advance & (finished == self.row_bursts)),
         ]
         with m.If(~self.go):

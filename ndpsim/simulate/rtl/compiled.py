@@ -58,6 +58,14 @@ class CompiledUnit:
             (lost, edge) if lost >= 0 else None,
         )
 
+    def outputs(self, edge: int, phase: Phase) -> dict[str, bytes]:
+        """The outputs that say whether others are valid, before an edge."""
+        self.advance(edge, phase)
+        words = np.zeros(64, dtype=np.uint32)
+        ready = -(-self._sizes.lanes // 32)
+        self._library.outputs(self._run, ctypes.c_void_p(words.ctypes.data))
+        return {"in_ready": words[:ready].tobytes(), "out_valid": words[ready : ready + 1].tobytes()}
+
     def close(self) -> None:
         if self._run:
             self._library.destroy(self._run)

@@ -96,16 +96,16 @@ def check_ports(found: Mapping[str, Port], sizes: Sizes, file: str) -> bool:
     for name, port in wanted.items():
         if name not in found:
             known = ", ".join(sorted(found)) or "none"
-            raise InputError(f"the unit has no port {name}; it has {known}", "missing", file, key=name)
+            raise InputError(f"the unit has no port {name}; it has {known}", "missing", file=file, key=name)
         if found[name].is_output != port.is_output:
             direction = "an output" if port.is_output else "an input"
-            raise InputError(f"must be {direction} of the unit", "form", file, key=name)
+            raise InputError(f"must be {direction} of the unit", "form", file=file, key=name)
         if port.bits and found[name].bits != port.bits:
             problem = f"has {found[name].bits} bits; this machine needs {port.bits}"
-            raise InputError(problem, "range", file, key=name)
+            raise InputError(problem, "range", file=file, key=name)
     for name in found:
         if name not in wanted:
-            raise InputError("the handshake has no such port", "unknown-name", file, key=name)
+            raise InputError("the handshake has no such port", "unknown-name", file=file, key=name)
     return own_fifo
 
 
