@@ -200,6 +200,7 @@ def run_serving(  # ndpsim.inference.serving.server
     block_tokens: int = ...,
     prefix_cache: bool = ...,
     async_scheduling: bool = ...,
+    step_overhead_us: float = ...,
     routing: str | PathLike[str] | Routing | None = ...,
     seed: int = ...,
     sets: Sequence[str] = ...,

@@ -42,6 +42,18 @@ def test_a_decode_step_waits_for_the_cache_that_the_host_has():
     assert read_ns < after.tpot_ns < read_ns + before.tpot_ns < 1.1 * read_ns
 
 
+@pytest.mark.parametrize("policy", [OnGpu, None])
+def test_each_step_has_the_time_of_the_program(policy: Any) -> None:
+    """A request alone: its prompt is one step, and each of its other two tokens one more."""
+    asked, sets = requests((16, 3)), () if policy else TWO
+    (usual,), (slower,) = (
+        serve(asked, policy=policy, sets=sets, step_overhead_us=us).per_request for us in (0, 250)
+    )
+    assert slower.ttft_ns - usual.ttft_ns == pytest.approx(250_000)
+    assert slower.tpot_ns - usual.tpot_ns == pytest.approx(250_000)
+    assert slower.latency_ns - usual.latency_ns == pytest.approx(750_000)
+
+
 def test_policies_expect_the_mean_context_of_as_many_sequences_as_can_run():
     """Prompts of 100 and 301 tokens and half of 10 and 20 output tokens: 208 in the mean, and the new one."""
     dense = ndpsim.load_processors(MACHINE).dense_time

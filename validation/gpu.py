@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import gpu_layers
 from gpu_fits import (
     FUSED,
     POWERS,
@@ -62,11 +63,56 @@ measured.
 
 ## One call for all experts of a layer
 
-An expert of a fused call takes together(c, m) + `gpu.slice_us`, where c is the time to multiply, with
+An expert of a fused call takes together(c, m) + `gpu.slice_us` + a, where c is the time to multiply, with
 tokens rounded up to tiles of `gpu.tile_tokens`, at `gpu.fused_efficiency` of the peak. m is the time to
-read its bytes at `gpu.memory_efficiency` of the bandwidth, and together(c, m) = (c^p + m^p)^(1/p) with
-p = `gpu.roofline_power`. The call adds `gpu.call_overhead_us`. If a source does not say how many
-experts were active, the tokens of a batch choose evenly.
+read its bytes at `gpu.fused_memory_efficiency` of the bandwidth, and together(c, m) = (c^p + m^p)^(1/p) with
+p = `gpu.roofline_power`. a is the time in which the kernels of the call write and read activations:
+2 (3 hidden + 6 intermediate) bytes for each token of an expert, at the same bandwidth. Without a, the time
+of many tokens grows too slowly with the tokens, and sets with small experts are most wrong. The call adds
+`gpu.call_overhead_us`.
+
+### Layers measured by AIConfigurator
+
+`gpu_measured/moe_layers.csv` has {layer_calls} calls of {layer_models} models. Values fitted to vLLM's
+layers in 16 bits by family (other families take those of sets below):
+
+| family | {layer_keys} |
+|---|---|---|---|---|
+{layer_values}
+
+Errors of each model with values fitted to all others, by tokens an expert: the median, and the 90th
+percentile. The goal was 8% and 30%.
+
+| card | calls | {ranges} |
+|---|---|{range_rule}
+{layer_errors}
+
+The B200's calls are of several kernels, which read large experts twice from 9 tokens on. The median error
+over all families, by exponent: {layer_powers}.
+
+Narrower numbers are multiplied at `gpu.fp8_efficiency` and `gpu.fp4_efficiency` of `gpu.fp8_tflops` and
+`gpu.fp4_tflops`. These shares are fitted with all other values as in 16 bits:
+
+| family | numbers | calls | share of their peak | {ranges} |
+|---|---|---|---|{range_rule}
+{narrow}
+
+The 8-bit floats of Hopper are those with a scale for a block of weights. vLLM's kernel for a scale for the
+whole matrix (`fp8`) reads at a fifth of the bandwidth there, and is left out. The share of blocks shows that
+these kernels multiply no faster than in 16 bits.
+
+Other programs, with the values of vLLM (of the sets below for Ampere). Their kernels differ so
+much that one set of values cannot stand for all; give `gpu.fused_efficiency` and the other keys for them:
+
+| card | program | calls | {ranges} |
+|---|---|---|{range_rule}
+{programs}
+
+### Sets from elsewhere
+
+Fits of the same formula to single sets, with one efficiency for all reads (`gpu.memory_efficiency`). If a
+source does not say how many experts were active, the tokens of a batch choose evenly. The values stand for
+families without layers above, and `memory_efficiency` for reads of dense parts.
 
 Mean error over {sets} sets on {cards} cards, with all values fitted again for each cell:
 
@@ -84,13 +130,14 @@ accurate. Chosen values: p = {power:g} and tiles of {tile}.
 A family with one set, or only with sets that are bound by memory, is kept near the fit of all families
 (`any`).
 
-| set | card | expert | calls | error | left out | then by |
-|---|---|---|---|---|---|---|
+| set | card | expert | calls | error | left out | then by | by layers |
+|---|---|---|---|---|---|---|---|
 {fused}
 
 The mean error of a set is {own_mean} in the mean over sets; left out it is {out_mean} in the mean and
 {out_median} in the median. "Left out": with values fitted to the other sets of the family, or to all
-other families if it has one set. Slices below 3 MB are 3 to 10% off. The worst when left out are H20 (a
+other families if it has one set. "By layers": with the family's values of the layers above, which know
+nothing of the set. Slices below 3 MB are 3 to 10% off. The worst when left out are H20 (a
 seventh of the H100's compute, of which kernels reach 0.8), MI308X (0.17 of its peak), and Mixtral with
 hundreds of tokens an expert.
 
@@ -182,6 +229,78 @@ def worst(errors: Iterable[float]) -> str:
 fused = functools.cache(lambda: fused_fits(POWER, TILE))
 
 
+@functools.cache
+def layers() -> dict[str, tuple[float, ...]]:
+    """By family, the values of `gpu_layers.KEYS` that suit measured layers."""
+    return {
+        family: tuple(map(rounded, measured_layers(family, gpu_layers.PROGRAM, "bfloat16").fit(POWER, TILE)))
+        for family in gpu_layers.FAMILIES
+    }
+
+
+def measured_layers(family: str, program: str, numbers: str) -> gpu_layers.Layers:
+    """The measured layers of a family's cards."""
+    return gpu_layers.Layers(gpu_layers.of_family(family), program, [numbers])
+
+
+def by_layers(name: str, family: str) -> str:
+    """Errors of a set with the values of its family's layers, if there are any."""
+    if family not in layers():
+        return ""
+    errors = Calls([name]).errors(layers()[family], POWER, TILE)
+    return f"{spread(errors)}, mean {np.abs(errors).mean():.1%}"
+
+
+#: Numbers narrower than 16 bits by family: what stands for 8 and for 4 bits.
+NARROW = {
+    "hopper": ("fp8_block",), "ada": ("fp8",), "blackwell": ("fp8", "nvfp4"), "b200": ("fp8", "nvfp4")
+}  # fmt: skip
+
+
+def layer_lines() -> tuple[list[Fit], dict[str, str]]:
+    """Fits of measured layers, and the page's tables."""
+    fits, values, errors, narrow, programs = [], [], [], [], []
+    for family, of_it in layers().items():
+        calls = measured_layers(family, gpu_layers.PROGRAM, "bfloat16")
+        off = calls.left_out(POWER, TILE)
+        source = f"AIConfigurator's layers: {' '.join(np.unique(calls.cards))}"
+        fits += [
+            Fit(family, key, value, source, worst(calls.errors(of_it, POWER, TILE)))
+            for key, value in zip(gpu_layers.KEYS, of_it, strict=True)
+        ]
+        values.append(f"| {family} | {' | '.join(f'{value:g}' for value in of_it)} |")
+        for card in np.unique(calls.cards):
+            chosen = calls.cards == card
+            cells = gpu_layers.by_range(calls.columns["load"][chosen], off[chosen])
+            errors.append(f"| {gpu_layers.CARDS[card].name} | {chosen.sum()} | {cells} |")
+        for numbers in NARROW[family]:
+            share = gpu_layers.narrow_efficiency(family, numbers, of_it, POWER, TILE)
+            calls = measured_layers(family, gpu_layers.PROGRAM, numbers)
+            off = calls.errors((share, *of_it[1:]), POWER, TILE)
+            cells = gpu_layers.by_range(calls.columns["load"], off)
+            narrow.append(f"| {family} | {numbers} | {len(off)} | {share:g} | {cells} |")
+            key = "fp4_efficiency" if numbers == "nvfp4" else "fp8_efficiency"
+            fits.append(Fit(family, key, share, f"{source}, {numbers}", worst(off)))
+    for card, program in (("h100_sxm", "sglang"), ("b200_sxm", "trtllm"), ("a100_sxm", "sglang")):
+        about, calls = gpu_layers.CARDS[card], gpu_layers.Layers([card], program, ["bfloat16"])
+        off = calls.errors(layers().get(about.family) or fused().values(about.family), POWER, TILE)
+        cells = gpu_layers.by_range(calls.columns["load"], off)
+        programs.append(f"| {about.name} | {program} | {len(off)} | {cells} |")
+    return fits, {
+        "layer_calls": f"{sum(len(row) - 8 for row in rows('moe_layers')):,}",
+        "layer_models": str(
+            len({(row["hidden"], row["intermediate"], row["experts"]) for row in rows("moe_layers")})
+        ),
+        "layer_keys": " | ".join(gpu_layers.KEYS), "layer_values": "\n".join(values),
+        "ranges": gpu_layers.range_names(), "range_rule": "---|" * len(gpu_layers.RANGES),
+        "layer_errors": "\n".join(errors), "narrow": "\n".join(narrow), "programs": "\n".join(programs),
+        "layer_powers": ", ".join(
+            f"{'the longer' if power is None else f'p = {power:g}'} {error:.1%}"
+            for power, error in gpu_layers.by_power(TILE).items()
+        ),
+    }  # fmt: skip
+
+
 def fused_lines() -> tuple[list[Fit], dict[str, str]]:
     """Fits of fused calls, and the page's tables."""
     found, about = fused(), {one["set"]: one for one in rows("fused_sets")}
@@ -193,9 +312,11 @@ def fused_lines() -> tuple[list[Fit], dict[str, str]]:
     for family, names in [(ANY, list(about)), *of_family.items()]:
         errors = np.concatenate([found.errors(name, family) for name in names])
         sets = "all fused calls" if family == ANY else " ".join(names)
+        kept = FUSED if family not in layers() else ("memory_efficiency",)
         fits += [
             Fit(family, key, value, sets, worst(errors))
             for key, value in zip(FUSED, found.values(family), strict=True)
+            if key in kept
         ]
     powers = []
     for power in POWERS:
@@ -216,7 +337,7 @@ def fused_lines() -> tuple[list[Fit], dict[str, str]]:
             lines.append(
                 f"| {name} | {one['device']} | {size:.3g} MB | {len(error)} | {spread(error)}, "
                 f"mean {np.abs(error).mean():.1%} | {spread(others)}, mean "
-                f"{np.abs(others).mean():.1%} | {source} |"
+                f"{np.abs(others).mean():.1%} | {source} | {by_layers(name, family)} |"
             )
     left_out = [float(np.abs(errors).mean()) for _, errors in found.left_out.values()]
     return fits, {
@@ -381,13 +502,16 @@ def copy_lines() -> dict[str, str]:
 @functools.cache
 def page() -> tuple[list[Fit], str]:
     """The lines of the file of fits, and the page."""
+    layer_fits, of_layers = layer_lines()
     fits, tables = fused_lines()
     single_fits, single = single_lines()
     compute = {fit.family: fit.value for fit in single_fits if fit.key == "compute_efficiency"}
     kernel_fits, kernels = kernel_lines(compute["hopper"], compute[ANY])
-    values = {**tables, **single, **kernels, **copy_lines()}
+    values = {**of_layers, **tables, **single, **kernels, **copy_lines()}
     return (
-        sorted([*fits, *single_fits, *kernel_fits], key=lambda fit: (fit.family != ANY, fit.family)),
+        sorted(
+            [*fits, *layer_fits, *single_fits, *kernel_fits], key=lambda fit: (fit.family != ANY, fit.family)
+        ),
         TEXT.format(power=POWER, tile=TILE, copy=copy_overhead_us(), **values),
     )
 

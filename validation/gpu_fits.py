@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from ndpsim.inference.processors import Gpu, Step, read_table
 from ndpsim.inference.processors.dense import timed
 from ndpsim.inference.processors.fitted import ANY
+from ndpsim.inference.processors.gpu import activation_bytes
 from ndpsim.workload.models import MoeShape, load_model
 
 Floats = NDArray[np.float64]
@@ -96,25 +97,30 @@ class Calls:
         self.sets = [one["set"] for one in points]
         self.us = np.array([float(one["time_us"]) for one in points])
         self.weights = np.array([self.sets.count(name) ** -0.5 for name in self.sets])
-        loads, counts, starts, compute, memory = [], [], [], [], []
+        loads, counts, starts, compute, memory, passed = [], [], [], [], [], []
         for point in points:
             given = about[point["set"]]
             starts.append(sum(map(len, loads)))
             load, count = expert_loads(given, int(point["tokens"]), point["active_experts"])
             loads.append(load)
             counts.append(count)
-            size = int(given["matrices"]) * int(given["intermediate"]) * int(given["hidden"])
+            matrices, columns, hidden = (int(given[key]) for key in ("matrices", "intermediate", "hidden"))
+            size = matrices * columns * hidden
             compute.append(np.full(len(load), 2 * size / (float(given["peak_tflops"]) * 1e6)))
             byte_us = int(given["weight_bytes"]) / (float(given["memory_gbps"]) * 1e3)
             memory.append(np.full(len(load), size * byte_us))
+            token_us = activation_bytes(hidden, columns, matrices) / (float(given["memory_gbps"]) * 1e3)
+            passed.append(load * token_us)
         self.loads, self.counts, self.starts = np.concatenate(loads), np.concatenate(counts), starts
         self.compute_us, self.memory_us = np.concatenate(compute), np.concatenate(memory)
+        self.activation_us = np.concatenate(passed)
 
     def predicted_us(self, values: Sequence[float], power: float | None, tile: int) -> Floats:
         """The times of the calls with values of `FUSED`."""
         fused, memory, call_us, slice_us = values
         tokens = -(-self.loads // tile) * tile
         each = together(tokens * self.compute_us / fused, self.memory_us / memory, power) + slice_us
+        each = each + self.activation_us / memory
         return np.asarray(call_us + np.add.reduceat(self.counts * each, self.starts))
 
     def errors(self, values: Sequence[float], power: float | None, tile: int) -> Floats:

@@ -23,11 +23,12 @@ RTX_4090 = ("gpu.part=rtx-4090", "pcie.part=pcie-4-x16", "gpu.reserved_gb=2.4")
 
 
 class Case(NamedTuple):
-    """The assumptions of a run: in words, as settings of the hardware, and of the choice of experts."""
+    """The assumptions of a run: in words, as settings of the hardware, of the choice of experts, of steps."""
 
     title: str
     sets: tuple[str, ...] = ()
     routing: str | None = None
+    step_overhead_us: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -52,20 +53,32 @@ class Run:
     kv_blocks: int | None = None
 
 
-# The authors' configuration of the card, and the part's.
-CARDS = (Case("1597 GB/s"), Case("1792 GB/s", ("gpu.memory_tbps=1.792",)))
+# vLLM's own code between kernels takes 2 to 3 ms a step in this version.
+STEP_US = 2500.0
+
+
+def slower(case: Case) -> Case:
+    """The case with the time of vLLM's own code."""
+    return case._replace(title=f"{case.title}, {STEP_US / 1e3:g} ms a step", step_overhead_us=STEP_US)
+
+
+# The authors' configuration of the card, with the time of vLLM's own code, and the part's.
+CARDS = (
+    Case("1597 GB/s"), slower(Case("1597 GB/s")), Case("1792 GB/s", ("gpu.memory_tbps=1.792",))
+)  # fmt: skip
 # What the authors' simulator has, what 16 lanes of PCIe 5 carry without delay, and a link that costs nothing.
 LINKS = (
     Case("link of 16 GB/s, 20 us", ("gpu.link_gbps=16", "gpu.link_latency_us=20")),
     Case("64 GB/s, 0 us", ("gpu.link_gbps=64", "gpu.link_latency_us=0")),
     Case("no link", ("gpu.link_gbps=1e6", "gpu.link_latency_us=0")),
 )
+TWO_CARDS = (LINKS[0], slower(LINKS[0]), *LINKS[1:])
 # Every expert as popular as the others; and the load curve that was measured of a model of the same family
 # with as many experts in a layer.
 EVEN = "skewed:hot_experts=0.25,warm_experts=0.25,hot_share=0.25,warm_share=0.25"
 CURVE = "ranks:qwen3-235b-a22b"
 EXPERTS = (
-    *(case._replace(routing=EVEN) for case in LINKS),
+    *(case._replace(routing=EVEN) for case in TWO_CARDS),
     Case(f"{LINKS[0].title}, uneven experts", LINKS[0].sets, CURVE),
 )
 RUNS = (
@@ -74,12 +87,12 @@ RUNS = (
         "llama-3.1-8b-rtx-4090",
         "Llama-3.1-8B on an RTX 4090, where the KV cache is full",
         "llama-3.1-8b",
-        (Case("1008 GB/s"),),
+        (Case("1008 GB/s"), slower(Case("1008 GB/s"))),
         card=RTX_4090,
         max_batch=256,
         kv_blocks=2588,
     ),
-    Run("qwen3-32b-tp2", "Qwen3-32B, tensor parallel on two cards", "qwen3-32b", LINKS, 2),
+    Run("qwen3-32b-tp2", "Qwen3-32B, tensor parallel on two cards", "qwen3-32b", TWO_CARDS, 2),
     Run(
         "qwen3-30b-a3b-dp2",
         "Qwen3-30B-A3B, data and expert parallel on two cards",
@@ -122,5 +135,6 @@ def served(run: Run, case: Case) -> ServingResult:
         max_tokens=MAX_TOKENS,
         kv_blocks=run.kv_blocks,
         routing=case.routing,
+        step_overhead_us=case.step_overhead_us,
         sets=sets_of(run, case),
     )

@@ -287,6 +287,11 @@ _REASONS = {
         "assumption: the value of LLMServingSim 2 for two cards on PCIe (casys-kaist/LLMServingSim @5daddb2)"
     ),
     "gpu.fused_efficiency": "not given: the value of gpu.compute_efficiency",
+    "gpu.fused_memory_efficiency": "not given: the value of gpu.memory_efficiency",
+    "gpu.fp8_tflops": "assumption: weights of 8 bits or fewer are unpacked, and multiplied as 16 bits",
+    "gpu.fp8_efficiency": "not given: the share of gpu.tflops",
+    "gpu.fp4_tflops": "assumption: weights of 4 bits or fewer are unpacked, and multiplied as wider numbers",
+    "gpu.fp4_efficiency": "not given: the share of gpu.tflops",
     "gpu.roofline_power": f"assumption: reading and computing overlap completely{_OR_FITTED}",
     "gpu.tile_tokens": f"assumption: no rounding to tiles{_OR_FITTED}",
     "gpu.expert_calls": "assumption: one launch for each expert, as in TriMoE's equation 1",

@@ -62,15 +62,15 @@ CPU_FAMILIES = (
 
 #: The families of GPUs in the `gpu` section: the architectures of the bundled parts.
 GPU_FAMILIES = (
-    "ada", "ampere", "blackwell", "cdna2", "cdna3", "cdna4", "h20", "hopper", "pascal", "rdna3", "rdna4",
-    "turing", "volta", "xe",
+    "ada", "ampere", "b200", "blackwell", "cdna2", "cdna3", "cdna4", "h20", "hopper", "pascal", "rdna3",
+    "rdna4", "turing", "volta", "xe",
 )  # fmt: skip
 
 #: Keys of the `gpu` section for which the fitted values of a family may stand.
 GPU_FITTED = (
     "compute_efficiency", "fused_efficiency", "attention_efficiency", "memory_efficiency", "roofline_power",
     "tile_tokens", "expert_overhead_us", "call_overhead_us", "slice_us", "kernel_overhead_us",
-    "attention_overhead_us",
+    "attention_overhead_us", "fused_memory_efficiency", "fp8_efficiency", "fp4_efficiency",
 )  # fmt: skip
 
 CopyOverhead = Annotated[
@@ -198,6 +198,22 @@ class Gpu(Section):
     )
     fused_efficiency: Share | None = key(
         "share of tflops that one call for all experts reaches; null: compute_efficiency", None
+    )
+    fused_memory_efficiency: Share | None = key(
+        "share of memory_tbps that one call for all experts reaches; null: memory_efficiency", None
+    )
+    fp8_tflops: Tflops | None = key(
+        "peak for numbers of 8 bits: experts of 8 bits or fewer are multiplied so; null: as 16 bits", None
+    )
+    fp8_efficiency: Share | None = key(
+        "share of fp8_tflops that experts reach; null: their share of tflops", None
+    )
+    fp4_tflops: Tflops | None = key(
+        "peak for numbers of 4 bits: experts of 4 bits or fewer are multiplied so; null: as 8 or 16 bits",
+        None,
+    )
+    fp4_efficiency: Share | None = key(
+        "share of fp4_tflops that experts reach; null: their share of tflops", None
     )
     roofline_power: Annotated[float, Field(ge=1, le=64)] | None = key(
         "p: compute time c and memory time m combine to (c^p + m^p)^(1/p); null: the longer one", None

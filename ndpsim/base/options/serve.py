@@ -157,6 +157,13 @@ class ServeSettings(Settings):
         stated=None,
         negates=True,
     )
+    step_overhead_us: float = option(
+        0.0,
+        Real(0, 1e6),
+        "Time of each step that the program spends outside kernels, in us: scheduling, sampling, launches. "
+        "vLLM 0.19: 2000 to 3000.",
+        _ENGINE,
+    )
     routing: Any = like(MOE["routing"], ROUTING, accepts="str | PathLike[str] | Routing | None")
     seed: int = like(SEED, ROUTING)
     sets: Sequence[str] = argument((), SET.help, "Sequence[str]")

@@ -134,6 +134,11 @@ class ExpertFormat:
         for name in MATRICES:
             instance(getattr(self, name), name, WeightFormat)
 
+    @property
+    def most_bits(self) -> int:
+        """Bits of a weight of the matrix with the widest ones."""
+        return max(self.gate.bits, self.up.bits, self.down.bits)
+
     @classmethod
     def of(
         cls,

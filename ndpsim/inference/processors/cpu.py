@@ -45,7 +45,9 @@ class Cpu(Processor):
     expert_overhead_ns: float = 0.0
     layer_overhead_ns: float = 0.0
 
-    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
+    def _roofline(
+        self, expert: Expert, tokens: int, size: int, bits: int
+    ) -> tuple[float, float | None, float]:
         read_ns = None if self.read_gbps is None else size / self.read_gbps
         compute_ns = self.compute_ns(2.0 * expert.weights * (tokens + self.added_tokens))
         return compute_ns, read_ns, self.expert_overhead_ns

@@ -8,7 +8,8 @@ tokens. Without a table of measured times:
 
 A table has the times of one shape of expert; other experts have the times of the roofline.
 
-With fewer bits there are fewer bytes, but equally many products: weights are multiplied as 16 bits.
+With fewer bits there are fewer bytes, but equally many products. A GPU with peaks for narrower numbers
+multiplies them faster; else weights are multiplied as 16 bits.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Processor:
         size = weight_bytes(part, form)
         table = next((table for table in self.tables if table.is_of(whole, form)), None)
         parts: tuple[float | None, float | None, float | None]
-        parts = compute_ns, read_ns, overhead_ns = self._roofline(part, tokens, size)
+        parts = compute_ns, read_ns, overhead_ns = self._roofline(part, tokens, size, form.most_bits)
         time_ns = self.together_ns(compute_ns, read_ns or 0.0) + overhead_ns
         bound = "compute" if read_ns is None or compute_ns >= read_ns else "memory"
         holds, source = read_ns is not None, "roofline"
@@ -133,6 +134,11 @@ class Processor:
         """The time of overlapping compute and memory: the longer of both."""
         return max(compute_ns, memory_ns)
 
-    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
-        """Times in ns of computing, of reading (None: not part of the time), and of the overhead."""
+    def _roofline(
+        self, expert: Expert, tokens: int, size: int, bits: int
+    ) -> tuple[float, float | None, float]:
+        """Times of an expert of `size` bytes whose widest weight has `bits`.
+
+        Times in ns of computing, of reading (None: not part of the time), and of the overhead.
+        """
         raise NotImplementedError

@@ -2,12 +2,15 @@
 
 An expert of w weights in W bytes with t tokens, or n tokens rounded up to whole tiles, takes
 
-    together(2 w n / (efficiency x peak), W / (memory_efficiency x bandwidth)) + overhead
+    together(2 w n / (efficiency x peak), W / (memory efficiency x bandwidth)) + overhead
 
-- launched by itself: compute_efficiency, and expert_overhead;
-- in a fused call: fused_efficiency, and slice for each expert or slice of one; call_overhead is added once
-for
-  the call.
+- launched by itself: compute_efficiency, memory_efficiency, and expert_overhead;
+- in a fused call: fused_efficiency, fused_memory_efficiency, slice for each expert or slice of one, and the
+  time in which the call's kernels write and read the activations of t tokens (`activation_bytes`);
+  call_overhead is added once for the call.
+
+Weights of 8 or 4 bits are multiplied as 16 bits, unless the GPU multiplies narrower numbers (fp8_tflops,
+fp4_tflops).
 
 together(c, m) is the longer of both. With a roofline_power p it is (c^p + m^p)^(1/p), which is between the
 longer and the sum: reading and computing overlap partly, and least if both take equally long.
@@ -19,6 +22,17 @@ from dataclasses import dataclass
 
 from ndpsim.inference.processors.devices import Processor
 from ndpsim.workload.models import Expert
+
+
+def activation_bytes(hidden: int, columns: int, matrices: int = 3) -> int:
+    """Bytes that the kernels of a fused call write and read for one token of an expert, at 16 bits a value.
+
+    Each kernel reads what the one before wrote: the token (hidden), the results of gate and up (2 x columns,
+    written and read), their product (columns, written and read), the result of down (hidden, written), and
+    its part in the sum over experts (hidden, read). With `matrices` of 2 there is no gate; 1 is one product.
+    """
+    between = {3: 6, 2: 4, 1: 1}[matrices]
+    return 2 * ((3 if matrices > 1 else 1) * hidden + between * columns)
 
 
 @dataclass(frozen=True)
@@ -35,6 +49,9 @@ class Gpu(Processor):
         expert_buffers: number of arriving experts with space in the memory.
         fused: whether one call computes all experts of a layer.
         fused_efficiency: share of the peak in a fused call; None: as other products.
+        fused_memory_efficiency: the same of the memory; None: as other reads.
+        fp8_tflops, fp4_tflops: peaks for numbers of 8 and 4 bits; None: they are multiplied as wider ones.
+        fp8_efficiency, fp4_efficiency: shares of these peaks that experts reach; None: as with 16 bits.
         call_overhead_ns, slice_ns: additional time of a fused call, and of each expert in it.
         tile_tokens: tokens of an expert are rounded up to multiples of this number.
         roofline_power: None: the longer of compute and memory.
@@ -57,6 +74,11 @@ class Gpu(Processor):
     tile_tokens: int = 1
     roofline_power: float | None = None
     attention_overhead_ns: float | None = None
+    fused_memory_efficiency: float | None = None
+    fp8_tflops: float | None = None
+    fp8_efficiency: float | None = None
+    fp4_tflops: float | None = None
+    fp4_efficiency: float | None = None
 
     @property
     def call_ns(self) -> float:
@@ -75,9 +97,23 @@ class Gpu(Processor):
         shorter = min(compute_ns, memory_ns)
         return float(longer * (1 + (shorter / longer) ** power) ** (1 / power))
 
-    def _roofline(self, expert: Expert, tokens: int, size: int) -> tuple[float, float | None, float]:
-        tiles = -(-tokens // self.tile_tokens)
-        flops = 2.0 * expert.weights * tiles * self.tile_tokens
-        if self.fused:
-            return self.compute_ns(flops, self.fused_efficiency), self.read_ns(size), self.slice_ns
-        return self.compute_ns(flops), self.read_ns(size), self.expert_overhead_ns
+    def _roofline(
+        self, expert: Expert, tokens: int, size: int, bits: int
+    ) -> tuple[float, float | None, float]:
+        flops = 2.0 * expert.weights * -(-tokens // self.tile_tokens) * self.tile_tokens
+        compute_ns = flops / self._reached_tflops(bits) / 1e3
+        read_ns = self.read_ns(size)
+        if not self.fused:
+            return compute_ns, read_ns, self.expert_overhead_ns
+        slower = self.memory_efficiency / (self.fused_memory_efficiency or self.memory_efficiency)
+        passed = tokens * activation_bytes(expert.hidden, expert.intermediate)
+        return compute_ns, read_ns * slower, self.slice_ns + self.read_ns(passed) * slower
+
+    def _reached_tflops(self, bits: int) -> float:
+        """The rate of products with weights of so many bits."""
+        usual = (self.fused_efficiency if self.fused else None) or self.compute_efficiency
+        if bits <= 4 and self.fp4_tflops is not None:
+            return self.fp4_tflops * (self.fp4_efficiency or usual)
+        if bits <= 8 and self.fp8_tflops is not None:
+            return self.fp8_tflops * (self.fp8_efficiency or usual)
+        return self.peak_tflops * usual

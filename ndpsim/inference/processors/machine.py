@@ -73,6 +73,11 @@ class Processors:
             slice_ns=nanoseconds("slice_us"),
             tile_tokens=int(values["tile_tokens"]),
             roofline_power=values["roofline_power"],
+            fused_memory_efficiency=values["fused_memory_efficiency"],
+            fp8_tflops=gpu.fp8_tflops,
+            fp8_efficiency=values["fp8_efficiency"],
+            fp4_tflops=gpu.fp4_tflops,
+            fp4_efficiency=values["fp4_efficiency"],
             attention_overhead_ns=None
             if values["attention_overhead_us"] is None
             else nanoseconds("attention_overhead_us"),

@@ -188,6 +188,7 @@ class Engines:
 
     Args:
         ahead: a step is formed when the one before it begins: asynchronous scheduling.
+        overhead_ns: of each step, before its work: the time of the program outside kernels.
         arrived, done: are told of each sequence that arrives, and of each step of an engine.
         observed: whether `done` looks at the sequences that wait.
 
@@ -204,7 +205,9 @@ class Engines:
         done: Callable[[DoneStep], None],
         ahead: bool = False,
         observed: bool = True,
+        overhead_ns: float = 0.0,
     ) -> None:
+        self._overhead_ns = overhead_ns
         self._engines = [_Engine(scheduler, observed) for scheduler in schedulers]
         self._steps, self._arrivals, self._ahead = steps, arrivals, ahead
         self._arrived, self._done = arrived, done
@@ -255,6 +258,8 @@ class Engines:
             for engine, step in zip(self._engines, current, strict=True):
                 if step.chunks:
                     engine.form(start_ns)
+        if self._overhead_ns:
+            self._steps.wait_until(start_ns + self._overhead_ns)
         for step in current:
             moved = step.changes.to_gpu, step.changes.to_host
             if any(moved):

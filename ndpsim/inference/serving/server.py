@@ -65,6 +65,7 @@ def check_level(
     requests: Requests,
     steps_for: Callable[[Requests], Steps],
     schedulers: Callable[[Steps], Sequence[Scheduler]],
+    overhead_ns: float = 0.0,
 ) -> None:
     """Check that the request with the shortest prompt, alone, is within the level.
 
@@ -75,7 +76,9 @@ def check_level(
     output = np.minimum(requests.output_tokens[[shortest]], _MOST_OUTPUT)
     alone = Requests(np.zeros(1), requests.prompt_tokens[[shortest]], output)
     steps, arrivals = steps_for(alone), Arrivals(alone, lambda _: ())
-    engine = Engines(schedulers(steps), steps, arrivals, lambda _: None, lambda _: None)
+    engine = Engines(
+        schedulers(steps), steps, arrivals, lambda _: None, lambda _: None, overhead_ns=overhead_ns
+    )
     engine.run()
     (one,) = engine.sequences
     ttft_ns, between = one.first_token_ns, one.output_tokens - 1
@@ -177,6 +180,7 @@ class Server:
             "block_tokens": room.block_tokens,
             "prefix_cache": settings.prefix_cache,
             "async_scheduling": works_ahead(settings),
+            "step_overhead_us": settings.step_overhead_us,
             "gpu_bytes": dict(room.memory.parts),
             "shared_bytes": None if room.shared is None else room.shared.room,
             "arbitration": settings.arbitration,
@@ -209,7 +213,8 @@ class Server:
 
         arrivals = Arrivals(requests, prompt_hashes(requests, self.settings.block_tokens))
         ahead, observed = works_ahead(self.settings), bool(observers)
-        return Engines(formers, steps, arrivals, arrived, stepped, ahead, observed)
+        overhead_ns = self.settings.step_overhead_us * 1e3
+        return Engines(formers, steps, arrivals, arrived, stepped, ahead, observed, overhead_ns)
 
     def _header(self, config: Mapping[str, Any], steps: Steps) -> dict[str, Any]:
         """The header for observers: see `ServingObserver.begin`."""
@@ -276,7 +281,8 @@ def set_up(settings: ServeSettings) -> ServingSetup:
         machine = UnderPolicy(chosen, setup, routed, room, settings.kv_bits)
     if level is not None:
         usually = replace(settings, scheduler="vllm", prefix_cache=True)
-        check_level(level, requests, machine.steps_for, partial(schedulers, usually, machine.engines, room))
+        former = partial(schedulers, usually, machine.engines, room)
+        check_level(level, requests, machine.steps_for, former, settings.step_overhead_us * 1e3)
     return ServingSetup(hardware, shape.name, requests, room, machine, weights, level)
 
 
