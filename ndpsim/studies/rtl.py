@@ -204,7 +204,7 @@ def synthesise(unit: BuiltUnit) -> Synthesis:
         depth=depths[deepest],
         deepest=deepest,
         areas=_areas(equivalents, sum(memories.values())),
-        paper_mm2=unit.hardware.system.ndp.published.area_mm2,
+        paper_mm2=unit.hardware.ndp.published.area_mm2,
     )
 
 

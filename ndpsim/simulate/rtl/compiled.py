@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -72,5 +73,5 @@ class CompiledUnit:
             self._run = ctypes.c_void_p()
 
 
-def _address(array: np.ndarray[tuple[int, ...], np.dtype[np.int64]] | Bytes) -> ctypes.c_void_p:
+def _address(array: Any) -> ctypes.c_void_p:
     return ctypes.c_void_p(array.ctypes.data)

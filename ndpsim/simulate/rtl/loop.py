@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -125,12 +126,13 @@ class Numbers:
         return np.ascontiguousarray(vectors).view(np.uint8), sums
 
 
-def _product(weights: np.ndarray, drawn: np.ndarray) -> Ints:  # type: ignore[type-arg]
+def _product(weights: Any, drawn: Any) -> Ints:
     """The integer product, exact: halves of the activations keep sums below 2^53."""
     high, low = drawn >> 8, drawn & 255
     parts = (weights.astype(np.float64) @ part.T.astype(np.float64) for part in (high, low))
     first, second = (part.astype(np.int64) for part in parts)
-    return first * 256 + second
+    product: Ints = first * 256 + second
+    return product
 
 
 class LanesWithUnit(LanesAlone):

@@ -59,13 +59,18 @@ def start(source: UnitSource, sizes: Sizes, waves: str = "") -> RunningUnit:
         _log.warning("no C++ compiler: the unit runs in Amaranth's simulator, which is much slower")
         own_fifo = all(hasattr(source.component, port) for port in OWN_FIFO)
         return AmaranthUnit(source.component, sizes, own_fifo, waves)
-    own_fifo = source.own_fifo
-    if own_fifo is None:
-        with temporary_folder() as folder:
-            own_fifo = check_ports(inspect(folder, source), sizes, source.name)
+    own_fifo = _has_fifo(source, sizes)
     if source.component is None:
         _check_reset(source, sizes, own_fifo)
     return _load(library(source, own_fifo), sizes, own_fifo, waves)
+
+
+def _has_fifo(source: UnitSource, sizes: Sizes) -> bool:
+    """Check the ports; whether the unit has a FIFO of its own."""
+    if source.own_fifo is not None:
+        return source.own_fifo
+    with temporary_folder() as folder:
+        return check_ports(inspect(folder, source), sizes, source.name)
 
 
 def _load(content: bytes, sizes: Sizes, own_fifo: bool, waves: str = "") -> CompiledUnit:
