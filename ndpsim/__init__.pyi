@@ -292,6 +292,8 @@ def simulate_expert(  # ndpsim.simulate.expert
     release_ns: float | Sequence[float] = ...,
     start_clock: int = ...,
     refresh_phases: int | None = ...,
+    rtl: str | None = ...,
+    vcd: str | None = ...,
     *,
     progress: Progress | bool | None = ...,
 ) -> ExpertResult: ...

@@ -268,4 +268,4 @@ def make_buses(setup: DimmSetup, buses: int, dimms: int) -> HostBuses:
 
 def make_transfers(dimms: int, most: int) -> UnitTransfers:
     """Room for this number of transfers of each DIMM at a time."""
-    return UnitTransfers(_zeros(dimms, most), _zeros(dimms, 5))
+    return UnitTransfers(_zeros(dimms, most), _zeros(dimms, 6))

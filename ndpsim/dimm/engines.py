@@ -157,7 +157,7 @@ class SharedDimms:
         transfers, count = self.agents.transfers, len(ready)
         self.agents.buses.next_transfer[:, dimm] = 0
         transfers.ready[dimm, :count] = ready
-        transfers.value[dimm] = count, ticks, direction, 1, 0
+        transfers.value[dimm] = count, ticks, direction, 1, 0, 0
 
     def run(self, goals: Sequence[int], until_clock: int) -> bool:
         """Run until a goal of `dimm.common` is reached, of a DIMM, the host or the relayout engine, in this

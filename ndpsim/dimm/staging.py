@@ -19,6 +19,7 @@ from ndpsim.dimm.state import (
     END_GROUP,
     FIRST_GROUP,
     FREE,
+    GROUP_SPACING,
     GROUPS_SUMMED,
     HEAD,
     LAST_COLUMN_CLOCK,
@@ -121,7 +122,8 @@ def record_groups(weights, transfers, dimm, lane, burst):
         left[group] -= 1
     value[BURSTS_LEFT] -= 1
     while value[NEXT_GROUP] < value[END_GROUP] and left[value[NEXT_GROUP]] == 0:
-        value[GROUPS_SUMMED] = max(value[GROUPS_SUMMED], weights.done[dimm, value[NEXT_GROUP]])
+        earliest = value[GROUPS_SUMMED] + counters[GROUP_SPACING]
+        value[GROUPS_SUMMED] = max(earliest, weights.done[dimm, value[NEXT_GROUP]])
         value[NEXT_GROUP] += 1
         groups = value[NEXT_GROUP] - value[FIRST_GROUP]
         if groups % counters[TRANSFER_GROUPS] == 0 or value[NEXT_GROUP] == value[END_GROUP]:

@@ -147,7 +147,14 @@ class HostBuses(NamedTuple):
 
 
 # Places in `UnitTransfers.value`.
-TRANSFERS, TRANSFER_TICKS, TRANSFER_DIRECTION, TRANSFER_GROUPS, TRANSFER_LATENCY = range(5)
+(
+    TRANSFERS,
+    TRANSFER_TICKS,
+    TRANSFER_DIRECTION,
+    TRANSFER_GROUPS,
+    TRANSFER_LATENCY,
+    GROUP_SPACING,  # ticks from the sum of a group to that of the next
+) = range(6)
 
 
 @by_reference

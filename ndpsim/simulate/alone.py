@@ -89,6 +89,7 @@ class DimmLanes:
         if region == DOWN:
             self.dimms.put_transfers(dimm, shared.READ, machine.bus_ticks(tokens), [])
             transfers.value[dimm, shared.TRANSFER_GROUPS] = self.rows_per_message
+            transfers.value[dimm, shared.GROUP_SPACING] = unit.sum_cycles(tokens) * machine.unit_ticks
             transfers.value[dimm, shared.TRANSFER_LATENCY] = int(summed(np.zeros(1, dtype=np.int64))[0])
         (run,) = unit.runs(interleaving, region, 0, interleaving.share(0), tokens)
         weights.service[dimm, self._step] = run.parts * machine.part_ticks
@@ -226,8 +227,14 @@ class LanesAlone:
     def _multiplied(
         self, region: int, tokens: int, placed: Placed, lanes: Iterable[Lane], release: int
     ) -> Ints:
+        self._read(region, tokens, placed, lanes, release)
+        done = functools.reduce(np.maximum, (lane.done(placed.groups[region]) for lane in lanes))
+        return self.machine.unit.summed(placed.interleaving, region, tokens, done, self.machine.unit_ticks)
+
+    def _read(self, region: int, tokens: int, placed: Placed, lanes: Iterable[Lane], release: int) -> None:
+        """Read a region on lanes."""
         machine, interleaving, unit = self.machine, placed.interleaving, self.machine.unit
-        servers, groups = unit.servers(interleaving, region), placed.groups[region]
+        servers = unit.servers(interleaving, region)
         for lane in lanes:
             stream = lane.stream
             runs = [
@@ -235,8 +242,6 @@ class LanesAlone:
                 for run in unit.runs(interleaving, region, stream.lanes[0], stream.share, tokens)
             ]
             lane.read_region(region, runs, servers, release, self._report)
-        done = functools.reduce(np.maximum, (lane.done(groups) for lane in lanes))
-        return unit.summed(interleaving, region, tokens, done, machine.unit_ticks)
 
     def read_results(self, tokens: int, known: list[Ints]) -> Awaited[int]:
         """See `program.Lanes`."""

@@ -79,7 +79,7 @@ def _simulate(
     lookup = Lookup(
         ExpertResult,
         settings.cache,
-        recording or settings.exact_check,
+        recording or settings.exact_check or settings.rtl is not None,
         (hardware, weights, of_experts, layout, releases_ns, start_clock),
         {"model": model_name},
     )
@@ -93,7 +93,11 @@ def _simulate(
     _check_room(machine, expert, len(jobs))
     if recording:
         ensure_recordable(expert.layout.bursts * sum(map(len, tilings)))
-    run = _lanes(machine)(machine, expert, recording, start_clock)
+    run: LanesAlone | LanesInTurn
+    if settings.rtl is None:
+        run = _lanes(machine)(machine, expert, recording, start_clock)
+    else:
+        run = _with_rtl(machine, expert, settings, tilings)
     queue = run.run_queue(jobs, progress)
     if settings.exact_check:
         _check(run, queue, jobs)
@@ -105,6 +109,7 @@ def _simulate(
         "layout": layout,
         **({"release_ns": list(releases_ns)} if any(releases_ns) else {}),
         **({"start_clock": start_clock} if start_clock != FIRST_CLOCK else {}),
+        **({"rtl": settings.rtl} if settings.rtl is not None else {}),
     }
     return lookup.store(_result(run, queue, config, stopwatch))
 
@@ -116,6 +121,25 @@ def _lanes(machine: NdpMachine) -> type[LanesAlone] | type[LanesInTurn]:
     from ndpsim.simulate.channel import LanesInTurn  # noqa: PLC0415 (brings kernels that others do not need)
 
     return LanesInTurn
+
+
+def _with_rtl(
+    machine: NdpMachine, expert: PlacedOnDimms, settings: ExpertSettings, tilings: Sequence[tuple[int, ...]]
+) -> LanesAlone:
+    """The lanes with a unit as hardware."""
+    from ndpsim.simulate.rtl.run import lanes_with_unit  # noqa: PLC0415 (an extra)
+
+    if len(tilings) > 1 or any(settings.releases_ns):
+        problem = "not supported: several experts in turn, or a release, with an RTL unit"
+        raise InputError(problem, "unsupported", key="rtl")
+    if settings.exact_check or settings.refresh_phases is not None:
+        problem = "not supported: an exact check, or refresh phases, with an RTL unit"
+        raise InputError(problem, "unsupported", key="rtl")
+    assert settings.rtl is not None
+    recording, start_clock = settings.record_commands, settings.start_clock
+    return lanes_with_unit(
+        machine, expert, recording, start_clock, settings.rtl, tilings[0], settings.vcd or ""
+    )
 
 
 def _over_refresh(

@@ -17,6 +17,7 @@ from ndpsim.base.options.table import (
     Choice,
     Flag,
     Kind,
+    Output,
     Parameter,
     Real,
     Several,
@@ -179,6 +180,22 @@ class ExpertSettings(ComputedSettings, CheckedSettings, StartSettings):
         "from `start_clock` on; the result has `over_refresh`. None: run from `start_clock` only",
     )
 
+    rtl: str | None = option(
+        None,
+        Kind(form="UNIT|FILE"),
+        "Run this RTL in place of the unit's model: trimoe_gemv, a .v, .sv or .il file, or FILE.py:CLASS.",
+        SIMULATED,
+        told="a unit as hardware in place of the model: a bundled unit, a Verilog or RTLIL file, or "
+        "FILE.py:CLASS of an Amaranth component; see docs/rtl.md. Needs the extra rtl. None: the model",
+    )
+    vcd: str | None = option(
+        None,
+        Output(),
+        "Write the waveforms of the RTL unit into this file.",
+        SIMULATED,
+        needs="rtl",
+    )
+
 
 class ContentionSettings(ComputedSettings, TrafficSettings):
     """An expert that a DIMM computes while the host reads and writes it."""
@@ -203,7 +220,7 @@ GEMV = joined(
     first=("hw", "model", "shape", "tokens", "release-ns", "start-clock", "refresh-phases", "engine"),
 )
 
-ALONE = ("start-clock", "refresh-phases")  #: Parameters that apply only without host traffic.
+ALONE = ("start-clock", "refresh-phases", "rtl", "vcd")  #: Parameters that apply only without host traffic.
 HOST = tuple(name for name, parameter in GEMV.items() if parameter.section == HOST_TRAFFIC)
 
 

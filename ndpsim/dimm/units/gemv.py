@@ -3,7 +3,7 @@
 The multipliers are divided evenly between the lanes. A burst of weights occupies as many multipliers as its
 values need, for one bit-serial pass for each token; then they can start the next burst. A lane's multipliers
 are therefore `servers` equal servers that hold a burst for `burst_cycles` each. They are the sink of
-the lane's DRAM channel.
+the lane's DRAM channel. The adder tree over all lanes gives the sum of one row and token in a cycle.
 """
 
 from __future__ import annotations
@@ -86,7 +86,13 @@ class GemvUnit(MultiplierUnit):
     def summed(
         self, interleaving: Interleaving, region: int, tokens: int, done: Ints, cycle_ticks: int
     ) -> Ints:
-        return done + self.adder_tree_cycles * cycle_ticks
+        # As in the hardware (validation/rtl/gemv.py), rows leave in order, and a sum of a token each cycle.
+        spacing = np.arange(len(done)) * (self.sum_cycles(tokens) * cycle_ticks)
+        leaves = np.maximum.accumulate(done - spacing) + spacing
+        return leaves + self.adder_tree_cycles * cycle_ticks
+
+    def sum_cycles(self, tokens: int) -> int:
+        return tokens
 
     def cycles_for_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
         servers, cycles = self.burst_work(lanes, burst_bytes, bits)

@@ -1,0 +1,90 @@
+"""The bundled units as hardware, made from the parameters of a machine; see validation/rtl."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ndpsim.base.errors import InputError
+from ndpsim.config.files import data_folder
+from ndpsim.dimm.units import MultiplierUnit
+from ndpsim.dimm.units.gemv import GemvUnit
+from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms
+from ndpsim.simulate.rtl.build import UnitSource, load_module, need, write_rtlil
+
+#: The hardware of each file of `rtl_params` that has one: its file in `validation/rtl`.
+HARDWARE = {"trimoe_gemv": "gemv", "edge_gemv": "gemv"}
+
+_LEAST_WINDOW = 4  # rows
+_MOST_WINDOW = 1 << 12
+
+
+def hardware_module(name: str) -> Any:
+    """The module with the hardware of a unit."""
+    need("amaranth")
+    return load_module(data_folder("validation") / "rtl" / f"{HARDWARE[name]}.py")
+
+
+def window_of(fifo_bursts: int, lanes: int, row_bursts: int) -> int:
+    """Rows that can be open at once: those of twice the bursts that the FIFOs hold, a power of 2.
+
+    The bursts of a lane may be read in another order, within its controller's queue and its FIFO.
+    """
+    rows = -(-2 * fifo_bursts * lanes // row_bursts) + 2
+    return min(max(_LEAST_WINDOW, 1 << (rows - 1).bit_length()), _MOST_WINDOW)
+
+
+def parameters(module: Any, values: Mapping[str, Any]) -> Any:
+    """The sizes of the hardware from named values.
+
+    Raises:
+        InputError: such a unit cannot be built.
+    """
+    known = {each.name for each in fields(module.Parameters)}
+    try:
+        return module.Parameters(**{name: value for name, value in values.items() if name in known})
+    except ValueError as error:
+        key, _, problem = str(error).partition(": ")
+        raise InputError(f"cannot be built: {problem}", "unsupported", key=key) from None
+
+
+def values_of(unit: MultiplierUnit) -> dict[str, Any]:
+    """The values of a machine's unit by the names of its parameters.
+
+    Raises:
+        InputError: there is no hardware for such a unit.
+    """
+    if not isinstance(unit, GemvUnit):
+        raise InputError("there is hardware of GEMV units only", "unsupported", key="rtl")
+    values = {each.name: getattr(unit, each.name) for each in fields(unit)}
+    return {**values, "buffer_kib": unit.buffer_bytes // 1024, "activation_bits": 8 * unit.activation_bytes}
+
+
+def machine_parameters(module: Any, machine: NdpMachine, expert: PlacedOnDimms, tokens: int) -> Any:
+    """The sizes of a machine's unit for an expert; `tokens`: the most of a tile."""
+    regions = expert.placed[0].interleaving.regions
+    row_bursts = min(max(1, region.bursts // region.rows) for region in regions)
+    return parameters(
+        module,
+        {
+            **values_of(machine.unit),
+            "lanes": machine.lanes,
+            "burst_bits": machine.device.burst_bytes * 8,
+            "bits": expert.weights.format.gate.bits,
+            "tokens": tokens,
+            "window": window_of(machine.unit.fifo_bursts, machine.lanes, row_bursts),
+        },
+    )
+
+
+def source_of(module: Any, sizes: Any, name: str) -> UnitSource:
+    """The source of a bundled unit of these sizes."""
+    files = write_rtlil(module.modules(sizes))
+    return UnitSource(name, files, "unit", module.GemvUnit(sizes), own_fifo=True)
+
+
+def is_bundled(name: str) -> bool:
+    """Whether a name is that of a bundled unit, not a file."""
+    return name in HARDWARE and not Path(name).exists()

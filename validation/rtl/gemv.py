@@ -1,0 +1,535 @@
+"""The GEMV unit as hardware: lanes of multiplier groups behind FIFOs, and an adder tree (Amaranth).
+
+Each lane has some *groups* of multipliers, the servers of `ndpsim.dimm.units.gemv`. Burst n of a lane goes
+to group n mod groups, which has a small FIFO of its own: together they hold `fifo_bursts` bursts. A group
+takes a burst and the activations of its first token in one clock, and multiplies some bits of each weight in
+each further clock. The last clock of a burst and the load of the next one are the same clock.
+
+Products of a clock pass `front` levels of adders, with registers, and are added to the sum of their row,
+which the group keeps until the row is complete. Rows leave in order: in each clock the sums of one row and
+token over all groups pass the other levels of adders. `window` rows can be open at once.
+
+Numbers are integers: weights of `bits` bits and activations of `activation_bits`, both signed. Each lane has
+a part of the buffer for activations, with a read port for each group.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from amaranth import (
+    Array,
+    Cat,
+    ClockSignal,
+    Instance,
+    Module,
+    Mux,
+    ResetSignal,
+    Signal,
+    Value,
+    signed,
+    unsigned,
+)
+from amaranth.lib import wiring
+from amaranth.lib.memory import Memory
+from amaranth.lib.wiring import In, Out
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """Sizes of the unit; keys as in `rtl_params`, and those that its machine and its weights give.
+
+    Attributes:
+        lanes, burst_bits: lanes of the DIMM, and bits of a burst.
+        bits: bits of a weight.
+        tokens: most tokens of a tile.
+        window: rows whose sums can be open at once, a power of 2.
+    """
+
+    multipliers: int
+    values_per_multiplier: int
+    native_bits: int
+    bit_serial_cycles: int
+    adder_tree_cycles: int
+    fifo_bursts: int
+    lanes: int
+    burst_bits: int = 512
+    bits: int = 16
+    tokens: int = 1
+    window: int = 32
+    buffer_kib: int = 256
+    activation_bits: int = 16
+
+    def __post_init__(self) -> None:
+        if self.burst_bits % self.bits:
+            raise ValueError(f"bits: {self.bits} does not divide a burst of {self.burst_bits} bits")
+        if self.multipliers < self.lanes:
+            raise ValueError(f"multipliers: {self.multipliers} are fewer than the {self.lanes} lanes")
+        if self.front < 1:
+            raise ValueError(f"adder_tree_cycles: {self.adder_tree_cycles} is too few, 2 is the least")
+
+    @property
+    def values(self) -> int:
+        """Weights in a burst."""
+        return self.burst_bits // self.bits
+
+    @property
+    def lane_vectors(self) -> int:
+        """Activations of a burst that the part of the buffer of a lane holds."""
+        return self.buffer_kib * 8192 // self.lanes // (self.values * self.activation_bits)
+
+    @property
+    def group_multipliers(self) -> int:
+        """Multipliers of a group."""
+        return min(-(-self.values // self.values_per_multiplier), self.multipliers // self.lanes)
+
+    @property
+    def groups(self) -> int:
+        """Groups of a lane."""
+        return self.multipliers // self.lanes // self.group_multipliers
+
+    @property
+    def chunk(self) -> int:
+        """Weights that a group multiplies at once."""
+        return min(self.group_multipliers * self.values_per_multiplier, self.values)
+
+    @property
+    def chunks(self) -> int:
+        """Parts of a burst, one after the other."""
+        return -(-self.values // self.chunk)
+
+    @property
+    def pass_cycles(self) -> int:
+        """Clocks of a part of a burst and a token."""
+        return -(-self.bit_serial_cycles * self.bits // self.native_bits)
+
+    @property
+    def step_bits(self) -> int:
+        """Bits of a weight in a clock."""
+        return -(-self.bits // self.pass_cycles)
+
+    @property
+    def used(self) -> int:
+        """Clocks of a pass with bits; in the others the group waits."""
+        return -(-self.bits // self.step_bits)
+
+    @property
+    def sum_bits(self) -> int:
+        """Bits of a sum of up to 2^14 products."""
+        return self.bits + self.activation_bits + 14
+
+    @property
+    def slot_bits(self) -> int:
+        """Bits of a row's number within the window."""
+        return (self.window - 1).bit_length()
+
+    @property
+    def token_bits(self) -> int:
+        """Bits of a token's number."""
+        return max(1, (self.tokens - 1).bit_length())
+
+    @property
+    def front(self) -> int:
+        """Registers in front of the sums of rows; the other `adder_tree_cycles` follow them."""
+        levels = max(1, (self.chunk - 1).bit_length())
+        return min(levels, self.adder_tree_cycles - 1)
+
+    @property
+    def lane_registers(self) -> int:
+        """Registers behind the sums of rows that are in a lane."""
+        levels = (self.groups - 1).bit_length()
+        over_lanes = (self.lanes - 1).bit_length()
+        back = self.adder_tree_cycles - self.front
+        return min(levels, back) if over_lanes else back
+
+
+def add_tree(m: Module, terms: list[Value], registers: int, advance: Value | int = 1) -> Value:
+    """The sum of terms after this many registers, at even distances between the levels of adders."""
+    levels = max(0, (len(terms) - 1).bit_length())
+    for stage in range(registers):
+        for _ in range(levels * (stage + 1) // registers - levels * stage // registers):
+            terms = add_pairs(terms)
+        held = [Signal(term.shape()) for term in terms]
+        with m.If(advance):
+            m.d.sync += [each.eq(term) for each, term in zip(held, terms, strict=True)]
+        terms = list(held)
+    while len(terms) > 1:  # without registers
+        terms = add_pairs(terms)
+    return terms[0]
+
+
+def add_pairs(terms: list[Value]) -> list[Value]:
+    """One level of adders."""
+    pairs = [first + second for first, second in zip(terms[::2], terms[1::2], strict=False)]
+    return pairs + terms[len(pairs) * 2 :]
+
+
+def delayed(m: Module, value: Value, clocks: int) -> Value:
+    """A value some clocks later."""
+    for _ in range(clocks):
+        later = Signal(value.shape())
+        m.d.sync += later.eq(value)
+        value = later
+    return value
+
+
+def add_part(m: Module, name: str, kind: type[Any], parameters: Parameters, apart: bool) -> dict[str, Value]:
+    """Add a submodule, or an instance of the module of its class; returns its ports by name."""
+    members = kind.ports(parameters)
+    if not apart:
+        m.submodules[name] = part = kind(parameters)
+        return {port: getattr(part, port) for port in members}
+    ports = {port: Signal(member.shape, name=f"{name}_{port}") for port, member in members.items()}
+    connected = {
+        f"{'i' if members[port].flow is In else 'o'}_{port}": signal for port, signal in ports.items()
+    }
+    m.submodules[name] = Instance(
+        kind.__name__.lower(), i_clk=ClockSignal(), i_rst=ResetSignal(), **connected
+    )
+    return ports
+
+
+class Group(wiring.Component):
+    """A group of multipliers: takes a burst, multiplies it for each token, and keeps sums of rows."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        return {
+            "load": In(1),
+            "can_load": Out(1),
+            "data": In(p.burst_bits),
+            "slot": In(p.slot_bits),
+            "vector": In(16),
+            "tokens": In(p.token_bits + 1),
+            "read_vector": Out(16),
+            "activations": In(p.values * p.activation_bits),
+            # The row that may leave: bursts of it that are finished, and its sum.
+            "head": In(p.slot_bits + p.token_bits),
+            "finished": Out(16),
+            "leaves": In(1),
+            "sum_head": In(p.slot_bits + p.token_bits),
+            "sum_leaves": In(1),
+            "sum": Out(signed(p.sum_bits)),
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        p, m = self.parameters, Module()
+        busy, ends_token, ends = Signal(), Signal(), Signal()
+        clock, part = Signal(range(max(2, p.pass_cycles))), Signal(range(max(2, p.chunks)))
+        token, tokens = Signal(p.token_bits), Signal(p.token_bits + 1)
+        slot, vector, place = Signal(p.slot_bits), Signal(16), Signal(p.slot_bits + p.token_bits)
+        last_clock = clock == p.pass_cycles - 1
+        m.d.comb += [
+            ends_token.eq(busy & last_clock & (part == p.chunks - 1)),
+            ends.eq(ends_token & (token + 1 == tokens)),
+            self.can_load.eq(~busy | ends),
+            self.read_vector.eq(Mux(self.load, self.vector, vector + 1)),
+            place.eq(Cat(token, slot)),
+        ]
+        with m.If(busy):
+            m.d.sync += clock.eq(Mux(last_clock, 0, clock + 1))
+            with m.If(last_clock):
+                m.d.sync += part.eq(Mux(part == p.chunks - 1, 0, part + 1))
+            with m.If(ends_token):
+                m.d.sync += [token.eq(token + 1), vector.eq(vector + 1)]
+            with m.If(ends):
+                m.d.sync += busy.eq(0)
+        with m.If(self.load):
+            m.d.sync += [busy.eq(1), slot.eq(self.slot), vector.eq(self.vector)]
+            m.d.sync += [tokens.eq(self.tokens), token.eq(0)]
+        multiplies, is_top = Signal(), Signal()
+        m.d.comb += [multiplies.eq(busy & (clock < p.used)), is_top.eq(clock == p.used - 1)]
+        products = self._multiply(m, part, multiplies, is_top, ends_token)
+        stages = [delayed(m, value, p.front) for value in (multiplies, clock, is_top, place)]
+        self._add(m, products, *stages)
+        self._count(m, ends_token, place)
+        return m
+
+    def _multiply(self, m: Module, part: Value, multiplies: Value, is_top: Value, ends_token: Value) -> Value:
+        """The sum, after `front` registers, of the products of a clock: `step_bits` bits of each weight."""
+        p = self.parameters
+        weights = [Signal(p.used * p.step_bits, name=f"weight{number}") for number in range(p.values)]
+        acts = [Signal(signed(p.activation_bits), name=f"act{number}") for number in range(p.values)]
+        for number, (weight, act) in enumerate(zip(weights, acts, strict=True)):
+            with m.If(multiplies & (part == number // p.chunk)):
+                m.d.sync += weight.eq(weight.rotate_right(p.step_bits))
+            with m.If(self.load):
+                m.d.sync += weight.eq(self.data.word_select(number, p.bits).as_signed())
+            with m.If(self.load | ends_token):
+                m.d.sync += act.eq(self.activations.word_select(number, p.activation_bits))
+        terms = []
+        for place in range(p.chunk):
+            some = weights[place][: p.step_bits]
+            act = acts[place]
+            if p.chunks > 1:  # one of several weights; the last part may have fewer
+                some = Array(weight[: p.step_bits] for weight in weights[place :: p.chunk])[part]
+                act = Array(acts[place :: p.chunk])[part]
+                missing = part >= len(weights[place :: p.chunk])
+                some = Mux(missing, 0, some)
+            if p.step_bits == 1:
+                terms.append(Mux(some, act, 0).as_signed())
+            else:
+                terms.append(Cat(some, some[-1] & is_top).as_signed() * act)
+        return add_tree(m, terms, p.front)
+
+    def _add(
+        self, m: Module, products: Value, valid: Value, clock: Value, is_top: Value, place: Value
+    ) -> None:
+        """Add the products of a clock to the sum of their row and token."""
+        p = self.parameters
+        depth = 1 << len(place)
+        m.submodules.sums = sums = Memory(shape=signed(p.sum_bits), depth=depth, init=[])
+        here, head, write = sums.read_port(domain="comb"), sums.read_port(domain="comb"), sums.write_port()
+        is_open = Signal(depth)
+        shifted = Signal(signed(p.sum_bits))
+        subtracts = is_top if p.step_bits == 1 and p.bits > 1 else 0  # the top bit of a signed number
+        m.d.comb += [
+            here.addr.eq(place),
+            head.addr.eq(self.sum_head),
+            shifted.eq(products << (clock * p.step_bits)),
+            write.addr.eq(place),
+            write.en.eq(valid),
+            write.data.eq(
+                Mux(is_open.bit_select(place, 1), here.data, 0) + Mux(subtracts, -shifted, shifted)
+            ),
+            self.sum.eq(Mux(is_open.bit_select(self.sum_head, 1), head.data, 0)),
+        ]
+        with m.If(self.sum_leaves):
+            m.d.sync += is_open.bit_select(self.sum_head, 1).eq(0)
+        with m.If(valid):
+            m.d.sync += is_open.bit_select(place, 1).eq(1)
+
+    def _count(self, m: Module, ends_token: Value, place: Value) -> None:
+        """Count the finished bursts of each row and token."""
+        depth = 1 << len(place)
+        m.submodules.counts = counts = Memory(shape=unsigned(16), depth=depth, init=[])
+        here, head, write = (
+            counts.read_port(domain="comb"),
+            counts.read_port(domain="comb"),
+            counts.write_port(),
+        )
+        is_open = Signal(depth)
+        m.d.comb += [
+            here.addr.eq(place),
+            head.addr.eq(self.head),
+            write.addr.eq(place),
+            write.en.eq(ends_token),
+            write.data.eq(Mux(is_open.bit_select(place, 1), here.data, 0) + 1),
+            self.finished.eq(Mux(is_open.bit_select(self.head, 1), head.data, 0)),
+        ]
+        with m.If(self.leaves):
+            m.d.sync += is_open.bit_select(self.head, 1).eq(0)
+        with m.If(ends_token):
+            m.d.sync += is_open.bit_select(place, 1).eq(1)
+
+
+class Lane(wiring.Component):
+    """The groups of a lane behind their FIFOs, and the levels of adders over them."""
+
+    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
+        self.parameters, self.apart = parameters, apart
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        return {
+            "in_valid": In(1),
+            "in_ready": Out(1),
+            "in_data": In(p.burst_bits),
+            "in_row": In(16),
+            "in_vector": In(16),
+            "in_phase": In(1),
+            "in_credit": Out(8),
+            "go": In(1),
+            "phase": In(1),
+            "tokens": In(p.token_bits + 1),
+            "first_row": In(16),
+            "act_valid": In(1),
+            "act_vector": In(16),
+            "act_data": In(p.values * p.activation_bits),
+            "head": In(p.slot_bits + p.token_bits),
+            "finished": Out(16),
+            "leaves": In(1),
+            "sum_head": In(p.slot_bits + p.token_bits),
+            "sum_leaves": In(1),
+            "advance": In(1),
+            "sum": Out(signed(p.sum_bits)),
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        p, m = self.parameters, Module()
+        groups = [add_part(m, f"group{number}", Group, p, self.apart) for number in range(p.groups)]
+        turn = Signal(range(max(2, p.groups)))
+        with m.If(self.in_valid & self.in_ready):
+            m.d.sync += turn.eq(Mux(turn == p.groups - 1, 0, turn + 1))
+        ready = [self._fifo(m, number, group, turn) for number, group in enumerate(groups)]
+        m.submodules.buffer = buffer = Memory(shape=len(self.act_data), depth=p.lane_vectors, init=[])
+        write = buffer.write_port()
+        m.d.comb += [
+            write.addr.eq(self.act_vector),
+            write.data.eq(self.act_data),
+            write.en.eq(self.act_valid),
+            self.in_ready.eq(Array(ready)[turn]),
+            self.in_credit.eq(add_tree(m, [group["load"] for group in groups], 0)),
+            self.finished.eq(add_tree(m, [group["finished"] for group in groups], 0)),
+            self.sum.eq(add_tree(m, [group["sum"] for group in groups], p.lane_registers, self.advance)),
+        ]
+        for group in groups:
+            read = buffer.read_port(domain="comb")
+            m.d.comb += [
+                read.addr.eq(group["read_vector"]),
+                group["activations"].eq(read.data),
+                *(group[name].eq(getattr(self, name)) for name in ("head", "leaves", "sum_head", "tokens")),
+                group["sum_leaves"].eq(self.sum_leaves & self.advance),
+            ]
+        return m
+
+    def _fifo(self, m: Module, number: int, group: dict[str, Value], turn: Value) -> Value:
+        """The FIFO of a group. A burst that finds it empty and the group free is loaded at once."""
+        p = self.parameters
+        depth = -(-p.fifo_bursts // p.groups)
+        entry = Cat(self.in_data, self.in_row, self.in_vector, self.in_phase)
+        m.submodules[f"fifo{number}"] = memory = Memory(shape=len(entry), depth=depth, init=[])
+        read, write = memory.read_port(domain="comb"), memory.write_port()
+        first, after, level = (Signal(range(max(2, size))) for size in (depth, depth, depth + 1))
+        comes, head, in_window = Signal(), Signal(len(entry)), Signal()
+        row = head[p.burst_bits : p.burst_bits + 16]
+        may = self.go & (head[-1] == self.phase) & in_window & ((level != 0) | comes)
+        m.d.comb += [
+            comes.eq(self.in_valid & (turn == number)),
+            read.addr.eq(first),
+            head.eq(Mux(level == 0, entry, read.data)),
+            write.addr.eq(after),
+            write.data.eq(entry),
+            in_window.eq((row - self.first_row)[:16] < p.window),
+            group["load"].eq(group["can_load"] & may),
+            group["data"].eq(head[: p.burst_bits]),
+            group["slot"].eq(row),
+            group["vector"].eq(head[p.burst_bits + 16 : p.burst_bits + 32]),
+            write.en.eq(comes & ((level != 0) | ~group["load"]) & (level != depth)),
+        ]
+        leaves = Signal()
+        m.d.comb += leaves.eq(group["load"] & (level != 0))
+        with m.If(write.en):
+            m.d.sync += after.eq(Mux(after == depth - 1, 0, after + 1))
+        with m.If(leaves):
+            m.d.sync += first.eq(Mux(first == depth - 1, 0, first + 1))
+        m.d.sync += level.eq(level + write.en - leaves)
+        return level != depth
+
+
+#: Inputs of the unit that all lanes have.
+SHARED = ("act_vector", "act_data", "go", "phase", "tokens")
+
+
+class GemvUnit(wiring.Component):
+    """The unit; for its ports see docs/rtl.md.
+
+    apart: lanes and groups are instances of modules that `modules` writes, once each.
+    """
+
+    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
+        self.parameters, self.apart = parameters, apart
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        return {
+            "in_valid": In(p.lanes),
+            "in_ready": Out(p.lanes),
+            "in_data": In(p.lanes * p.burst_bits),
+            "in_row": In(p.lanes * 16),
+            "in_vector": In(p.lanes * 16),
+            "in_phase": In(p.lanes),
+            "in_credit": Out(p.lanes * 8),
+            "act_valid": In(p.lanes),
+            "act_vector": In(16),
+            "act_data": In(p.values * p.activation_bits),
+            "go": In(1),
+            "phase": In(1),
+            "tokens": In(p.token_bits + 1),
+            "row_bursts": In(16),
+            "out_valid": Out(1),
+            "out_ready": In(1),
+            "out_row": Out(16),
+            "out_token": Out(p.token_bits),
+            "out_sum": Out(signed(p.sum_bits)),
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        p, m = self.parameters, Module()
+        row, token, advance, finished, leaves = (
+            Signal(16),
+            Signal(p.token_bits),
+            Signal(),
+            Signal(16),
+            Signal(),
+        )
+        lanes = [add_part(m, f"lane{number}", Lane, p, self.apart) for number in range(p.lanes)]
+        m.d.comb += [
+            advance.eq(~self.out_valid | self.out_ready),
+            finished.eq(add_tree(m, [lane["finished"] for lane in lanes], 0)),
+            leaves.eq(self.go & advance & (finished == self.row_bursts)),
+        ]
+        with m.If(~self.go):
+            m.d.sync += [row.eq(0), token.eq(0)]
+        with m.Elif(leaves):
+            is_last = token + 1 == self.tokens
+            m.d.sync += [token.eq(Mux(is_last, 0, token + 1)), row.eq(row + is_last)]
+        # The sum of a row is complete `front` clocks after its last product; its bursts are counted before.
+        head = Cat(token, row[: p.slot_bits])
+        sum_head, sum_leaves, tag = self._held(m, advance, (head, leaves, Cat(row, token)), p.front)
+        self._feed(m, lanes)
+        for lane in lanes:
+            m.d.comb += [
+                lane["first_row"].eq(row),
+                lane["head"].eq(head),
+                lane["leaves"].eq(leaves),
+                lane["sum_head"].eq(sum_head),
+                lane["sum_leaves"].eq(sum_leaves),
+                lane["advance"].eq(advance),
+            ]
+        over_lanes = p.adder_tree_cycles - p.front - p.lane_registers
+        m.d.comb += self.out_sum.eq(add_tree(m, [lane["sum"] for lane in lanes], over_lanes, advance))
+        sum_leaves, tag = self._held(m, advance, (sum_leaves, tag), p.adder_tree_cycles - p.front)
+        m.d.comb += [self.out_valid.eq(sum_leaves), Cat(self.out_row, self.out_token).eq(tag)]
+        return m
+
+    def _feed(self, m: Module, lanes: list[dict[str, Value]]) -> None:
+        """Bursts and activations to the lanes."""
+        p = self.parameters
+        for number, lane in enumerate(lanes):
+            m.d.comb += [
+                lane["in_valid"].eq(self.in_valid[number]),
+                self.in_ready[number].eq(lane["in_ready"]),
+                lane["in_data"].eq(self.in_data.word_select(number, p.burst_bits)),
+                lane["in_row"].eq(self.in_row.word_select(number, 16)),
+                lane["in_vector"].eq(self.in_vector.word_select(number, 16)),
+                lane["in_phase"].eq(self.in_phase[number]),
+                self.in_credit.word_select(number, 8).eq(lane["in_credit"]),
+                lane["act_valid"].eq(self.act_valid[number]),
+                *(lane[name].eq(getattr(self, name)) for name in SHARED),
+            ]
+
+    def _held(self, m: Module, advance: Value, values: tuple[Value, ...], clocks: int) -> tuple[Value, ...]:
+        """Values some clocks later, in which results leave."""
+        for _ in range(clocks):
+            held = tuple(Signal(len(value)) for value in values)
+            with m.If(advance):
+                m.d.sync += [new.eq(old) for new, old in zip(held, values, strict=True)]
+            values = held
+        return values
+
+
+def modules(parameters: Parameters) -> dict[str, wiring.Component]:
+    """The modules of the unit by name, the last at the top; each is written once."""
+    return {
+        "group": Group(parameters),
+        "lane": Lane(parameters, apart=True),
+        "unit": GemvUnit(parameters, apart=True),
+    }
