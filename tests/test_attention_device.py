@@ -428,7 +428,7 @@ def test_experts_in_banks_take_the_time_of_their_program(tmp_path):
 
 def test_experts_and_cache_share_the_banks():
     cards = load_hardware("aim-cards")
-    with pytest.raises(InputError, match="KV cache over all DIMMs"):
+    with pytest.raises(InputError, match="DIMM 0 needs"):
         run_moe(
             attention="ndp",
             **{**GIVEN, "hw": cards, "model": "mixtral-8x7b", "policies": ("monde",), "batch": 128,

@@ -55,6 +55,7 @@ LONG = (
     "ndpsim gemv --tokens 8 --plot out/eight.png",
     "ndpsim gemv --tokens 8 --report out/expert.html",
     "ndpsim serve --model qwen3-30b-a3b --requests poisson:requests=600",
+    "ndpsim validate edge-dimm-bandwidth --set",
     "ndpsim sweep gemv --vary tokens=1,8,64 --vary dimm.ranks=1,2,4 -o out",
     "ndpsim moe --hw cxl --model mixtral-8x7b --policy cxl --policy monde",
     "ndpsim moe --hw dali-7532-3090 --model mixtral-8x7b --policy all",

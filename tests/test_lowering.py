@@ -86,6 +86,7 @@ DIMM = {
     "ndp.gemv.native_bits": 16,
     "ndp.gemv.bit_serial_cycles": 16,
     "ndp.gemv.adder_tree_cycles": 11,
+    "ndp.gemv.row_sum_cycles": 0,
     "ndp.gemv.clock_mhz": 1000,
     "ndp.gemv.activation_bytes": 2,
     "ndp.activation.units": 256,
@@ -114,17 +115,24 @@ def phases_by_hand(
     rounds = math.ceil(math.ceil(math.ceil(512 / bits) / value["ndp.gemv.values_per_multiplier"]) / of_lane)
     cycles = math.ceil(value["ndp.gemv.bit_serial_cycles"] * bits / value["ndp.gemv.native_bits"])
     summed = tokens * rounds * cycles * unit + value["ndp.gemv.adder_tree_cycles"] * unit
-    known = up_to(max(there, data), unit) + summed
-    values = 4 * math.ceil(tokens / value["ndp.activation.units"]) * value["ndp.activation.cycles_per_value"]
+    # Of the 8 rows of gate and up and the 4 of down, which are complete together, each leaves after the one before.
+    later = tokens * value["ndp.gemv.row_sum_cycles"] * unit
+    known = up_to(max(there, data), unit) + summed + 7 * later
+    # The activation unit takes each value when it comes.
+    values = (
+        (1 if later else 4)
+        * math.ceil(tokens / value["ndp.activation.units"])
+        * value["ndp.activation.cycles_per_value"]
+    )
     hidden = (
         up_to(known + values * activation, activation) + value["ndp.activation.latency_cycles"] * activation
     )
-    down = up_to(hidden, unit) + summed
+    down = up_to(hidden, unit) + summed + 3 * later
     out = down + (math.ceil(tokens / buses) * n_bl + value["dram.nCL"]) * tck_ns
     ends = {
         "activations-in": (tck_ns, there),
         "gate-up": (there, known),
-        "activation": (known, hidden),
+        "activation": (known - 6 * later, hidden),
         "down": (hidden, down),
         "result-out": (down, out),
     }
@@ -158,6 +166,8 @@ def in_ns(phases: dict[str, tuple[Fraction, Fraction]]) -> dict[str, Any]:
         ({"ndp.gemv.bit_serial_cycles": 5}, 7, 3),
         ({"ndp.gemv.adder_tree_cycles": 29}, 1, 16),
         ({"ndp.gemv.adder_tree_cycles": 0}, 1, 16),
+        ({"ndp.gemv.row_sum_cycles": 1}, 1, 16),
+        ({"ndp.gemv.row_sum_cycles": 5}, 3, 16),
         ({"ndp.gemv.clock_mhz": 700}, 2, 16),
         ({"ndp.gemv.clock_mhz": 333.333}, 2, 16),
         ({"ndp.gemv.activation_bytes": 8}, 3, 16),

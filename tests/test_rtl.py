@@ -22,7 +22,7 @@ from ndpsim.simulate.rtl.amaranth import AmaranthUnit
 from ndpsim.studies.rtl import TRANSISTORS, build_unit, synthesise, verilog
 
 COMPARE: Any = script("validation/rtl/compare.py")
-SMALL = ("dimm.ranks=1", "ndp.gemv.multipliers=8", "ndp.gemv.fifo_bursts=6")
+SMALL = ("dimm.ranks=1", "ndp.gemv.row_sum_cycles=1", "ndp.gemv.multipliers=8", "ndp.gemv.fifo_bursts=6")
 
 
 class Case:

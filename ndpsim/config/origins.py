@@ -311,6 +311,9 @@ _REASONS = {
     "banks.link_gbps": "not given: the devices are on the GPU's link to the host",
     "banks.link_latency_ns": "assumption: no latency",
     "copy_overhead_us": "assumption: a copy takes as long as its packets",
+    "row_sum_cycles": (
+        "assumption: rows that are complete together leave the adder tree together; one tree in hardware: 1 (docs/rtl.md)"
+    ),
     "ndp.published.": "not published; a cross-check that no simulation uses",
     "part": _NO_PART,
     "pj_per_bit": _UNKNOWN,

@@ -89,7 +89,7 @@ class DimmLanes:
         if region == DOWN:
             self.dimms.put_transfers(dimm, shared.READ, machine.bus_ticks(tokens), [])
             transfers.value[dimm, shared.TRANSFER_GROUPS] = self.rows_per_message
-            transfers.value[dimm, shared.GROUP_SPACING] = unit.sum_cycles(tokens) * machine.unit_ticks
+            transfers.value[dimm, shared.GROUP_SPACING] = unit.row_spacing(tokens) * machine.unit_ticks
             transfers.value[dimm, shared.TRANSFER_LATENCY] = int(summed(np.zeros(1, dtype=np.int64))[0])
         (run,) = unit.runs(interleaving, region, 0, interleaving.share(0), tokens)
         weights.service[dimm, self._step] = run.parts * machine.part_ticks

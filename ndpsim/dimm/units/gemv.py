@@ -3,7 +3,7 @@
 The multipliers are divided evenly between the lanes. A burst of weights occupies as many multipliers as its
 values need, for one bit-serial pass for each token; then they can start the next burst. A lane's multipliers
 are therefore `servers` equal servers that hold a burst for `burst_cycles` each. They are the sink of
-the lane's DRAM channel. The adder tree over all lanes gives the sum of one row and token in a cycle.
+the lane's DRAM channel. The adder tree over all lanes gives the sum of a row and token every `row_sum_cycles`.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class GemvUnit(MultiplierUnit):
         native_bits: bits of a weight that needs `bit_serial_cycles`.
         bit_serial_cycles: cycles of one pass over weights of `native_bits`.
         adder_tree_cycles: cycles from the last product of a row to its sum.
+        row_sum_cycles: cycles between the sums of two rows and tokens; 0: they may leave together.
     """
 
     multipliers: int
@@ -38,6 +39,7 @@ class GemvUnit(MultiplierUnit):
     native_bits: int
     bit_serial_cycles: int
     adder_tree_cycles: int
+    row_sum_cycles: int = 0
 
     def pass_cycles(self, bits: int) -> int:
         """Cycles of one bit-serial pass over weights of `bits` bits: proportional to the bits, rounded up."""
@@ -86,13 +88,14 @@ class GemvUnit(MultiplierUnit):
     def summed(
         self, interleaving: Interleaving, region: int, tokens: int, done: Ints, cycle_ticks: int
     ) -> Ints:
-        # As in the hardware (validation/rtl/gemv.py), rows leave in order, and a sum of a token each cycle.
-        spacing = np.arange(len(done)) * (self.sum_cycles(tokens) * cycle_ticks)
-        leaves = np.maximum.accumulate(done - spacing) + spacing
-        return leaves + self.adder_tree_cycles * cycle_ticks
+        latency = self.adder_tree_cycles * cycle_ticks
+        if not self.row_sum_cycles:
+            return done + latency
+        spacing = np.arange(len(done)) * (self.row_spacing(tokens) * cycle_ticks)
+        return np.maximum.accumulate(done - spacing) + spacing + latency  # rows leave in their order
 
-    def sum_cycles(self, tokens: int) -> int:
-        return tokens
+    def row_spacing(self, tokens: int) -> int:
+        return tokens * self.row_sum_cycles
 
     def cycles_for_product(self, lanes: int, burst_bytes: int, bits: int) -> Fraction:
         servers, cycles = self.burst_work(lanes, burst_bytes, bits)

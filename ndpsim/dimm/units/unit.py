@@ -138,7 +138,7 @@ class MultiplierUnit(ABC):
     ) -> Ints:
         """int64[row]: the tick at which each row of a region is summed; `done`: the ends of groups."""
 
-    def sum_cycles(self, tokens: int) -> int:
+    def row_spacing(self, tokens: int) -> int:
         """Cycles from the sums of a row until those of the next can leave; 0: they leave together."""
         return 0
 
