@@ -39,6 +39,9 @@ NOT_RUN = {
     "mkdir -p out": "is made in the folder of every command",
     ".venv/bin/ndpsim": "is the installed command, which is run by its bare name",
     ".venv-test/bin/pytest": "runs the tests",
+    ".venv/bin/pip": "installs",
+    "ndpsim rtl trimoe_gemv --synth": "needs Yosys and takes long; see test_rtl.py",
+    "ndpsim gemv --rtl": "needs Yosys, a compiler and a unit of the reader's; see test_rtl.py",
     "ndpsim bench": "measures every row for minutes; see test_bench.py",
     "ndpsim cache clear": "would have the kernels of all other tests compiled anew; see test_caching.py",
 }

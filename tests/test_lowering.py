@@ -1015,7 +1015,7 @@ def test_what_only_describes_the_machine_changes_no_figure(hw):
     hardware = load_hardware(hw)
     given = {key for key in DESCRIPTIVE if key in hardware.origins}
     texts = {"name", "title", "paper", "dimm.command_bus", "gpu.expert_times", "host.cpu_expert_times"}
-    texts |= {"host.measured_power", "gpu.family", "gpu.expert_calls"}
+    texts |= {"host.measured_power", "gpu.family", "gpu.expert_calls", "host.memory_bandwidth_gbps"}
     counts = {"pcie.copy_engines", "cxl.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
     counts |= {"host.cpu_cores", "host.cpu_threads", "host.cpu_sockets", "host.cpu_sockets_most"}
     counts |= {"host.cpu_memory_channels", "gpu.tile_tokens", "gpu.count"}

@@ -92,12 +92,6 @@ def test_what_was_counted_as_a_prediction_is_said_of_each_share():
     assert _prediction_notes({"accuracy": 0.5, "decision_accuracy": None, "counted": counted})[1:] == []
 
 
-def test_energy_is_the_sum_of_what_is_known():
-    run: Any = SimpleNamespace(energy_nj={"read": 1000.0, "gpu": None, "write": 2500.0})
-    assert moe_report._energy(run) == "3.500 µJ"
-    assert moe_report._energy(SimpleNamespace(energy_nj={"gpu": None})) == "-"
-
-
 def test_resources_are_busy_while_any_of_their_jobs_runs_and_of_units_the_longest_counts():
     """GPU from 0 to 20 and from 30 to 40; units for 10 and 15; copies and a migration to the GPU from 0 to 9."""
 

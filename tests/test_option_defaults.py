@@ -119,10 +119,27 @@ TRIED: dict[str, list[tuple[tuple[str, ...], str, str, str]]] = {
 }
 #: Stated in words, or for what is no part of the result: each has a test below.
 IN_WORDS = {
-    "gemv": {"--group-size", "--zero-point-bits", "--lane", "--size"},
-    "relayout": {"--group-size", "--zero-point-bits", "--from-dimms", "--to-dimms", "--size", "--topology"},
+    "gemv": {"--group-size", "--zero-point-bits", "--lane", "--size", "--title", "--first-us"},
+    "relayout": {
+        "--group-size",
+        "--zero-point-bits",
+        "--from-dimms",
+        "--to-dimms",
+        "--size",
+        "--topology",
+        "--title",
+    },
     "dram": {
-        *("--commands-format", "--channel", "--size", "--format", "-j"),
+        *(
+            "--commands-format",
+            "--channel",
+            "--size",
+            "--format",
+            "-j",
+            "--title",
+            "--first-us",
+            "--trace-mhz",
+        ),
         *("--refresh-control", "--rfm", "--rfm-threshold"),  # see test_refresh_policies and test_rfm
     },
 }
@@ -494,4 +511,5 @@ def test_the_benchmark_repeats_as_often_as_said(monkeypatch):
         "--share": "1.0",
         "--repeat": "5",
         "--size": "two-columns",
+        "--title": "what ran, and the outcome",
     }

@@ -39,7 +39,7 @@ from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.canvas import COLOURS, INK, tint
 from ndpsim.report.pictures.expert import reads_over_time
 from ndpsim.report.text import facts_of, title_of
-from ndpsim.simulate import Memory, Phase, run_requests, simulate_contention, simulate_host_read
+from ndpsim.simulate import Memory, run_requests, simulate_contention, simulate_host_read
 from ndpsim.simulate import sweep_load as run_sweep
 from ndpsim.simulate.bank_layout import place_bank_operands
 from ndpsim.simulate.statistics import latency_distribution
@@ -785,14 +785,6 @@ def test_many_policies_fit_a_page(moe_by_hand):
     assert "layers and jobs: policy-0" in figure.get_suptitle()  # the fastest
     (axes,) = moe_axes(moe_by_hand, "engines", *names)
     assert [label.get_text() for label in axes.get_yticklabels()] == names
-
-
-def test_many_short_phases_do_not_look_like_a_full_bus():
-    time_ns, hardware = 1e6, {"ndp": {"gemv": {"name": "x"}, "systolic": None}, "cxl": None}
-    phases = [Phase("activations-in", n, n * 1e4, n * 1e4 + 30) for n in range(100)]
-    (axes,) = canvas.compose("title", [{"one": expert.phase_panel(phases, time_ns, hardware)}]).axes
-    drawn = sum(bar.get_width() for bar in axes.patches)
-    assert drawn / axes.get_xlim()[1] == pytest.approx(1 / 30)  # 0.3% are busy
 
 
 def test_one_policy_has_no_speedups_to_draw(moe_by_hand):

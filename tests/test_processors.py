@@ -745,7 +745,7 @@ def test_a_cache_lies_with_the_host_when_it_does_not_fit() -> None:
     with refused("too-large gpu.memory_gb") as caught:
         held(less, kv="gpu")
     words = caught.value.problem
-    assert f"{just.memory_bytes:,} B of {less.memory_bytes:,} B" in words
+    assert f"needs {just.memory_bytes:,} B and has {less.memory_bytes:,} B" in words
     assert "kv_cache 2,520" in words
     assert "kv_staging" not in words
 

@@ -312,7 +312,8 @@ _REASONS = {
     "banks.link_latency_ns": "assumption: no latency",
     "copy_overhead_us": "assumption: a copy takes as long as its packets",
     "row_sum_cycles": (
-        "assumption: rows that are complete together leave the adder tree together; one tree in hardware: 1 (docs/rtl.md)"
+        "assumption: rows that are complete together leave the adder tree together; hardware with one tree "
+        "has 1 (docs/rtl.md)"
     ),
     "ndp.published.": "not published; a cross-check that no simulation uses",
     "part": _NO_PART,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.arguments import number, path_of
+from ndpsim.base.arguments import path_of
 from ndpsim.base.errors import InputError, one_of, shown
-from ndpsim.base.options.host import PATTERNS, share_of_rate
+from ndpsim.base.options.host import PATTERNS, rate_gbps
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware
 from ndpsim.dimm.building import Stream
@@ -74,25 +74,6 @@ class HostTraffic:
         most = math.isqrt(_MOST_PRODUCT * interval.denominator // interval.numerator)
         interval = interval.limit_denominator(max(1, min(most, _MOST_PER)))
         return interval.numerator, interval.denominator
-
-
-def rate_gbps(gbps: Any, bus_gbps: float, key: str) -> float | None:
-    """GB/s, from a number or a share of `bus_gbps` such as "30%"; None for "saturate".
-
-    Raises:
-        InputError: it is neither, or more than `bus_gbps`.
-    """
-    if isinstance(gbps, str) and gbps == "saturate":
-        return None
-    share = share_of_rate(gbps) if isinstance(gbps, str) else None
-    if share is not None:
-        return share * bus_gbps
-    try:
-        return number(gbps, key, 0, bus_gbps)
-    except InputError:
-        carried = f"the {bus_gbps:g} GB/s that the host can reach"
-        problem = f"{shown(gbps)} is neither 'saturate', a share such as 30%, nor from 0 to {carried}"
-        raise InputError(problem, "range", key=key) from None
 
 
 def _pattern(pattern: Any) -> str:

@@ -10,14 +10,13 @@ from typing import Any
 
 from ndpsim.base.arguments import instance
 from ndpsim.base.errors import InputError, unknown
-from ndpsim.base.options.host import PATTERNS, TrafficSettings
+from ndpsim.base.options.host import PATTERNS, TrafficSettings, rate_gbps
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.dimm.banks.beside import Beside
 from ndpsim.dram.banks.host import make_stream
 from ndpsim.dram.banks.programs import Line
 from ndpsim.dram.banks.run import BankRun, run_program
-from ndpsim.simulate.host_traffic import rate_gbps
 
 _AREA = 8  # the host's rows are the last of each bank: one part of so many
 

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ndpsim.base.arguments import number
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.settings import Settings, like, option
 from ndpsim.base.options.table import Choice, Kind, Parameter, Real, Whole
@@ -22,6 +23,25 @@ def share_of_rate(text: str) -> float | None:
     found = re.fullmatch(r"\s*([0-9]{1,3}(?:\.[0-9]{1,9})?)\s*%\s*", text, re.ASCII)
     share = None if found is None else float(found[1]) / 100
     return share if share is not None and share <= 1 else None
+
+
+def rate_gbps(gbps: Any, bus_gbps: float, key: str) -> float | None:
+    """GB/s, from a number or a share of `bus_gbps` such as "30%"; None for "saturate".
+
+    Raises:
+        InputError: it is neither, or more than `bus_gbps`.
+    """
+    if isinstance(gbps, str) and gbps == "saturate":
+        return None
+    share = share_of_rate(gbps) if isinstance(gbps, str) else None
+    if share is not None:
+        return share * bus_gbps
+    try:
+        return number(gbps, key, 0, bus_gbps)
+    except InputError:
+        carried = f"the {bus_gbps:g} GB/s that the host can reach"
+        problem = f"{shown(gbps)} is neither 'saturate', a share such as 30%, nor from 0 to {carried}"
+        raise InputError(problem, "range", key=key) from None
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ class Gemv(Multiplier):
     bit_serial_cycles: Cycles = key("cycles of a multiplier for values of native bits")
     adder_tree_cycles: Latency = key("latency of the adder tree")
     row_sum_cycles: Latency = key(
-        "cycles between the sums of two rows, or of a row for two tokens, that leave the adder tree; 0: rows that are "
-        "complete together leave together",
+        "cycles between the sums of two rows, or of a row for two tokens, that leave the adder tree; 0: rows "
+        "that are complete together leave together",
         0,
     )
 

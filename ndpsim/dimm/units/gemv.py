@@ -3,7 +3,8 @@
 The multipliers are divided evenly between the lanes. A burst of weights occupies as many multipliers as its
 values need, for one bit-serial pass for each token; then they can start the next burst. A lane's multipliers
 are therefore `servers` equal servers that hold a burst for `burst_cycles` each. They are the sink of
-the lane's DRAM channel. The adder tree over all lanes gives the sum of a row and token every `row_sum_cycles`.
+the lane's DRAM channel. The adder tree over all lanes gives the sum of a row and token every
+`row_sum_cycles`.
 """
 
 from __future__ import annotations

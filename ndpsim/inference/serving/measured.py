@@ -21,6 +21,11 @@ def compare_measured(run: ServingResult, requests: Requests) -> MeasuredComparis
     The time per output token is that from the first to the last token over the number of tokens after the
     first. Both sides have the same requests, so failed requests of the recording are missing in both.
 
+    Example:
+        >>> requests = ndpsim.import_requests("profile_export.jsonl")  # doctest: +SKIP
+        >>> run = ndpsim.run_serving(model="qwen3-30b-a3b", requests=requests)  # doctest: +SKIP
+        >>> ndpsim.compare_measured(run, requests)  # doctest: +SKIP
+
     Raises:
         InputError: the requests have no measured latencies, or are not those of the run.
     """

@@ -245,7 +245,8 @@ def moe_figure(
     """
     names = run_names(result.runs)
     runs = dict(zip(names, result.runs, strict=True))
-    histories = {name: history.runs[names.index(name)] for name in _in_detail(result, names, size)}
+    in_detail = _in_detail(result, names, size) if history.runs else []
+    histories = {name: history.runs[names.index(name)] for name in in_detail}
     shown = {name: history.shown for name, history in histories.items() if history.shown is not None}
     several = len(runs) > 1
     sums = (
