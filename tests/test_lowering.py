@@ -21,6 +21,7 @@ from builders.data_sheet import SHEET, WATTS, io_watts, row_nj, sheet
 from mistakes import refused
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import load_hardware
+from ndpsim.config.consistency import DECIDED
 from ndpsim.config.keys import section_of
 from ndpsim.config.system import System
 from ndpsim.dimm.layout import ExpertFormat
@@ -1015,7 +1016,8 @@ def test_what_only_describes_the_machine_changes_no_figure(hw):
     hardware = load_hardware(hw)
     given = {key for key in DESCRIPTIVE if key in hardware.origins}
     texts = {"name", "title", "paper", "dimm.command_bus", "gpu.expert_times", "host.cpu_expert_times"}
-    texts |= {"host.measured_power", "gpu.family", "gpu.expert_calls", "host.memory_bandwidth_gbps"}
+    texts |= {"host.measured_power", "gpu.family", "gpu.expert_calls"}
+    texts |= DECIDED.keys()  # refused without those that decide
     counts = {"pcie.copy_engines", "cxl.copy_engines", "gpu.expert_buffers", "host.cpu_added_tokens"}
     counts |= {"host.cpu_cores", "host.cpu_threads", "host.cpu_sockets", "host.cpu_sockets_most"}
     counts |= {"host.cpu_memory_channels", "gpu.tile_tokens", "gpu.count"}

@@ -213,6 +213,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "refresh_phases": [*but(None), 0, 2.0, 1025, "1"],
             **_RUN,
             "exact_check": _FLAG,
+            "rtl": but(None),
+            "vcd": but(None),
         },
     ),
     "load_processors": (ndpsim.load_processors, {}, {"hw": _HW["hw"], "sets": _HW["sets"]}),

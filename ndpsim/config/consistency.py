@@ -49,7 +49,7 @@ def check_memories(hardware: Hardware) -> None:
 
 
 #: Keys that change nothing by themselves, and those that decide in their place.
-_DECIDED = {
+DECIDED = {
     "link.lanes": ("link.link_gbps",),
     "link.lane_gbit_s": ("link.link_gbps",),
     "host.cpu_clock_ghz": ("host.cpu_tflops",),
@@ -63,12 +63,12 @@ def refuse_decided(changed: Collection[KeyPath], system: System) -> None:
     """Refuse changes of a call that change nothing because another key decides.
 
     Raises:
-        InputError: a key of `_DECIDED` is changed, and none of those that decide.
+        InputError: a key of `DECIDED` is changed, and none of those that decide.
     """
     values = {dotted(path): value for path, value in leaves(system)}
     names = {dotted(key) for key in changed}
-    for key in sorted(names & _DECIDED.keys()):
-        deciding = _DECIDED[key]
+    for key in sorted(names & DECIDED.keys()):
+        deciding = DECIDED[key]
         if names.isdisjoint(deciding) and all(values.get(name) is not None for name in deciding):
             now = ", ".join(f"{name} = {values[name]}" for name in deciding)
             problem = f"changes nothing by itself; what counts is {now}: set this, too"

@@ -261,7 +261,7 @@ def moe_figure(
     )
     by_layer = {
         "speedup": _speedups(runs) if several else None,
-        "layers": _layer_panels(histories, several),
+        "layers": _layer_panels(histories, several) if histories else None,
         "engines": _engines(runs),
     }
     moved = {"migrations": _migrations(sums), "jobs": _job_panels(shown, several)}
@@ -270,7 +270,7 @@ def moe_figure(
         policies = f"policies {', '.join(names)}" if len(names) <= _DETAILED else f"{len(names)} policies"
     routed = trace_title(result.routing["trace"])
     title = f"Inference with {moe_title(result)}, {policies}\nrouting: {routed}"
-    if len(histories) < len(names):
+    if 0 < len(histories) < len(names):
         title += f"\nlayers and jobs: {' and '.join(histories)}"
     return compose(title, (by_layer, moved), size, panels, "moe")
 
