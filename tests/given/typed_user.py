@@ -25,7 +25,7 @@ class Threshold(Policy[Parameters]):
         """The engine of each expert that has tokens."""
         many = view.loads >= self.parameters.tokens
         few = (view.loads > 0) & ~many
-        return Assignment(gpu=np.flatnonzero(many), cpu=np.flatnonzero(few))
+        return Assignment(gpu=np.flatnonzero(many).tolist(), cpu=np.flatnonzero(few).tolist())
 
 
 def compare(folder: Path) -> dict[str, float]:
