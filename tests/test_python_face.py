@@ -331,7 +331,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "scheduler": but(),
             "parallel": but(None),
             "async_scheduling": _FLAG,
-            "step_overhead_us": [*but(), -1.0, "0"],
+            "step_overhead_us": [*but(1.5), -1.0, "a"],
             "max_batch": _COUNT,
             "max_tokens": _COUNT,
             "preemption": but(),

@@ -196,6 +196,11 @@ class ExpertSettings(ComputedSettings, CheckedSettings, StartSettings):
         needs="rtl",
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.vcd is not None and self.rtl is None:
+            raise InputError("is of a unit in RTL, and rtl is not given", "conflict", key="vcd")
+
 
 class ContentionSettings(ComputedSettings, TrafficSettings):
     """An expert that a DIMM computes while the host reads and writes it."""
