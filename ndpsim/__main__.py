@@ -5,8 +5,6 @@ import gc
 import os
 import sys
 
-from ndpsim.base.errors import InputError
-from ndpsim.base.limits import ensure_address_space
 from ndpsim.cli import process
 
 _PLUGINS = "NDPSIM_PLUGINS"  # as `base.plugins.VARIABLE`; importing that would delay the answer to signals
@@ -19,16 +17,14 @@ def run() -> None:
     process.answer_signals()
     process.prepare()
     atexit.register(gc.freeze)  # no garbage collection at the end: compiling leaves many objects
-    try:
-        ensure_address_space(_IMPORTS, "ndpsim")
-    except InputError as error:
-        print(f"ndpsim: error: {error}", file=sys.stderr)
-        sys.exit(2)
     os.environ["MATPLOTLIBRC"] = os.devnull  # pictures do not depend on the user's settings
     try:
+        from ndpsim.base.limits import ensure_address_space  # noqa: PLC0415 (signals are answered now)
+
+        ensure_address_space(_IMPORTS, "ndpsim")
         _take_plugins()
-        from ndpsim.cli.main import main  # noqa: PLC0415 (it takes its time, and signals are answered now)
-    except ValueError as error:  # of a plug-in: see `base.errors`
+        from ndpsim.cli.main import main  # noqa: PLC0415 (it takes its time)
+    except ValueError as error:  # no room, or a mistake of a plug-in: see `base.errors`
         print(f"ndpsim: error: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
     main()

@@ -130,9 +130,7 @@ def with_unit(name: str, value: Any, *results: type) -> str:
     if is_dataclass(value) and (parts := quantities(type(value))):
         return said(value, *parts)
     if isinstance(value, int | float) and not isinstance(value, bool):
-        unit = quantity_of(name, results).unit
-        counts = unit == "%" and isinstance(value, int) and value > 1  # the sizes that shares are of
-        return in_unit(value, "" if counts else unit)
+        return in_unit(value, quantity_of(name, results).unit)
     return "not known" if value is None else str(value)
 
 

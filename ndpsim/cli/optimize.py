@@ -11,7 +11,7 @@ import click
 
 from ndpsim.base.options.swept import OPTIMIZE
 from ndpsim.cli.command import Options, taking
-from ndpsim.cli.options import answer, check_format
+from ndpsim.cli.options import answer, check_format, write_figure
 from ndpsim.cli.sweep import OUTPUTS, folder_of, keys_as_typed, pairs, run_with_progress
 
 if TYPE_CHECKING:
@@ -56,12 +56,8 @@ def command(options: Options) -> None:
         click.echo(f"ndpsim: no point is feasible; see {out / 'runs.csv'}", err=True)
         click.get_current_context().exit(1)
     if "plot" in options:
-        from ndpsim.report.pictures.canvas import save, titled
-
         size = OUTPUTS.value(options, "size")
-        with titled(options.get("title")):
-            figure = _figure(result, size)
-        save(figure, options["plot"], size)
+        write_figure(lambda: _figure(result, size), options["plot"], size, options.get("title"))
 
 
 def _print(result: SearchResult, out: Path) -> None:

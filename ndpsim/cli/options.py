@@ -247,11 +247,16 @@ class Plot:
 
     def draw(self, figure: Callable[[*Drawn, str, tuple[str, ...]], Figure], *what: *Drawn) -> None:
         """Write a figure of `report.pictures` of a result and further arguments."""
-        from ndpsim.report.pictures.canvas import save, titled
+        write_figure(lambda: figure(*what, self.size, self.panels), self.file, self.size, self.title)
 
-        with titled(self.title):
-            drawn = figure(*what, self.size, self.panels)
-        save(drawn, self.file, self.size)
+
+def write_figure(draw: Callable[[], Figure], file: str, size: str, title: str | None) -> None:
+    """Draw a figure under the title of ``--title`` (None: its own), and write it."""
+    from ndpsim.report.pictures.canvas import save, titled
+
+    with titled(title):
+        figure = draw()
+    save(figure, file, size)
 
 
 SIZE = Parameter(
@@ -317,11 +322,13 @@ def check_format(options: Mapping[str, Any], option: str = "plot") -> None:
 def plot_commands(options: Mapping[str, Any], title: str, parts: Iterable[tuple[str, CommandSlices]]) -> None:
     """Draw the first of the channels or lanes, with ``--plot-commands``."""
     if "plot-commands" in options:
-        from ndpsim.report.pictures.canvas import save, titled
         from ndpsim.report.pictures.commands import commands_figure
 
         size = options.get("size", DEFAULT_SIZE)
         name, slices = next(iter(parts))
-        with titled(options.get("title")):
-            figure = commands_figure(f"{title}: {name}", slices, size)
-        save(figure, options["plot-commands"], size)
+        write_figure(
+            lambda: commands_figure(f"{title}: {name}", slices, size),
+            options["plot-commands"],
+            size,
+            options.get("title"),
+        )

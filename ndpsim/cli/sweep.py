@@ -20,7 +20,7 @@ from ndpsim.base.options.swept import PLOT, STUDIES, STUDY, SWEEP, SWEPT, StudyO
 from ndpsim.cli.command import CommandGroup, Options, TableCommand, group
 from ndpsim.cli.completion import names_or_files
 from ndpsim.cli.notices import announce_kernels
-from ndpsim.cli.options import JSON, SIZE, TITLE, answer, check_folder, check_format
+from ndpsim.cli.options import JSON, SIZE, TITLE, answer, check_folder, check_format, write_figure
 
 if TYPE_CHECKING:
     from ndpsim.report.sweep_plot import SweepPlot
@@ -292,13 +292,15 @@ def _chosen(options: Options, result: SweepResult) -> SweepPlot:
 
 def _draw(options: Options, result: SweepResult) -> None:
     if "plot" in options:
-        from ndpsim.report.pictures.canvas import save, titled
         from ndpsim.report.pictures.sweep import points_figure
 
         size = OUTPUTS.value(options, "size")
-        with titled(options.get("title")):
-            figure = points_figure(result.rows, result.definition, _chosen(options, result), size)
-        save(figure, options["plot"], size)
+        write_figure(
+            lambda: points_figure(result.rows, result.definition, _chosen(options, result), size),
+            options["plot"],
+            size,
+            options.get("title"),
+        )
 
 
 def _print(result: SweepResult, out: Path) -> None:

@@ -49,7 +49,7 @@ def own_entry() -> str:
 
 
 def citations(hw: Iterable[str], policies: Iterable[str]) -> list[str]:
-    """The entry of ndpsim, then those of the papers of these systems; a system of nobody's paper has none."""
+    """The entry of ndpsim, then those of the papers of these systems; a system without a paper has none."""
     hw, policies = set(hw), set(policies)
     used = (
         paper.entry

@@ -240,6 +240,17 @@ def is_time(value: Any) -> bool:
     return type(value) in (int, float) and -_LARGEST < value < _LARGEST
 
 
+def object_in(value: Any, path: Path, key: str, line: int | None = None) -> dict[str, Any]:
+    """A value of JSON that is an object.
+
+    Raises:
+        InputError: it is none.
+    """
+    if not isinstance(value, dict):
+        raise InputError("is not an object", "type", file=path, line=line, key=key)
+    return value
+
+
 def add_sorted(rows: RecordedRequests, loaded: Sequence[LoadedRequest]) -> None:
     """Add requests in the order of their arrivals, until the maximum number is reached."""
     for request in sorted(loaded, key=lambda request: request.arrival_ns):

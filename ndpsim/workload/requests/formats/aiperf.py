@@ -20,6 +20,7 @@ from ndpsim.workload.requests.recorded import (
     WorkloadFormat,
     add_sorted,
     is_time,
+    object_in,
 )
 from ndpsim.workload.requests.requests import Requests
 
@@ -56,24 +57,17 @@ def _ns(metrics: dict[str, Any], key: str, path: Path, line: int) -> float:
     return float(value) * _NS_BY_UNIT[unit]
 
 
-def _object(record: dict[str, Any], key: str, path: Path, line: int) -> dict[str, Any]:
-    value = record.get(key)
-    if not isinstance(value, dict):
-        raise InputError("is not an object", "type", file=path, line=line, key=key)
-    return value
-
-
 def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     rows = RecordedRequests(path, most, _TIME, _PROMPT, _OUTPUT, sink)
     loaded: list[LoadedRequest] = []
     for line, record in json_objects(path):
-        metadata = _object(record, "metadata", path, line)
+        metadata = object_in(record.get("metadata"), path, "metadata", line)
         if metadata.get(_PHASE, "profiling") != "profiling":
             continue
         if record.get("error") is not None or metadata.get("was_cancelled"):
             rows.failed += 1
             continue
-        metrics = _object(record, "metrics", path, line)
+        metrics = object_in(record.get("metrics"), path, "metrics", line)
         arrival_ns = whole_of(metadata, _TIME, path, line)
         prompt, output = (_tokens(metrics, key, path, line) for key in (_PROMPT, _OUTPUT))
         times = _ns(metrics, _TTFT, path, line), _ns(metrics, _LATENCY, path, line)

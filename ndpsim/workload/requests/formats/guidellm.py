@@ -23,6 +23,7 @@ from ndpsim.workload.requests.recorded import (
     WorkloadFormat,
     add_sorted,
     is_time,
+    object_in,
     single_run,
 )
 from ndpsim.workload.requests.requests import Requests
@@ -31,12 +32,6 @@ _PROMPT, _OUTPUT = "prompt_tokens", "output_tokens"
 _STARTS = ("request_start_time", "start_time")  # the second one of version 0.3 and before
 _TTFT, _ITL, _LATENCY = "time_to_first_token_ms", "inter_token_latency_ms", "request_latency"
 _NAN = float("nan")
-
-
-def _object(value: Any, path: Path, key: str) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise InputError("is not an object", "type", file=path, key=key)
-    return value
 
 
 def _list(value: Any, path: Path, key: str) -> list[Any]:
@@ -73,7 +68,7 @@ def _latencies(request: dict[str, Any], output: int, path: Path, where: str) -> 
 
 
 def _loaded(request: Any, name: str, path: Path, where: str) -> LoadedRequest:
-    request = _object(request, path, where)
+    request = object_in(request, path, where)
     key = _STARTS[0] if _STARTS[0] in request else _STARTS[1]
     start = _number(request, key, path, where)
     if start is None:
@@ -98,11 +93,11 @@ def _closed_loop(benchmark: dict[str, Any]) -> tuple[bool, int | None]:
 
 
 def _read(path: Path, most: int | None, sink: Sink | None = None, run: int | None = None) -> Requests:
-    report = _object(read_json(path), path, "report")
+    report = object_in(read_json(path), path, "report")
     benchmarks = _list(report.get("benchmarks"), path, "benchmarks")
     number, benchmark = single_run(list(enumerate(benchmarks)), run, path)
     where = f"benchmarks[{number}]"
-    by_status = _object(_object(benchmark, path, where).get("requests"), path, f"{where}.requests")
+    by_status = object_in(object_in(benchmark, path, where).get("requests"), path, f"{where}.requests")
     rows = RecordedRequests(path, most, _STARTS[0], _PROMPT, _OUTPUT, sink)
     rows.failed = sum(
         len(_list(by_status.get(status) or [], path, f"{where}.requests.{status}"))

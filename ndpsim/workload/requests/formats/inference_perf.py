@@ -22,6 +22,7 @@ from ndpsim.workload.requests.recorded import (
     WorkloadFormat,
     add_sorted,
     is_time,
+    object_in,
 )
 from ndpsim.workload.requests.requests import Requests
 
@@ -60,9 +61,7 @@ def _latencies(
 
 def _loaded(record: dict[str, Any], number: int, path: Path) -> LoadedRequest:
     where = f"[{number}]"
-    info = record.get("info")
-    if not isinstance(info, dict):
-        raise InputError("is not an object", "type", file=path, key=f"{where}.info")
+    info = object_in(record.get("info"), path, f"{where}.info")
     request, response = info.get("request_metrics"), info.get("response_metrics")
     text = request.get("text") if isinstance(request, dict) else None
     start = _number(record, _START, path, where)
@@ -84,8 +83,7 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     rows = RecordedRequests(path, most, _START, _PROMPT, _OUTPUT, sink)
     loaded: list[LoadedRequest] = []
     for number, record in enumerate(records):
-        if not isinstance(record, dict):
-            raise InputError("is not an object", "type", file=path, key=f"[{number}]")
+        record = object_in(record, path, f"[{number}]")
         if record.get("error") is not None:
             rows.failed += 1
         else:
