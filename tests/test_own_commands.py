@@ -419,6 +419,7 @@ PAGES_AND_FORMATS = (
     "dram/spec/extensions/",
     "dram/traces/command_formats/",
     "config/importers/",
+    "_data/",  # the authors' tools, which come along in a wheel
 )
 
 
