@@ -16,13 +16,16 @@ from mistakes import refused
 from ndpsim import load_model
 from ndpsim.base.reported import quantities
 from ndpsim.config.parts import load_part
-from ndpsim.inference.prediction import band, phases, predict
+from ndpsim.inference.prediction import band, kernels, phases, predict
 from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
 from ndpsim.inference.prediction.programs import PROGRAMS
 from ndpsim.inference.prediction.upgrades import UPGRADES
+from ndpsim.inference.processors import Processors
 from ndpsim.report.panels import PANELS
 from ndpsim.report.pictures.moe import prediction_figure
 from ndpsim.simulate.results.prediction import PhasePrediction, Prediction, Upgrade
+from ndpsim.workload.models.blocks import BLOCKS
+from ndpsim.workload.models.stored import Tensor
 from ndpsim.workload.models.weights import weight_file
 
 CONFIG = json.loads((GIVEN / "config.json").read_text())
@@ -33,6 +36,8 @@ CHOSEN = 3 * 2  # experts of a token in all layers
 CPU = (GIVEN / "cpu.yaml").read_text()
 #: Half of the channels' peak, and nothing else, limits what the CPU reads of an expert.
 HALF = ("host.cpu_read_share=0.5", "host.cpu_expert_overhead_us=0")
+#: Nothing is computed beside the reading.
+FREE = ("host.cpu_added_tokens=-1",)
 EXPERTS_ON_CPU = ("experts on the CPU: reading weights", "experts on the CPU: computing")
 
 
@@ -129,7 +134,7 @@ def test_a_cpu_alone_computes_everything_from_the_hosts_memory():
 #: 64 cores x 4 GHz x 256 operations; two channels of DDR5-4800, of which the CPU reads half.
 BY_HAND = (
     "host.cpu_read_share=0.5", "host.cpu_expert_overhead_us=3", "host.cpu_compute_efficiency=0.25",
-    "host.cpu_layer_overhead_us=7",
+    "host.cpu_layer_overhead_us=7", "host.cpu_thread_overhead_us=0", "host.cpu_added_tokens=0",
 )  # fmt: skip
 READ_GBPS = 0.5 * 2 * 8 * 4.8
 HIDDEN, KV = 1024, 2 * 2 * 128  # keys and values of two heads of 128
@@ -364,38 +369,108 @@ def test_an_upgrade_that_there_is_not_says_why():
 # ---- The band ----
 
 
-def test_the_band_goes_from_the_tenth_to_the_ninetieth_of_measured_ratios(tmp_path, monkeypatch):
+def test_the_band_is_the_prediction_times_the_measured_ratios_of_its_kind(tmp_path, monkeypatch):
     file = tmp_path / "measured.csv"
-    rows = [("decode", 0.5 + place / 10) for place in range(11)] + [("prefill", 2.0)]
-    text = "# measured over predicted\nid,phase,measured_over_predicted\n"
-    file.write_text(text + "".join(f"o1,{phase},{ratio}\n" for phase, ratio in rows))
+    rows = [("GPU and desktop", "decode", 0.5 + place / 10) for place in range(9)]
+    rows += [("two sockets", "decode", 0.1), ("two sockets", "prefill", 2.0)]
+    text = "# measured over predicted\nid,machine,kind,phase,measured_over_predicted\n"
+    file.write_text(text + "".join(f"o1,m,{kind},{phase},{ratio}\n" for kind, phase, ratio in rows))
     monkeypatch.setattr(band, "_FILE", file)
     band._ratios.cache_clear()
     try:
-        # Ratios from 0.5 to 1.5 in steps of a tenth of a tenth: 0.6 and 1.4.
-        assert band.band_of("decode", 20.0) == pytest.approx((12, 28, 11))
-        assert band.band_of("prefill", 20.0) == pytest.approx((40, 40, 1))
+        assert band.band_of("GPU and desktop", "decode", 20.0) == pytest.approx((10, 26, 9))
+        assert band.band_of("two sockets", "decode", 20.0) == pytest.approx((2, 26, 10))
+        assert band.band_of("GPU and server", "prefill", 20.0) == pytest.approx((40, 40, 1))
         result = predicted()
-        assert result.decode.band.low == pytest.approx(0.6 * result.decode.tokens_per_s)
+        assert result.config["machine"]["kind"] == "GPU and desktop"
+        assert result.decode.band.low == pytest.approx(0.5 * result.decode.tokens_per_s)
         band._ratios.cache_clear()
         monkeypatch.setattr(band, "_FILE", tmp_path / "none.csv")
-        assert band.band_of("decode", 20.0) is None
+        assert band.band_of("GPU and desktop", "decode", 20.0) is None
     finally:
         band._ratios.cache_clear()
 
 
 def test_what_was_measured_is_a_ratio_of_each_phase():
-    file = Path(band.__file__).with_name("measured.csv")
-    if not file.is_file():
-        pytest.skip("nothing was measured yet")
-    with file.open(encoding="utf-8", newline="") as opened:
+    with Path(band.__file__).with_name("measured.csv").open(encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(line for line in opened if not line.startswith("#")))
     assert {row["phase"] for row in rows} == {"prefill", "decode"}
     assert all(0.1 < float(row["measured_over_predicted"]) < 10 for row in rows)
-    for phase in ("prefill", "decode"):
-        found = band.band_of(phase, 1.0)
-        assert found.low <= found.high
-        assert found.machines == sum(row["phase"] == phase for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("changed", "kind"),
+    [
+        ({}, "GPU and desktop"),
+        ({"gpu": "none"}, "CPU alone"),
+        ({"sockets": 2, "memory": "ddr5-4800x8"}, "two sockets"),
+        ({"cpu": "epyc-9355"}, "GPU and server"),
+        ({"cpu": "xeon-gold-6454s", "program": "ktransformers-amx"}, "GPU and AMX"),
+        ({"cpu": "epyc-9355", "program": "ktransformers-amx"}, "GPU and server"),
+    ],
+)
+def test_a_machine_has_a_kind(changed, kind):
+    parts = dict(cpu="cpu.yaml", sockets=1, memory="ddr5-4800", dimms=8, gpu="rtx-4090", link="pcie-4-x16")
+    program = changed.pop("program", None)
+    changed.pop("memory", None)
+    machine = OwnMachine(**{**parts, **changed}, matrix_units=program == "ktransformers-amx")
+    assert machine.kind == kind
+
+
+# ---- Kernels by format, two sockets, full memories ----
+
+
+def test_kernels_are_the_mean_time_of_their_weights():
+    """Three quarters of the weights take as long as usual, one quarter twice as long and unpacks for a token."""
+    formats = {"q4_k": (4, 1.0, 0.0), "iq3_s": (3, 0.5, 1.0)}
+    tensors = [
+        Tensor("a", 0, "gate", BLOCKS["q4_k"], 3, 256, 256),
+        Tensor("b", 0, "up", BLOCKS["iq3_s"], 1, 256, 256),
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kernels, "_formats", lambda program: formats)
+        found = kernels.kernels_of("made", tensors)
+        assert found.efficiency == pytest.approx(1 / (0.75 + 0.25 / 0.5))
+        assert found.added_tokens == pytest.approx((0.25 / 0.5) / (0.75 + 0.25 / 0.5))
+        assert found.bits == pytest.approx(0.75 * 4.5 + 0.25 * 3.4375)
+        # A format that is not known takes those with as many whole bits; one bit is taken as two, none here.
+        assert kernels._of_format("made", BLOCKS["iq4_k"]) == (1.0, 0.0)
+        assert kernels._of_format("made", BLOCKS["iq1_s"]) == pytest.approx((0.5**0.5, 0.5))
+    assert kernels.kernels_of(None, tensors)[:2] == (1, 0)
+
+
+def test_predict_takes_the_kernels_of_the_weights_and_of_the_program():
+    found = {}
+    for program in ("ik_llama.cpp", "llama.cpp", "ktransformers-amx"):
+        rates = predicted(program=program, weights="iq3_s").config["rates"]
+        found[program] = rates["host.cpu_compute_efficiency"][0], rates["host.cpu_added_tokens"][0]
+    usual, none = found["ktransformers-amx"]
+    assert none == 0
+    assert found["ik_llama.cpp"] == pytest.approx((0.583 * usual, 1.55), rel=1e-4)
+    assert found["llama.cpp"] == pytest.approx((0.112 * usual, -0.38), rel=1e-4)
+
+
+def test_two_sockets_read_half_over_their_link_or_each_a_copy():
+    parts = dict(cpu="cpu.yaml", sockets=2, memory="ddr5-4800", dimms=8, gpu="rtx-4090", link="pcie-4-x16")
+    spread, copied = OwnMachine(**parts), OwnMachine(**parts, copies=True)
+    assert copied.hardware(1).system.host.cpu_memory_gbps is None
+    one_gbps = Processors(replace(spread, sockets=1, dimms=4).hardware(1)).cpu.read_gbps
+    assert Processors(copied.hardware(1)).cpu.read_gbps == pytest.approx(2 * one_gbps, rel=1e-3)
+    both = 2 * one_gbps / (0.5 + 0.5 / 0.44)
+    assert Processors(spread.hardware(1)).cpu.read_gbps == pytest.approx(both, rel=1e-3)
+    given = replace(spread, sets=("host.cpu_memory_gbps=100",)).hardware(1)
+    assert given.system.host.cpu_memory_gbps == 100
+    rank_bytes = spread.hardware(1).capacity_bytes
+    assert spread.hardware(rank_bytes).system.dimm.ranks == 1
+    assert copied.hardware(rank_bytes).system.dimm.ranks == 2
+
+
+def test_weights_above_four_fifths_of_the_memory_are_told(caplog):
+    experts = 3 * 16 * EXPERT_BYTES
+    predicted(memory_gb=1.26 * experts / 1e9)
+    assert "of the memory" not in caplog.text
+    predicted(memory_gb=1.24 * experts / 1e9)
+    assert "the weights take 81% of the memory" in caplog.text
 
 
 # ---- Mistakes ----

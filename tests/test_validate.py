@@ -515,7 +515,7 @@ def test_a_claim_is_shown_with_its_quote_its_tolerance_and_its_commands():
     for words in ("8.7 x", "up to 8.7", "printed", "50% (systems)", "ndpsim validate cxl-decode-largest"):
         assert words in shown
     assert (
-        "ndpsim moe --batch 1 --gpu-experts 4 --hw cxl --model mixtral-8x7b --policy cxl:bits=2 --steps 16"
+        "ndpsim moe --batch 1 --gpu-experts 4 --hw cxl --model mixtral-8x7b --policy cxl:bits=3 --steps 16"
         in shown
     )
 
