@@ -586,6 +586,13 @@ def test_the_committed_fits_of_cpus_are_current():
     assert (VALIDATION / "cpu.md").read_text(encoding="utf-8") == fits.text(), words
 
 
+def test_the_committed_fits_of_weight_formats_are_current():
+    fits = script("validation/cpu_formats.py")
+    words = "python validation/cpu_formats.py writes it"
+    assert (FOLDER / "formats.csv").read_text(encoding="utf-8") == fits.fits_text(), words
+    assert (VALIDATION / "cpu_formats.md").read_text(encoding="utf-8") == fits.text(), words
+
+
 def test_a_line_finds_the_costs_that_made_it():
     layer_us, expert_us = script("validation/cpu.py").line([3, 10, 50], [100 + 7 * n for n in (3, 10, 50)])
     assert (layer_us, expert_us) == (pytest.approx(100), pytest.approx(7))

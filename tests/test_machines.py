@@ -51,7 +51,7 @@ def test_a_machine_is_added_by_its_folder_alone(page, tmp_path, monkeypatch):
     assert (run.name, run.machine, run.measured, run.options["model"]) == (
         "made-1", "my-computer", {"decode": 20.0}, "qwen3-30b-a3b",
     )  # fmt: skip
-    page._write([page.Figure(run, "decode", "CPU alone", 25.0, "attention", 0.5)])
+    page._write([page.Figure(run, "decode", "CPU alone", 25.0, "attention", 0.5, 768)])
     (figure,) = page.read_predictions()
     assert (figure.ratio, figure.error) == pytest.approx((0.8, 0.25))
     assert (

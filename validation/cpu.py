@@ -96,8 +96,9 @@ misses by {sharp:+.0%} at worst.
 |---|---|---|---|---|---|
 {threads}
 
-Of all families: {any_core:.1f} GB/s. "Left out" is the error of c. The rows of the Threadripper 7960X are the
-times of a program of many small kernels, in which more than reading does not scale.
+Of all families: {any_core:.1f} GB/s. "Left out" is the error of c. The rows of the EPYC 7773X, the Xeon 6980P
+and the Threadripper 7960X are rates of programs, over {expert_share:.3f}. The Threadripper's program has many
+small kernels, in which more than reading does not scale.
 
 ## Products of many tokens
 
@@ -311,10 +312,20 @@ def core_gbps(read: Read) -> float:
     return low
 
 
+@functools.cache
+def of_threads() -> tuple[Read, ...]:
+    """Rates of some threads; those of programs over the share that programs read of what the memory gives."""
+    share = by_group(expert_pairs())[ANY]
+    of_programs = [
+        read._replace(gbps=read.gbps / share, peak_gbps=read.peak_gbps / share) for read in reads("program")
+    ]
+    return *reads("threads"), *of_programs
+
+
 def fewest_threads() -> list[Read]:
     """Of each CPU in the table of threads, the row with the fewest."""
     found: dict[str, Read] = {}
-    for read in reads("threads"):
+    for read in of_threads():
         found.setdefault(read.cpu, read)
     return list(found.values())
 
@@ -341,19 +352,24 @@ def of(means: Mapping[str, float], group: str) -> float:
 
 def sharpest() -> float:
     """The worst error of the EPYC 7773X if threads add up to the rate of all."""
-    rows_of = [read for read in reads("threads") if read.cpu == "EPYC 7773X"]
+    rows_of = [read for read in of_threads() if read.cpu == "EPYC 7773X"]
     core = rows_of[0].gbps / rows_of[0].threads
     return max((min(read.threads * core, read.peak_gbps) / read.gbps - 1 for read in rows_of), key=abs)
 
 
-def model_gbps(read: Read) -> float:
-    """The rate of this many threads by the model."""
-    core = of(by_group(core_pairs()), read.family)
-    if read.test == "threads":
-        return memory_gbps([read.peak_gbps], read.threads, read.all_threads, core) or 0.0
+def memory_limit(read: Read) -> float:
+    """What the memory gives to all threads: measured on the same machine, or by the family."""
     share = of(by_group(share_pairs()), read.family)
     memory = share * read.peak_gbps if read.memory_gbps is None else read.memory_gbps
-    return memory_gbps([memory, read.fabric_gbps], read.threads, read.threads, core) or 0.0
+    return memory if read.fabric_gbps is None else min(memory, read.fabric_gbps)
+
+
+def model_gbps(read: Read) -> float:
+    """The rate of this many threads by the model."""
+    if read.test not in ("threads", "program"):
+        return memory_limit(read)
+    core = of(by_group(core_pairs()), read.family)
+    return memory_gbps([read.peak_gbps], read.threads, read.all_threads, core) or 0.0
 
 
 def steps() -> tuple[list[int], list[float]]:
@@ -413,10 +429,10 @@ def expert_cells() -> list[list[str]]:
 def thread_cells() -> list[list[str]]:
     """The rate of a few threads."""
     outside, cells = iter(left_out(core_pairs())), []
-    for read in reads("threads"):
+    for read in of_threads():
         error = f"{next(outside):+.0%}" if read in fewest_threads() else "not fitted"
         model = model_gbps(read)
-        cells.append([read.cpu, str(read.threads), f"{read.gbps:g}", f"{model:.1f}",
+        cells.append([read.cpu, str(read.threads), f"{read.gbps:.1f}", f"{model:.1f}",
                       f"{model / read.gbps - 1:+.0%}", error])  # fmt: skip
     return cells
 

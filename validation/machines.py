@@ -27,6 +27,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.cli.main import main as command_line
 from ndpsim.config.nodes import parse, plain_of
 from ndpsim.inference.prediction.band import FEWEST, covering
+from ndpsim.workload.models import load_model
 
 HERE = Path(__file__).parent
 FOLDER = HERE / "machines"
@@ -37,6 +38,8 @@ GRADES = ("A", "B", "C")
 KEYS = ("name", "command", "measured", "grade", "source")
 MAY_HAVE = ("fitted", "note")
 FAR = 0.35
+#: The CPU whose fitted decode phases give the waiting of threads for each other; its memory was measured.
+BARRIER_CPU = "epyc-9355"
 
 TEXT = """\
 # Machines that people own
@@ -64,6 +67,13 @@ machines give.
 | kind | phase | machines | runs | median size of the error | interval | within |
 |---|---|---|---|---|---|---|
 {kinds}
+
+## Threads that wait for each other
+
+In decode, a layer takes {barrier:.1f} us longer for each thread (`host.cpu_thread_overhead_us`): the median
+of what would make {barrier_runs} runs of the EPYC 9355, whose memory was measured, exact ({barrier_range}).
+All others are held out. Medians of what they lack with the value of `predict`, in us a thread and layer:
+{barrier_others}.
 
 ## Every run
 
@@ -103,7 +113,10 @@ class Run(NamedTuple):
 
 
 class Figure(NamedTuple):
-    """A phase of a run: what was predicted, and measured over predicted."""
+    """A phase of a run: what was predicted, and measured over predicted.
+
+    `waits`: threads x layers, whose operations threads end together: each takes host.cpu_thread_overhead_us.
+    """
 
     run: Run
     phase: str
@@ -111,6 +124,7 @@ class Figure(NamedTuple):
     tokens_per_s: float
     bound: str
     share_of_time: float
+    waits: float
 
     @property
     def ratio(self) -> float:
@@ -126,6 +140,11 @@ class Figure(NamedTuple):
     def fitted(self) -> bool:
         """Whether a constant was fitted to it."""
         return self.phase in self.run.fitted
+
+    @property
+    def of_barrier(self) -> bool:
+        """Whether the time that threads wait for each other is fitted to it."""
+        return self.phase == "decode" and self.fitted and self.run.machine.startswith(BARRIER_CPU)
 
 
 def _mistake(file: Path, key: str, problem: str) -> InputError:
@@ -203,11 +222,42 @@ def predicted(run: Run, *more: str) -> dict[str, Any]:
 def figures_of(run: Run) -> Iterator[Figure]:
     """The phases of a run that were measured, predicted now."""
     found = predicted(run)
+    waits = waits_of(found)
     for phase in run.measured:
         of_phase = found[phase]
         share = of_phase["parts_ns"][of_phase["bound"]] / of_phase["time_ns"]
         kind, rate = found["config"]["machine"]["kind"], of_phase["tokens_per_s"]
-        yield Figure(run, phase, kind, rate, of_phase["bound"], share)
+        yield Figure(run, phase, kind, rate, of_phase["bound"], share, waits)
+
+
+def waits_of(found: dict[str, Any]) -> float:
+    """Threads x layers of a decode step: all layers on a CPU alone, else those with experts on the CPU."""
+    values = {key: value for key, (value, *_) in found["config"]["rates"].items()}
+    cores = values["host.cpu_sockets"] * values["host.cpu_cores"]
+    threads = min(values.get("host.cpu_threads") or cores, cores)
+    if found["config"]["machine"]["gpu"] == "none":
+        return float(threads * load_model(found["config"]["work"]["model"]).layers)
+    layer_us = values["host.cpu_layer_overhead_us"] + threads * values["host.cpu_thread_overhead_us"]
+    hand_over_us = found["decode"]["parts_ns"].get("hand-over between GPU and CPU", 0) / 1000
+    return float(threads * round(hand_over_us / layer_us))
+
+
+@functools.cache
+def overhead_now_us() -> float:
+    """host.cpu_thread_overhead_us of `predict`."""
+    file = HERE.parent / "ndpsim" / "inference" / "prediction" / "machine.yaml"
+    values = plain_of(parse(file.read_text(encoding="utf-8"), str(file)))
+    return float(values["host"]["cpu_thread_overhead_us"]["value"])
+
+
+def wanted_us() -> list[float]:
+    """What host.cpu_thread_overhead_us would make each of the fitted decode phases exact."""
+    return [overhead_now_us() + missing_us(one) for one in read_predictions() if one.of_barrier]
+
+
+def missing_us(one: Figure) -> float:
+    """What a layer and thread lacks in a predicted decode step, in us."""
+    return 1e6 * (1 / one.run.measured[one.phase] - 1 / one.tokens_per_s) / one.waits
 
 
 def write_predictions(names: Sequence[str]) -> None:
@@ -229,8 +279,8 @@ def _write(figures: Sequence[Figure]) -> None:
         file.write("# python validation/machines.py predict\n")
         out = csv.writer(file, lineterminator="\n")
         out.writerow(("id", *Figure._fields[1:]))
-        for run, phase, kind, rate, bound, share in figures:
-            out.writerow((run.name, phase, kind, f"{rate:.5g}", bound, f"{share:.3f}"))
+        for run, phase, kind, rate, bound, share, waits in figures:
+            out.writerow((run.name, phase, kind, f"{rate:.5g}", bound, f"{share:.3f}", f"{waits:g}"))
 
 
 def read_predictions() -> list[Figure]:
@@ -241,8 +291,10 @@ def read_predictions() -> list[Figure]:
             for row in csv.DictReader(line for line in file if not line.startswith("#")):
                 run = of_name.get(row["id"])
                 if run is not None and row["phase"] in run.measured:
-                    rate, share = float(row["tokens_per_s"]), float(row["share_of_time"])
-                    found.append(Figure(run, row["phase"], row["kind"], rate, row["bound"], share))
+                    rate, share, waits = (
+                        float(row[key]) for key in ("tokens_per_s", "share_of_time", "waits")
+                    )
+                    found.append(Figure(run, row["phase"], row["kind"], rate, row["bound"], share, waits))
     return found
 
 
@@ -268,7 +320,8 @@ def _kind_line(kind: str, phase: str, figures: Sequence[Figure]) -> str:
         return f"| {kind} | {phase} | 0 | 0 | | | |"
     within = 0
     for one in own:
-        low, high, _ = covering([row[1:] for row in of_phase if row[0] != one.run.machine], one.kind)
+        others = [row[1:] for row in of_phase if row[0] != one.run.machine]
+        low, high, _ = covering(others or [(one.kind, np.nan)], one.kind)
         within += low <= one.ratio <= high
     low, high, _ = covering([row[1:] for row in of_phase], kind)
     median = float(np.median([abs(one.error) for one in own]))
@@ -298,6 +351,22 @@ def _run_line(one: Figure) -> str:
     )
 
 
+def barrier_words(figures: Sequence[Figure]) -> dict[str, Any]:
+    """The values of the text on threads that wait for each other."""
+    wanted = wanted_us()
+    others = [one for one in figures if one.phase == "decode" and not one.fitted]
+    by_kind = {
+        kind: np.median([missing_us(one) for one in others if one.kind == kind])
+        for kind in sorted({one.kind for one in others})
+    }
+    return {
+        "barrier": float(np.median(wanted)) if wanted else float("nan"),
+        "barrier_runs": len(wanted),
+        "barrier_range": f"{min(wanted):.1f} to {max(wanted):.1f}" if wanted else "none",
+        "barrier_others": ", ".join(f"{kind} {median:+.1f}" for kind, median in by_kind.items()),
+    }
+
+
 def text() -> str:
     """machines.md."""
     figures = read_predictions()
@@ -309,6 +378,7 @@ def text() -> str:
         fewest=FEWEST,
         kinds=kind_lines(),
         table="\n".join(map(_run_line, figures)),
+        **barrier_words(figures),
         far=f"{FAR:.0%}",
         beyond=f"{len(beyond)} of {len(figures)}: {', '.join(beyond)}",
         notes="\n".join(notes),

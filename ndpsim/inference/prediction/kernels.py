@@ -29,6 +29,8 @@ class Kernels(NamedTuple):
     bits: float = 16.0
 
 
+_GRIDS = ("iq1_", "iq2_x", "iq2_s", "iq3_x", "iq3_s")
+
 #: Kernels that were not measured by format.
 USUAL = Kernels()
 
@@ -50,12 +52,16 @@ def kernels_of(program: str | None, tensors: Iterable[Tensor]) -> Kernels:
 
 
 def _of_format(program: str, block: Block) -> tuple[float, float]:
-    """Efficiency and added tokens of a format, or of those with as many whole bits; 1 bit is taken as 2."""
+    """Efficiency and added tokens of a format, or the means of those that are unpacked alike.
+
+    These have as many whole bits, where 1 bit is taken as 2, and are also unpacked from a grid, or are not.
+    """
     known = _formats(program)
     if block.name in known:
         return known[block.name][1:]
-    bits = min(max(2, int(block.bits)), 16)
-    alike = [values for values in known.values() if values[0] == bits] or list(known.values())
+    bits, grid = min(max(2, int(block.bits)), 16), _from_grid(block.name)
+    alike = [values for name, values in known.items() if values[0] == bits and _from_grid(name) == grid]
+    alike = alike or list(known.values())
     return (
         statistics.geometric_mean(efficiency for _, efficiency, _ in alike),
         statistics.fmean(added for _, _, added in alike),
@@ -71,6 +77,11 @@ def _formats(program: str) -> Mapping[str, tuple[int, float, float]]:
             for row in csv.DictReader(file)
             if row["program"] == program
         }
+
+
+def _from_grid(name: str) -> bool:
+    """Whether weights are looked up in a table, several at once (IQ1, IQ2, IQ3), or computed (KT)."""
+    return name.startswith(_GRIDS) or name.endswith("_kt")
 
 
 def _whole_bits(name: str) -> int:
