@@ -86,7 +86,16 @@ CACHES = {
     "mimo_v2_flash": {("gqa", 2560, 9), ("gqa window of 129", 5120, 39)},
     "step3p5": {("gated gqa", 4096, 45)},
     "ernie4_5_moe": {("gqa", 2048, 28)},
-}
+    "deepseek_v32": {("mla index: top of 2048", 1408, 61)},
+    "dots3_note_text": {
+        ("gated mla index: top of 2048", 1408, 13), ("gated mla window of 512", 2176, 33),
+    },
+    "kimi_linear": {("linear (Kimi delta attention)", 0, 21), ("mla", 1152, 6)},
+    "bailing_hybrid": {("linear (Kimi delta attention)", 0, 35), ("gated mla", 1152, 7)},
+    "granitemoehybrid": {("linear (Mamba-2)", 0, 32)},
+    "jamba": {("linear (Mamba)", 0, 28), ("gqa", 4096, 4)},
+    "minimax": {("linear (lightning)", 0, 16), ("gqa", 4096, 16)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CACHES)
@@ -99,10 +108,7 @@ def test_attention_is_that_of_the_class(name: str, tmp_path: Path) -> None:
     "name",
     [
         "jetmoe",
-        "lfm2_moe",
         "muse_spark_text",
-        "kimi_linear",
-        "granitemoehybrid",
         "deepseek_v4",
         "longcat_flash",
     ],
@@ -117,6 +123,72 @@ def test_types_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     for name in ("doge", "nemotron_h", "switch_transformers"):
         with refused(f"unsupported {name}.json:1 model_type"):
             shape_of(tmp_path, name)
+
+
+# Bits of the state of a sequence in a layer; of a convolution all tokens but the newest are kept.
+STATES = {
+    "kimi_linear": 32 * 128 * 128 * 32 + 3 * 3 * 4096 * 16,
+    "granitemoehybrid": 128 * 64 * 256 * 32 + 3 * 8704 * 16,
+    "jamba": 8192 * 16 * 32 + 3 * 8192 * 16,
+    "minimax": 32 * 128 * 128 * 32,
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_have_the_sizes_of_the_class(name: str, tmp_path: Path) -> None:
+    states = [kind for kind in shape_of(tmp_path, name).attention_kinds if not kind.cached_values]
+    assert [kind.kept_bits(1000, 8) for kind in states] == [STATES[name]]
+
+
+def test_layers_with_a_state_are_those_of_published_files(tmp_path: Path) -> None:
+    kimi = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 64, "num_heads": 16,
+            "short_conv_kernel_size": 4}  # fmt: skip
+    few = {"num_hidden_layers": 8, "layer_types": None, "mlp_layer_types": None}
+    saved = {"linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None}
+    shape = shape_of(tmp_path, "kimi_linear", **few, **saved, linear_attn_config=kimi)
+    assert shape.kind_of_layer == (0, 0, 0, 1, 0, 0, 0, 1)
+    assert (shape.attention_kinds[0].value_heads, shape.attention_kinds[0].key_size) == (16, 64)
+    with refused("conflict kimi_linear.json:1 linear_attn_config.kda_layers"):
+        shape_of(tmp_path, "kimi_linear", **few, linear_attn_config={**kimi, "full_attn_layers": [4]})
+    for changed in ({"layer_types": ["conv", "conv", "full_attention", "conv"]}, {"full_attn_idxs": [2]}):
+        shape = shape_of(tmp_path, "lfm2_moe", num_hidden_layers=4, **changed)
+        assert (shape.kind_of_layer, shape.attention_kinds[0].title) == ((0, 0, 1, 0), "short convolution")
+        assert shape.attention_kinds[0].kept_bits(1, 16) == 2 * 2048 * 16
+    kinds = ["mamba"] * 3 + ["attention"]
+    shape = shape_of(tmp_path, "granitemoehybrid", num_hidden_layers=4, layer_types=kinds)
+    assert shape.kind_of_layer == (0, 0, 0, 1)
+    shape = shape_of(tmp_path, "minimax", num_hidden_layers=4, layer_types=None, attn_type_list=[0, 0, 1, 0])
+    assert shape.kind_of_layer == (0, 0, 1, 0)
+    assert "attn_type_list" in shape_of(tmp_path, "minimax", layer_types=None).attention_problem
+    with refused("conflict granitemoehybrid.json:1 mamba_n_heads"):
+        shape_of(tmp_path, "granitemoehybrid", mamba_n_heads=96)
+
+
+def test_layers_without_an_index_use_the_choice_of_the_layer_before(tmp_path: Path) -> None:
+    few = {"num_hidden_layers": 6, "layer_types": None, "mlp_layer_types": None, "first_k_dense_replace": 1}
+    for changed in (
+        {"indexer_types": ["full", "full", "full", "shared", "full", "shared"]},
+        {"indexer_types": None, "index_topk_freq": 2, "index_skip_topk_offset": 3},
+        {"indexer_types": None, "index_topk_pattern": "FFFSFS"},
+    ):
+        shape = shape_of(tmp_path, "glm_moe_dsa", **few, **changed)
+        assert shape.kind_of_layer == (0, 0, 0, 1, 0, 1)
+        assert [2 * kind.cached_values for kind in shape.attention_kinds] == [1408, 1152]
+    for changed, key in (
+        ({"indexer_types": ["full"] * 5 + ["some"]}, "indexer_types"),
+        ({"indexer_types": None, "index_topk_pattern": "FF"}, "index_topk_pattern"),
+    ):
+        with refused(f"form glm_moe_dsa.json:1 {key}"):
+            shape_of(tmp_path, "glm_moe_dsa", **few, **changed)
+    with refused("missing deepseek_v32.json q_lora_rank"):
+        shape_of(tmp_path, "deepseek_v32", q_lora_rank=None)
+
+
+def test_a_wrapper_says_whether_the_head_is_the_embedding(tmp_path: Path) -> None:
+    for name, tied in (("qwen3_vl_moe", False), ("kimi_k25", True)):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(RECORDED[name]))
+        assert load_model(path).tied_embeddings is tied
 
 
 # ---- Sizes that differ by layer ---------------------------------------------------------------------------------

@@ -272,7 +272,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         attention=attention,
         attention_problem=problem,
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
-        tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
+        tied_embeddings=_tied(config),
         context=config.integer_or(0, _CONTEXT_KEYS, _MAX_CONTEXT, low=1) or None,
         expert_hidden=expert_hidden,
     )
@@ -289,6 +289,12 @@ def _attention(
     """The attention of the layers; None and the reason if it is not modelled."""
     problem = attention_problem(config, family, layers)
     return (None, problem) if problem else (read_attention(config, family, hidden, layers), "")
+
+
+def _tied(config: Config) -> bool:
+    """Whether the embedding is the head: of a wrapper its own key counts, as in Transformers."""
+    inner, outer = config.flag_or(False, "tie_word_embeddings"), config.whole.get("tie_word_embeddings")
+    return outer if isinstance(outer, bool) else inner
 
 
 def _activation(config: Config) -> str:
