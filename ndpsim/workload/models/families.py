@@ -285,7 +285,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 "full_attn_beta_factor",
                 "linear_attn_alpha_factor",
                 "linear_attn_beta_factor",
-            ),  # fmt: skip
+            ),
         ),
         "minimax_m3_vl_text": Family(
             routed_experts=("num_local_experts",),

@@ -4,7 +4,8 @@
   KimiLinearDeltaAttention and BailingHybridKimiDeltaAttention in Transformers.
 - `StateSpace`: Mamba-2 (Dao and Gu, arXiv 2405.21060), as GraniteMoeHybridMambaLayer.
 - `SelectiveScan`: Mamba (Gu and Dao, arXiv 2312.00752), as JambaMambaMixer.
-- `Lightning`: linear attention with a fixed decay (MiniMax-01, arXiv 2501.08313), as MiniMaxLightningAttention.
+- `Lightning`: linear attention with a fixed decay (MiniMax-01, arXiv 2501.08313),
+  as MiniMaxLightningAttention.
 - `ShortConvolution`: a convolution of few tokens between two gates (LFM2), as Lfm2MoeShortConv.
 """
 
