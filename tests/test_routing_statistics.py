@@ -62,6 +62,36 @@ def test_classes_have_at_least_one_hot_expert_and_all_together_all():
     assert class_counts(256, 0.1, 0.3) == (26, 77, 153)
 
 
+def test_pairs_of_experts_by_hand():
+    # 5 experts have 10 pairs: the most frequent one counts. Of 12 pairs of choices (0, 1) has 4.
+    ids = [[[0, 1, 2], [1, 0, 3]], [[0, 1, 4], [1, 3, 0]]]
+    found = describe_routing(trace_of(ids, 5)).co_activation
+    assert found.top_pairs.value == pytest.approx(4 / 12)
+    # The second choice of a pair is that of the token two before: token 0 and 2 swap, 1 and 3. Five pairs of the
+    # twelve are twice the same expert or are left out; of the others (0, 1) has 4.
+    swapped = [ids[1], ids[0]]
+    pairs = [
+        frozenset((a[i], b[j]))
+        for one, two in zip(ids, swapped) for a, b in zip(one, two) for i in range(3) for j in range(i + 1, 3)
+    ]  # fmt: skip
+    pairs = [pair for pair in pairs if len(pair) == 2]
+    most = max(pairs.count(pair) for pair in set(pairs))
+    assert found.independent.value == pytest.approx(most / len(pairs))
+    assert describe_routing(trace_of(ids, 5), pairs=False).co_activation is None
+    assert describe_routing(trace_of([[[0], [1]]], 5)).co_activation is None
+
+
+def test_pairs_are_independent_in_generated_routing_and_not_where_tokens_choose_blocks():
+    drawn = generate_routing("skewed", V2, 512, 4, seed=1)
+    found = describe_routing(drawn).co_activation
+    assert found.top_pairs.value == pytest.approx(found.independent.value, rel=0.05)
+    blocks = np.random.default_rng(1).integers(0, 16, (4, 1, 256)) * 4
+    ids = (blocks[..., None] + np.arange(4)).astype(np.int16)
+    found = describe_routing(trace_of(ids[:, 0].tolist(), 64)).co_activation
+    assert found.top_pairs.value == 1
+    assert found.independent.value < 0.6
+
+
 def test_reuse_by_hand():
     ids = [[[0, 1], [1, 2], [1, 2], [4, 5]], [[0, 1], [2, 3], [4, 5], [5, 4]]]
     found = describe_routing(trace_of(ids, 6))

@@ -97,7 +97,7 @@ def run_moe(
     setup = _set_up(settings, hardware, shape, trace, layers or _layers_of(trace, shape), bounds)
     runs, not_run = _runs(setup, chosen, observer, check_layer, check_limit, progress)
     config = _config(settings, setup)
-    return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
+    return MoeResult(config, describe_routing(trace, pairs=False).to_dict(), tuple(runs), not_run)
 
 
 def _check_not_observed(
