@@ -108,13 +108,14 @@ def built(name: str, class_name: str) -> dict[str, Any]:
     """What a model of this type has."""
     import torch  # noqa: PLC0415
     import transformers  # noqa: PLC0415
+    from transformers.initialization import no_init_weights  # noqa: PLC0415
 
     if not class_name:
         return {"not_built": "no class of models"}
     try:
         config = configuration(name)
         config._attn_implementation = "eager"
-        with torch.device("meta"):
+        with torch.device("meta"), no_init_weights():
             model = getattr(transformers, class_name)(config).eval()
     except Exception as error:
         return {"not_built": _reason(error)}
