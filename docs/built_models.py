@@ -1,11 +1,12 @@
-"""Builds the model of each type of Transformers on the meta device, and writes what it has: see model_types.py.
+"""Builds all types of models of Transformers on the meta device, for model_types.py.
 
 python docs/built_models.py OUT.json [TYPE...]    with transformers and torch installed, and without ndpsim
 
-For each type `config`, the defaults of its class, and: `matrices`, the number of weights in its matrices, and of these `head`, unless it is the
-embedding; `experts`, the shape of each tensor of routed experts with the number of layers that have it;
-`cached`, for each layer the values that its cache has of a token. `not_built` and `not_run` are reasons: the
-defaults of a class may lack a value, and some layers need values. A part for images or sound is left out.
+For each type `config`, the defaults of its class, and: `matrices`, the number of weights in its matrices, and
+of these `head`, unless it is the embedding; `experts`, the shape of each tensor of routed experts with the
+number of layers that have it; `cached`, for each layer the values that its cache has of a token. `not_built`
+and `not_run` are reasons: the defaults of a class may lack a value, and some layers need values. A part for
+images or sound is left out.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# Changes to a type's defaults: values that they lack, and rules of layers. The name of such a type ends with "+".
+# Changes to a type's defaults: values that they lack, and rules of layers. Its name then ends with "+".
 CHANGED: dict[str, dict[str, Any]] = {
     "afmoe": {"num_hidden_layers": 12, "num_dense_layers": 3, "global_attn_every_n_layers": 3},
     "axk1": {"num_hidden_layers": 6, "first_k_dense_replace": 2},
     "bailing_hybrid": {"num_hidden_layers": 12, "layer_group_size": 4, "head_dim": 64},
-    "deepseek_v2": {"num_experts_per_tok": 6, "num_hidden_layers": 9, "first_k_dense_replace": 2, "q_lora_rank": None},
+    "deepseek_v2": {
+        "num_experts_per_tok": 6, "num_hidden_layers": 9, "first_k_dense_replace": 2, "q_lora_rank": None,
+    },
     "deepseek_v3": {"num_hidden_layers": 8, "first_k_dense_replace": 2, "v_head_dim": 96},
     "deepseek_v32": {"num_hidden_layers": 7, "index_n_heads": 16, "index_head_dim": 96, "index_topk": 512},
-    "dots1": {"n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2, "first_k_dense_replace": 1},
+    "dots1": {
+        "n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2, "first_k_dense_replace": 1,
+    },
     "ernie4_5_moe": {"num_hidden_layers": 12, "moe_layer_interval": 2, "moe_layer_end_index": 9},
     "gemma4_text": {
         "hidden_size": 2816, "intermediate_size": 2112, "moe_intermediate_size": 704, "num_experts": 128,
@@ -39,8 +44,8 @@ CHANGED: dict[str, dict[str, Any]] = {
     "glm_moe_dsa": {"num_hidden_layers": 12, "index_topk_freq": 4, "index_skip_topk_offset": 3},
     "gpt_oss": {"num_hidden_layers": 7, "num_key_value_heads": 4, "head_dim": 80},
     "granitemoehybrid": {
-        "num_hidden_layers": 8, "layer_types": ["mamba"] * 5 + ["attention"] + ["mamba"] * 2, "mamba_n_heads": 64,
-        "mamba_d_state": 128, "mamba_n_groups": 8, "num_key_value_heads": 8,
+        "num_hidden_layers": 8, "layer_types": ["mamba"] * 5 + ["attention"] + ["mamba"] * 2,
+        "mamba_n_heads": 64, "mamba_d_state": 128, "mamba_n_groups": 8, "num_key_value_heads": 8,
     },
     "hunyuan_v1_moe": {"num_experts": 16, "moe_topk": 2, "head_dim": 128, "num_key_value_heads": 8},
     "jamba": {
@@ -74,7 +79,6 @@ _CACHED = ("keys", "values", "indexer_keys")
 
 def types_with_experts() -> Iterator[tuple[str, str, dict[str, Any]]]:
     """Each type whose configuration names experts, the name of its class of models, and the configuration."""
-    import transformers  # noqa: PLC0415
     from transformers.models.auto import modeling_auto as auto  # noqa: PLC0415
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: PLC0415
 

@@ -50,10 +50,11 @@ most types share.
   `ndpsim/workload/models/known_keys.py`.
 - If a file has a key and its alias with two values (`num_experts` and `num_local_experts`), it is refused.
   Which of them counts depends on the type.
-- Of each type whose class can build a model from its defaults, or from few changes to them (`docs/built_models.py`),
-  the shape, number and layers of experts, the weights of all matrices and the cached values of a token in each
-  layer are compared with that model, on the meta device. `pytest -m long tests/test_model_types.py` makes
-  these models again (`NDPSIM_TRANSFORMERS`: a Python with transformers and torch).
+- Of each type whose class can build a model from its defaults, or from few changes to them
+  (`docs/built_models.py`), the shape, number and layers of experts, the weights of all matrices and the
+  cached values of a token in each layer are compared with that model, on the meta device. `pytest -m long
+  tests/test_model_types.py` makes these models again (`NDPSIM_TRANSFORMERS`: a Python with transformers and
+  torch).
 - `per_layer_config` may change heads, their sizes, ranks and windows of single layers.
 - A default may lack a value that every published file has, such as the number of experts. Then the row says
   so.

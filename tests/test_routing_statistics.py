@@ -67,13 +67,10 @@ def test_pairs_of_experts_by_hand():
     ids = [[[0, 1, 2], [1, 0, 3]], [[0, 1, 4], [1, 3, 0]]]
     found = describe_routing(trace_of(ids, 5)).co_activation
     assert found.top_pairs.value == pytest.approx(4 / 12)
-    # The second choice of a pair is that of the token two before: token 0 and 2 swap, 1 and 3. Five pairs of the
-    # twelve are twice the same expert or are left out; of the others (0, 1) has 4.
-    swapped = [ids[1], ids[0]]
-    pairs = [
-        frozenset((a[i], b[j]))
-        for one, two in zip(ids, swapped) for a, b in zip(one, two) for i in range(3) for j in range(i + 1, 3)
-    ]  # fmt: skip
+    # The second choice of a pair is that of the token two before, the other step's; equal ones do not count.
+    places = [(first, second) for second in range(3) for first in range(second)]
+    tokens = zip(ids[0] + ids[1], ids[1] + ids[0], strict=True)
+    pairs = [frozenset((own[i], other[j])) for own, other in tokens for i, j in places]
     pairs = [pair for pair in pairs if len(pair) == 2]
     most = max(pairs.count(pair) for pair in set(pairs))
     assert found.independent.value == pytest.approx(most / len(pairs))

@@ -6,6 +6,7 @@ GPU.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ndpsim.base.errors import InputError
@@ -17,7 +18,6 @@ from ndpsim.inference.layers.setup import decode_context
 from ndpsim.inference.layers.visits import windows_of_step
 from ndpsim.inference.layers.weights import RunWeights, run_weights
 from ndpsim.inference.processors import Processors, Step
-from ndpsim.inference.processors.memory import GpuMemory
 from ndpsim.simulate.results.moe import ENGINES, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape
@@ -58,9 +58,8 @@ def run_dense(
     prompt = settings.prompt
     prefill_ns = step_ns(settings.prefix + prompt, prompt) if prompt else 0.0
     run = _run(prefill_ns, steps * step_ns(context, 1), steps * batch, watch)
-    return MoeResult(
-        _config(settings, hardware, shape, weights, memory, layers, batch, steps), {}, (run,), {}
-    )
+    sizes = {"batch": batch, "steps": steps, "layers": list(layers), "gpu_bytes": dict(memory.parts)}
+    return MoeResult(_config(settings, hardware, shape, weights, sizes), {}, (run,), {})
 
 
 def _check(settings: MoeSettings, shape: MoeShape) -> None:
@@ -76,14 +75,7 @@ def _check(settings: MoeSettings, shape: MoeShape) -> None:
 
 
 def _config(
-    settings: MoeSettings,
-    hardware: Hardware,
-    shape: MoeShape,
-    weights: RunWeights,
-    memory: GpuMemory,
-    layers: tuple[int, ...],
-    batch: int,
-    steps: int,
+    settings: MoeSettings, hardware: Hardware, shape: MoeShape, weights: RunWeights, sizes: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Everything that was used; what is of experts alone is missing, or has no value."""
     of_weights = weights.to_dict()
@@ -91,19 +83,16 @@ def _config(
     return {
         "hardware": hardware.to_dict(),
         "model": shape.name,
-        "batch": batch,
-        "steps": steps,
         "prompt": settings.prompt or 0,
         "prefix": settings.prefix,
-        "layers": list(layers),
         "routing": None,
         **of_weights,
         "bits": bits if isinstance(bits, int) else {part: width for part, width in bits.items() if width},
         "attention": settings.attention,
-        "kv": memory.kv,
+        "kv": "gpu",
         "kv_bits": settings.kv_bits,
         "context": decode_context(settings),
-        "gpu_bytes": dict(memory.parts),
+        **sizes,
     }
 
 

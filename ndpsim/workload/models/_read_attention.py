@@ -300,8 +300,8 @@ def _without_index(config: Config, layers: int) -> list[int]:
     """The layers that use the choice of the layer before.
 
     `indexer_types` lists "full" and "shared"; `index_topk_pattern` has a letter, F or S, for each layer;
-    otherwise each `index_topk_freq`-th layer from `index_skip_topk_offset` - 1 on, and those before it, choose,
-    as GlmMoeDsaConfig has it.
+    otherwise each `index_topk_freq`-th layer from `index_skip_topk_offset` - 1 on, and those before it,
+    choose, as GlmMoeDsaConfig has it.
     """
     if config.find(("indexer_types",)):
         kinds = config.list_of("indexer_types", layers)
@@ -373,7 +373,7 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
 
 
 def _with_index(config: Config, attention: Attention) -> Attention:
-    """Latent attention to the tokens that an index chooses; a layer without heads of it takes others' choice."""
+    """Latent attention to the tokens that an index chooses; without heads of it, to those chosen before."""
     top = config.integer(("index_topk",), MAX_SIZE)
     size = config.integer(("index_head_dim",), MAX_SIZE)
     if not attention.query_rank:

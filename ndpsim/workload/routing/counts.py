@@ -7,8 +7,8 @@ of the model (`model_layers`), and the number of experts that a token chooses (`
 `top_k`).
 
 Parquet has a row for each layer and expert, as AISimulate publishes them (ai-dynamo/aisimulate,
-`model_expert_popularity.parquet`): `layer_id`, `expert_id`, `activation_count`, `routed_token_count`. It needs
-pyarrow.
+`model_expert_popularity.parquet`): `layer_id`, `expert_id`, `activation_count`, `routed_token_count`. It
+needs pyarrow.
 
 SGLang's recorder in the mode `stat` and its ``--init-expert-location`` have `logical_count`, in JSON or by
 ``torch.save``: [layer][expert], or [step][layer][expert], over all layers of the model. Its steps are added,
@@ -105,7 +105,7 @@ def _of_parquet(path: Path) -> dict[str, Any]:
     """A Parquet file in the form of other files.
 
     Raises:
-        InputError: pyarrow is missing, the file is damaged or lacks a column, or it has rows for something else.
+        InputError: pyarrow is missing, or the file is damaged, too large or lacks a column.
     """
     parquet = imported("pyarrow.parquet", "pip install pyarrow")
     try:

@@ -176,7 +176,7 @@ def _check_pass(pass_: Pass, layers: tuple[int, ...], file: Path) -> None:
             raise InputError(f"{pass_.place} {problem}", "conflict", file=file)
 
 
-#: A sequence of a batch: its file, and the experts of its prompt and of its generated tokens, [token, layer, k].
+#: A sequence of a batch: its file, and the experts of its prompt and its generated tokens [token, layer, k].
 RecordedSequence = tuple[Path, NDArray[Any] | None, NDArray[Any] | None]
 
 

@@ -19,10 +19,10 @@ _ROOT = "MemorySystem"
 _PARTS = ramulator.PartNames("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
 
-# From src/dram/impl of v2.0a: `m_internal_prefetch_size`, `timing_presets`, and tCK = 2/rate for each of them.
+# From src/dram/impl of v2.0a: `m_internal_prefetch_size`, `timing_presets`, and tCK = 2/rate for all.
 _WHY_NOT = {
-    "LPDDR5": "Ramulator 2.0 takes 312 ps for its clock, whose preset says 1250 ps, and a burst of 8 for 16 words",
-    "GDDR6": "Ramulator 2.0 takes 1000 ps for its clock, whose presets say 570 ps, and a burst of 8 for 16 words",
+    "LPDDR5": "Ramulator 2.0 takes 312 ps for a clock of 1250 ps, and 8 of the 16 words of a burst",
+    "GDDR6": "Ramulator 2.0 takes 1000 ps for a clock of 570 ps, and 8 of the 16 words of a burst",
     "HBM3": "Ramulator 2.0 has only 2000 MT/s, with channels of 128 bits, for it",
 }
 

@@ -6,11 +6,11 @@
 - More new tokens: kv_b_proj makes keys and values of all of the context, which are written and read once,
   then as with keys and values.
 
-- With an index (DeepSeek-V3.2, arXiv 2512.02556), always with latent vectors, as multi-query attention: p counts
-  the chosen tokens alone, and their latent vectors are read once (of many new tokens, at most all). The index
-  has its projections; each of its queries meets the one key of every token up to it, with the sum over heads
-  2 p heads (index_size + 1) operations; its keys are read once, scores of 4 bytes are written, and read by
-  the choice.
+- With an index (DeepSeek-V3.2, arXiv 2512.02556), always with latent vectors, as multi-query attention: p
+  counts the chosen tokens alone, and their latent vectors are read once (of many new tokens, at most all).
+  The index has its projections; each of its queries meets the one key of every token up to it, with the sum
+  over heads 2 p heads (index_size + 1) operations; its keys are read once, scores of 4 bytes are written, and
+  read by the choice.
 
 In a step with sequences of both kinds each kind has its own kernels, as in vLLM
 (vllm/model_executor/layers/attention/mla_attention.py).

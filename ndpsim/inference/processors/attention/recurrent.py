@@ -1,4 +1,4 @@
-"""A layer with a state in place of keys and values: projections, convolution, the rule of its state, gate, output.
+"""A layer with a state in place of keys and values.
 
 The convolution makes 2 operations for each token, channel and tap. The rule reads and writes the state once
 (`delta_rule`, `state_space`).

@@ -4,13 +4,13 @@ A head has a state S of d_v x d_k numbers, and for every token S <- a S + v k^T,
 2405.21060, k is B, q is C and v is X with its time step).
 
 - One new token: a S, the outer product, the sum, and S q are 5 d_k d_v operations a head.
-- More new tokens in chunks of c, the last one filled up: q k^T of a group, 2 c^2 d_k; of each head its decays,
-  c^2, their product with v, 2 c^2 d_v, the chunk's state and its use, 4 c d_k d_v, and 2 d_k d_v from chunk to
-  chunk. Mamba-2 takes five kernels (mamba_chunk_scan_combined of mamba-ssm: sums, states, their passing,
+- More new tokens in chunks of c, the last one filled up: q k^T of a group, 2 c^2 d_k; of a head its decays,
+  c^2, their product with v, 2 c^2 d_v, the chunk's state and its use, 4 c d_k d_v, and 2 d_k d_v from chunk
+  to chunk. Mamba-2 takes five kernels (mamba_chunk_scan_combined of mamba-ssm: sums, states, their passing,
   products, scan), lightning attention four (lightning_attention of vLLM). Between them q k^T is written and
   read once, and states twice.
-- Mamba (arXiv 2312.00752) has a state of d_k numbers for each channel. One kernel (selective_scan of mamba-ssm)
-  makes 7 d_k operations a channel and token: dt A, dt B x (2), a S, the sum, and S C (2).
+- Mamba (arXiv 2312.00752) has a state of d_k numbers for each channel. One kernel (selective_scan of
+  mamba-ssm) makes 7 d_k operations a channel and token: dt A, dt B x (2), a S, the sum, and S C (2).
 
 Not counted: exponentials, softplus, the skip D x.
 """

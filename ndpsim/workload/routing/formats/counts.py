@@ -19,7 +19,6 @@ from ndpsim.workload.routing.counts import has_counts_of_torch, is_parquet, read
 from ndpsim.workload.routing.counts_csv import is_csv
 from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
 
-
 _PASSES = re.compile(rb'\[\s*\{\s*"\d')
 
 

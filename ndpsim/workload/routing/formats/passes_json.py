@@ -1,8 +1,9 @@
 """Experts of single requests as the corpus of "Patterns behind Chaos" has them: JSON, a request a file.
 
 Source: core12345/MoE_expert_selection_trace on Hugging Face (Yu et al., arXiv 2510.05497), of DeepSeek-R1,
-Kimi-K2, Qwen3-235B and Llama 4. A file is a list of passes: the prompt, then each generated token. A pass has
-for each layer of the model, by its number, the experts of its tokens, [token][k]; null where a layer is dense.
+Kimi-K2, Qwen3-235B and Llama 4. A file is a list of passes: the prompt, then each generated token. A pass
+has for each layer of the model, by its number, the experts of its tokens, [token][k]; null where a layer is
+dense.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def _layer(key: str, number: int, path: Path) -> int:
 
 FORMAT = RoutingFormat(
     example='[{"0": null, "1": [[106, 7], [89, 3]]}, {"0": null, "1": [[76, 1]]}]',
-    meaning='JSON of "Patterns behind Chaos", a request a file: for each pass the experts of its tokens by layer',
+    meaning='JSON of "Patterns behind Chaos", a request a file: the experts of each pass by layer and token',
     recognises=lambda path, head: _BEGIN.match(head) is not None,
     read=_read,
 )
