@@ -121,6 +121,7 @@ def built(name: str, class_name: str) -> dict[str, Any]:
         config._attn_implementation = "eager"
         with torch.device("meta"), no_init_weights():
             model = getattr(transformers, class_name)(config).eval()
+        model.tie_weights()  # which goes with initial values
     except Exception as error:
         return {"not_built": _reason(error)}
     found: dict[str, Any] = _weights(model)

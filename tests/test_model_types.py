@@ -314,6 +314,31 @@ def test_rules_of_layers(name: str, changed: dict[str, Any], dense: tuple[int, .
     assert shape_of(tmp_path, name, **changed).dense_layers == dense
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("glm_moe_dsa", {"index_share_for_mtp_iteration": True, "qk_head_dim": 256}),
+        ("mimo_v2_flash", {"sliding_window_size": 129, "add_swa_attention_sink_bias": True}),
+        ("step3p5", {"n_shared_experts": 1}),
+    ],
+)
+def test_keys_of_published_files_that_classes_do_not_have(name: str, changed: Any, tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, name, **changed)
+    assert shape.attention is not None
+    assert shape.expert == shape_of(tmp_path, name).expert
+
+
+def test_published_files_of_sparse_attention_are_read_for_their_experts(tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, "deepseek_v4", num_hash_layers=3, mlp_layer_types=None)
+    assert (shape.moe_layers, shape.attention) == (43, None)
+    own = {"model_type": "minimax_m3", "hidden_act": "swigluoai", "moe_intermediate_size": 3072}
+    layers = {"mlp_layer_types": None, "moe_layer_freq": [0] * 3 + [1] * 57, "n_shared_experts": 1}
+    shape = shape_of(tmp_path, "minimax_m3_vl_text", **own, **layers)
+    assert (shape.expert_intermediate, shape.dense_layers) == (3072, (0, 1, 2))
+    with refused("conflict mimo_v2_flash.json:1 sliding_window_size"):
+        shape_of(tmp_path, "mimo_v2_flash", sliding_window_size=256)
+
+
 # ---- Keys that are not understood -------------------------------------------------------------------------------
 
 

@@ -224,7 +224,10 @@ def _window(config: Config) -> int:
 
 def _names(config: Config, family: Family, layers: int) -> list[str]:
     """For each layer the name of its kind, as in `layer_types`."""
-    config.find(("sliding_window", "sliding_window_size"))
+    windows = {config.values.get(key) for key in ("sliding_window", "sliding_window_size")} - {None}
+    if len(windows) > 1:
+        problem = f"is not the sliding_window of {config.values['sliding_window']}"
+        raise config.error("sliding_window_size", problem, code="conflict")
     if family.attention_pattern and config.find(family.attention_pattern) is None:
         raise config.error(
             family.attention_pattern[0], "missing; the attention of each layer is not known", code="missing"

@@ -111,13 +111,22 @@ _STEP = Family(
 # Keys of an index over the tokens of latent attention.
 _INDEX = (
     "index_head_dim", "index_n_heads", "index_topk", "indexer_types", "index_topk_freq",
-    "index_skip_topk_offset", "index_topk_pattern", "indexer_rope_interleave",
+    "index_skip_topk_offset", "index_topk_pattern", "index_share_for_mtp_iteration",
+    "indexer_rope_interleave",
 )  # fmt: skip
 
 _MAMBA = (
     "mamba_d_state", "mamba_d_conv", "mamba_expand", "mamba_dt_rank", "mamba_n_heads", "mamba_n_groups",
     "mamba_d_head", "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "use_mamba_kernels",
 )  # fmt: skip
+_MINIMAX_M3 = Family(
+    routed_experts=("num_local_experts",),
+    expert_intermediate=("moe_intermediate_size", "intermediate_size"),
+    dense_intermediate=("dense_intermediate_size",),
+    shared_intermediate=("shared_intermediate_size",),
+    attention_problem="sparse attention by blocks is not modelled",
+    answered=("intermediate_size",),
+)
 _ENCODER = "models of encoder and decoder are not modelled"
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
@@ -193,7 +202,10 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             layers=("n_layers",),
         ),
         "deepseek_v4": replace(
-            _DEEPSEEK, layer_pattern=(), attention_problem="compressed sparse attention is not modelled"
+            _DEEPSEEK,
+            layer_pattern=(),
+            attention_problem="compressed sparse attention is not modelled",
+            answered=("num_hash_layers",),
         ),
         "doge": Family(
             routed_experts=("num_experts",),
@@ -287,13 +299,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
                 "linear_attn_beta_factor",
             ),
         ),
-        "minimax_m3_vl_text": Family(
-            routed_experts=("num_local_experts",),
-            expert_intermediate=("intermediate_size",),
-            dense_intermediate=("dense_intermediate_size",),
-            shared_intermediate=("shared_intermediate_size",),
-            attention_problem="sparse attention by blocks is not modelled",
-        ),
+        "minimax_m3": _MINIMAX_M3,
+        "minimax_m3_vl_text": _MINIMAX_M3,
         "muse_spark_text": Family(
             routed_experts=("num_local_experts",),
             expert_intermediate=("moe_intermediate_size",),
@@ -323,6 +330,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "mistral": _DENSE,
         "qwen2": _DENSE,
         "qwen3": _DENSE,
+        "qwen3_vl_text": _DENSE,
     }
 )
 

@@ -41,6 +41,7 @@ _SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b
 # Known activations of experts, by their names in Hugging Face's transformers.
 _ACTIVATIONS = (
     "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2",
+    "swigluoai",
 )  # fmt: skip
 
 # Keys that select the layers with experts; `_dense_layers` reads them.
@@ -165,7 +166,8 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
         return family.always_shared, family.always_shared * expert_intermediate
     if config.find(family.shared_intermediate):
         size = config.integer(family.shared_intermediate, MAX_SIZE, low=0)
-        count = config.integer_or(1, family.shared_experts, _MAX_COUNT)
+        counts = _with_aliases(family, family.shared_experts or ("n_shared_experts",))
+        count = config.integer_or(1, counts, _MAX_COUNT)
         return (count, size) if size and count else (0, 0)
     count = config.integer_or(0, _with_aliases(family, family.shared_experts), _MAX_COUNT)
     return count, count * expert_intermediate

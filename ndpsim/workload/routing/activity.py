@@ -64,10 +64,9 @@ class CoActivation:
 
 def co_activation(routing: Routing) -> CoActivation | None:
     """Experts that tokens choose together, in decode, else in prefill; None if a token has one expert."""
+    by_layer: NDArray[np.int16] | None = routing.prefill_ids
     if routing.ids.size:
         by_layer = routing.ids.transpose(1, 0, 2, 3).reshape(len(routing.layers), -1, routing.ids.shape[-1])
-    else:
-        by_layer = routing.prefill_ids
     if by_layer is None or by_layer.shape[-1] < 2 or by_layer.shape[1] < 2:
         return None
     found = [
