@@ -140,7 +140,7 @@ def describe_routing(routing: Routing, pairs: bool = True) -> RoutingStatistics:
     Raises:
         InputError: `routing` is not a trace.
     """
-    routing = instance(routing, "routing", Routing)
+    routing, pairs = instance(routing, "routing", Routing), flag(pairs, "pairs")
     layers = [_Layer(routing, row) for row in range(len(routing.layers))]
     decode = [layer.loads for layer in layers if layer.loads is not None]
     in_steps = [layer.step_shares for layer in layers if layer.step_shares is not None]
@@ -159,7 +159,7 @@ def describe_routing(routing: Routing, pairs: bool = True) -> RoutingStatistics:
         prefill_overlap=_estimate_of([_overlap(*pair) for pair in both]),
         active_experts=active,
         prediction=predicted(routing),
-        co_activation=co_activation(routing) if flag(pairs, "pairs") else None,
+        co_activation=co_activation(routing) if pairs else None,
     )
 
 
