@@ -34,7 +34,7 @@ class Case:
         self.weights, _ = named_weights(Expert(hidden, intermediate), bits)
         assert isinstance(self.weights, ExpertWeights)
         self.expert = place_on_dimms(self.machine, "localized", self.weights)
-        self.module = units.hardware_module("trimoe_gemv")
+        self.module = units.hardware_module(f"{hw}_gemv")
         most = max(self.machine.unit.tile(tokens, hidden, self.expert.slice))
         self.sizes = units.machine_parameters(self.module, self.machine, self.expert, most)
         self.ports = loop.sizes_of(self.machine, bits, most)
@@ -60,6 +60,27 @@ def test_the_gemv_unit_equals_its_model_clock_by_clock(case):
 def test_low_bits_and_several_tokens_are_equal():
     sets = (*SMALL, "ndp.gemv.bit_serial_cycles=8", "ndp.gemv.adder_tree_cycles=5", "ndp.gemv.clock_mhz=700")
     assert Case(64, 64, 2, sets, bits=8).compare().differences == []
+
+
+@pytest.mark.parametrize(
+    ("bits", "tokens", "sets"),
+    [
+        # One group a lane, which multiplies a burst in 4 parts.
+        (16, 1, ("dimm.ranks=2", "ndp.gemv.multipliers=16", "ndp.gemv.fifo_bursts=6")),
+        # 12 multipliers do not divide the 64 values of a burst: the last of its 6 parts has 4.
+        (
+            8,
+            2,
+            ("dimm.ranks=1", "ndp.gemv.multipliers=12", "ndp.gemv.fifo_bursts=4", "ndp.gemv.clock_mhz=900"),
+        ),
+    ],
+)
+def test_the_unit_of_edge_equals_its_model(bits, tokens, sets):
+    compared = Case(
+        32 * tokens, 32 * tokens, tokens, ("ndp.gemv.row_sum_cycles=1", *sets), bits, "edge"
+    ).compare()
+    assert compared.differences == []
+    assert compared.full_clocks > 0
 
 
 def test_one_more_clock_is_seen(case):
