@@ -6,6 +6,7 @@ import sys
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ndpsim.base.errors import InputError
@@ -51,10 +52,25 @@ def case():
     return Case()
 
 
-def test_the_gemv_unit_equals_its_model_clock_by_clock(case):
-    compared = case.compare()
+@pytest.fixture(scope="module")
+def compared(case):
+    return case.compare()
+
+
+def test_the_gemv_unit_equals_its_model_clock_by_clock(compared):
     assert compared.differences == []
     assert compared.full_clocks > 0, "the FIFO held reads back"
+
+
+def test_the_activation_unit_behind_it_is_done_when_the_next_phase_begins(case, compared):
+    """Both clocks are equal here; the sums of the GEMV unit are taken when they leave it."""
+    gate_up, down = compared.hardware.records
+    ready = np.maximum(gate_up.known[::2], gate_up.known[1::2])
+    module, model = units.hardware_module("trimoe_activation"), case.machine.activation
+    unit = module.ActivationUnit(module.Parameters(2, model.cycles_per_value, model.latency_cycles))
+    numbers = np.arange(len(ready)).reshape(-1, 1)
+    hardware = script("validation/rtl/compare_units.py").activate(module, unit, ready, numbers, numbers)
+    assert hardware.ends[-1] == down.go_from
 
 
 def test_low_bits_and_several_tokens_are_equal():

@@ -19,8 +19,14 @@ from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
 from ndpsim.simulate.rtl import units
 from ndpsim.simulate.rtl.build import UnitSource, write_rtlil, yosys
 
-#: The bundled machine of each unit, which gives lanes and bursts.
-MACHINES = {"trimoe_gemv": "trimoe", "edge_gemv": "edge"}
+#: The bundled machine of each unit, which gives lanes and bursts, and its key there.
+MACHINES = {
+    "trimoe_gemv": ("trimoe", "ndp.gemv"),
+    "edge_gemv": ("edge", "ndp.gemv"),
+    "trimoe_activation": ("trimoe", "ndp.activation"),
+    "edge_activation": ("edge", "ndp.activation"),
+    "cxl_activation": ("cxl", "ndp.activation"),
+}
 
 #: Transistors of a cell in static CMOS, those that Yosys' `stat -tech cmos` counts.
 TRANSISTORS = {
@@ -119,7 +125,8 @@ class BuiltUnit:
 
     def counts(self) -> dict[str, int]:
         """How often each module is in the unit."""
-        return {"group": self.sizes.lanes * self.sizes.groups, "lane": self.sizes.lanes, "unit": 1}
+        counts: dict[str, int] = self.module.counts(self.sizes)
+        return counts
 
     def sources(self) -> dict[str, str]:
         """RTLIL of each module, by file."""
@@ -148,14 +155,17 @@ def build_unit(
     if name not in MACHINES:
         known = ", ".join(MACHINES)
         raise InputError(f"'{name}' has no hardware; {known} have", "unknown-name", key="UNIT")
-    chosen = (f"ndp.gemv={params}",) if params else ()
-    hardware = load_hardware(MACHINES[name], (*chosen, *sets), "gemv")
+    machine_name, key = MACHINES[name]
+    chosen = (f"{key}={params}",) if params else ()
+    hardware = load_hardware(machine_name, (*chosen, *sets), "gemv")
     with hardware.errors_at_origins():
-        machine = lower_machine(hardware)
-        expert = place_on_dimms(machine, "localized", named_weights(model, bits)[0])
-        most = max(machine.unit.tile(tokens, expert.weights.hidden, expert.slice))
-        module = units.hardware_module(name)
-        sizes = units.machine_parameters(module, machine, expert, most)
+        machine, module = lower_machine(hardware), units.hardware_module(name)
+        if key == "ndp.activation":
+            sizes = units.parameters(module, asdict(machine.activation))
+        else:
+            expert = place_on_dimms(machine, "localized", named_weights(model, bits)[0])
+            most = max(machine.unit.tile(tokens, expert.weights.hidden, expert.slice))
+            sizes = units.machine_parameters(module, machine, expert, most)
     return BuiltUnit(name, module, sizes, hardware)
 
 

@@ -16,24 +16,18 @@ a part of the buffer for activations, with a read port for each group.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from amaranth import (
-    Array,
-    Cat,
-    ClockSignal,
-    Instance,
-    Module,
-    Mux,
-    ResetSignal,
-    Signal,
-    Value,
-    signed,
-    unsigned,
-)
+from amaranth import Array, Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+
+from ndpsim.simulate.rtl.build import load_module
+
+_PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
+add_part, add_tree, delayed = _PARTS.add_part, _PARTS.add_tree, _PARTS.delayed
 
 
 @dataclass(frozen=True)
@@ -142,52 +136,6 @@ class Parameters:
         over_lanes = (self.lanes - 1).bit_length()
         back = self.adder_tree_cycles - self.front
         return min(levels, back) if over_lanes else back
-
-
-def add_tree(m: Module, terms: list[Value], registers: int, advance: Value | int = 1) -> Value:
-    """The sum of terms after this many registers, at even distances between the levels of adders."""
-    levels = max(0, (len(terms) - 1).bit_length())
-    for stage in range(registers):
-        for _ in range(levels * (stage + 1) // registers - levels * stage // registers):
-            terms = add_pairs(terms)
-        held = [Signal(term.shape()) for term in terms]
-        with m.If(advance):
-            m.d.sync += [each.eq(term) for each, term in zip(held, terms, strict=True)]
-        terms = list(held)
-    while len(terms) > 1:  # without registers
-        terms = add_pairs(terms)
-    return terms[0]
-
-
-def add_pairs(terms: list[Value]) -> list[Value]:
-    """One level of adders."""
-    pairs = [first + second for first, second in zip(terms[::2], terms[1::2], strict=False)]
-    return pairs + terms[len(pairs) * 2 :]
-
-
-def delayed(m: Module, value: Value, clocks: int) -> Value:
-    """A value some clocks later."""
-    for _ in range(clocks):
-        later = Signal(value.shape())
-        m.d.sync += later.eq(value)
-        value = later
-    return value
-
-
-def add_part(m: Module, name: str, kind: type[Any], parameters: Parameters, apart: bool) -> dict[str, Value]:
-    """Add a submodule, or an instance of the module of its class; returns its ports by name."""
-    members = kind.ports(parameters)
-    if not apart:
-        m.submodules[name] = part = kind(parameters)
-        return {port: getattr(part, port) for port in members}
-    ports = {port: Signal(member.shape, name=f"{name}_{port}") for port, member in members.items()}
-    connected = {
-        f"{'i' if members[port].flow is In else 'o'}_{port}": signal for port, signal in ports.items()
-    }
-    m.submodules[name] = Instance(
-        kind.__name__.lower(), i_clk=ClockSignal(), i_rst=ResetSignal(), **connected
-    )
-    return ports
 
 
 class Group(wiring.Component):
@@ -533,3 +481,8 @@ def modules(parameters: Parameters) -> dict[str, wiring.Component]:
         "lane": Lane(parameters, apart=True),
         "unit": GemvUnit(parameters, apart=True),
     }
+
+
+def counts(parameters: Parameters) -> dict[str, int]:
+    """How often each module is in the unit."""
+    return {"group": parameters.lanes * parameters.groups, "lane": parameters.lanes, "unit": 1}

@@ -15,7 +15,13 @@ from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms
 from ndpsim.simulate.rtl.build import UnitSource, load_module, need, write_rtlil
 
 #: The hardware of each file of `rtl_params` that has one: its file in `validation/rtl`.
-HARDWARE = {"trimoe_gemv": "gemv", "edge_gemv": "gemv"}
+HARDWARE = {
+    "trimoe_gemv": "gemv",
+    "edge_gemv": "gemv",
+    "trimoe_activation": "activation",
+    "edge_activation": "activation",
+    "cxl_activation": "activation",
+}
 
 _LEAST_WINDOW = 4  # rows
 _MOST_WINDOW = 1 << 12
@@ -86,5 +92,5 @@ def source_of(module: Any, sizes: Any, name: str) -> UnitSource:
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a name is that of a bundled unit, not a file."""
-    return name in HARDWARE and not Path(name).exists()
+    """Whether a name is that of a bundled unit for the closed loop, not a file."""
+    return HARDWARE.get(name) == "gemv" and not Path(name).exists()
