@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.dimm.units import ActivationUnit
+from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
+from ndpsim.workload.models import Expert
 from scripts import script
 
 pytest.importorskip("amaranth", reason="needs the extra rtl")
@@ -76,3 +79,95 @@ def test_nothing_is_lost_when_results_cannot_leave():
     _, waiting = activated(ActivationUnit(4, 1, 12), 9, stalled)
     assert np.array_equal(free.results, waiting.results)
     assert waiting.ends[-1] > free.ends[-1]
+
+
+# ---- Systolic arrays
+
+SYSTOLIC: Any = units.hardware_module("cxl_systolic")
+WEIGHTS = "ndp.systolic.dataflow=weight-stationary"
+ONE = "ndp.systolic.stationary_registers=1"
+
+
+def multiplied(*sets, bits=16, tokens=2, hidden=32, intermediate=16, arrays=1, **changed):
+    lane = ("dimm.subchannels=1", f"ndp.systolic.arrays={arrays}")
+    machine = lower_machine(load_hardware("cxl", (*lane, *sets), "gemv"))
+    expert = place_on_dimms(machine, "localized", named_weights(Expert(hidden, intermediate), bits)[0])
+    sizes = units.systolic_parameters(SYSTOLIC, machine, bits, tokens)
+    unit = SYSTOLIC.SystolicUnit(replace(sizes, **{"depth": 512, **changed}))
+    return COMPARE.compare_systolic(machine, expert, tokens, unit)
+
+
+@pytest.mark.parametrize(
+    ("sets", "chosen"),
+    [
+        ((), {"arrays": 2, "tokens": 4, "intermediate": 32}),
+        (
+            ("ndp.systolic.fifo_bursts=3", "ndp.systolic.clock_mhz=300"),
+            {"bits": 8, "tokens": 1, "intermediate": 32},
+        ),
+        ((), {"bits": 4, "intermediate": 32}),
+        ((), {"bits": 3, "arrays": 2, "hidden": 64, "intermediate": 64}),
+        ((), {"bits": 2, "arrays": 2, "intermediate": 32}),
+        (("ndp.systolic.low_bit_throughput=fixed",), {"bits": 8, "intermediate": 32}),
+        ((WEIGHTS,), {"tokens": 3}),
+        pytest.param((ONE,), {}, marks=pytest.mark.long),
+        pytest.param((WEIGHTS, ONE), {}, marks=pytest.mark.long),
+        pytest.param(
+            (WEIGHTS,),
+            {"bits": 3, "arrays": 2, "hidden": 64, "intermediate": 64},
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_systolic_arrays_take_each_burst_and_sum_each_tile_as_their_model(sets, chosen):
+    """Fill, drain and load, from the bursts of the simulated DRAM on; and the products are those of integers."""
+    differences, model, _ = multiplied(*sets, **chosen)
+    assert differences == []
+    assert len(model.bursts[0]) >= 8
+
+
+def test_a_tile_after_idle_weight_stationary_arrays_is_sooner_in_hardware():
+    """The model has its time in a long run of tiles: tokens pass while the next words are loaded."""
+    tokens, rows = 6, 4
+    differences, model, hardware = multiplied(WEIGHTS, tokens=tokens)
+    assert differences
+    for region, ends in enumerate(hardware.known):
+        sooner = model.known[region][3::4] / 64 - ends
+        assert sooner.min() >= 0
+        assert sooner.max() <= tokens - rows
+
+
+@pytest.mark.parametrize("changed", [{"stationary_registers": 1, "fifo_bursts": 64}, {"rows": 5}])
+def test_other_arrays_are_seen(changed):
+    differences, *_ = multiplied(**changed)
+    assert any("tile" in each for each in differences)
+
+
+def test_a_wrong_product_of_an_element_is_seen(monkeypatch):
+    product = SYSTOLIC.product
+    monkeypatch.setattr(SYSTOLIC, "product", lambda p, words, activations: product(p, words, activations) + 1)
+    differences, *_ = multiplied()
+    assert differences == [f"region {region}: the sums are not those of the matrices" for region in (0, 1)]
+
+
+def test_a_smaller_fifo_of_arrays_loses_a_burst():
+    with pytest.raises(AssertionError, match=r"a burst is lost at clock \d+"):
+        multiplied("ndp.systolic.clock_mhz=300", fifo_bursts=4)
+
+
+@pytest.mark.parametrize(
+    ("sets", "bits", "words"),
+    [
+        ((), 16, "arrays: cannot be built: 2 lanes cannot share 3"),
+        (("ndp.systolic.load_rows=2",), 16, "load_rows: cannot be built: only 1 has hardware"),
+        (("ndp.systolic.low_bit_throughput=fixed",), 3, "bits: cannot be built: a step of 12 bits"),
+    ],
+)
+def test_arrays_that_cannot_be_built_are_one_line(sets, bits, words):
+    machine = lower_machine(
+        load_hardware("cxl", ("dimm.subchannels=1", "ndp.systolic.arrays=1", *sets), "gemv")
+    )
+    changed = {"arrays": 3, "lanes": 2} if not sets else {}
+    values = {**units.values_of(machine.unit), "lanes": 1, "bits": bits, **changed}
+    with pytest.raises(InputError, match=words):
+        units.parameters(SYSTOLIC, values)

@@ -21,7 +21,7 @@ _RTL = table(
         "What is built": (
             Parameter(
                 "unit",
-                "The unit, a file of rtl_params: trimoe_gemv, edge_gemv, or an activation unit.",
+                "The unit, a file of rtl_params that has hardware.",
                 Kind(form="UNIT"),
                 positional=True,
                 required=True,

@@ -26,6 +26,7 @@ MACHINES = {
     "trimoe_activation": ("trimoe", "ndp.activation"),
     "edge_activation": ("edge", "ndp.activation"),
     "cxl_activation": ("cxl", "ndp.activation"),
+    "cxl_systolic": ("cxl", "ndp.systolic"),
 }
 
 #: Transistors of a cell in static CMOS, those that Yosys' `stat -tech cmos` counts.
@@ -165,7 +166,10 @@ def build_unit(
         else:
             expert = place_on_dimms(machine, "localized", named_weights(model, bits)[0])
             most = max(machine.unit.tile(tokens, expert.weights.hidden, expert.slice))
-            sizes = units.machine_parameters(module, machine, expert, most)
+            if key == "ndp.systolic":
+                sizes = units.systolic_parameters(module, machine, expert.weights.format.gate.bits, most)
+            else:
+                sizes = units.machine_parameters(module, machine, expert, most)
     return BuiltUnit(name, module, sizes, hardware)
 
 

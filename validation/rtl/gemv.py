@@ -27,7 +27,8 @@ from amaranth.lib.wiring import In, Out
 from ndpsim.simulate.rtl.build import load_module
 
 _PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
-add_part, add_tree, delayed = _PARTS.add_part, _PARTS.add_tree, _PARTS.delayed
+add_fifo, add_part = _PARTS.add_fifo, _PARTS.add_part
+add_tree, delayed = _PARTS.add_tree, _PARTS.delayed
 
 
 @dataclass(frozen=True)
@@ -340,35 +341,20 @@ class Lane(wiring.Component):
     def _fifo(self, m: Module, number: int, group: dict[str, Value], turn: Value) -> Value:
         """The FIFO of a group. A burst that finds it empty and the group free is loaded at once."""
         p = self.parameters
-        depth = -(-p.fifo_bursts // p.groups)
         entry = Cat(self.in_data, self.in_row, self.in_vector, self.in_phase)
-        m.submodules[f"fifo{number}"] = memory = Memory(shape=len(entry), depth=depth, init=[])
-        read, write = memory.read_port(domain="comb"), memory.write_port()
-        first, after, level = (Signal(range(max(2, size))) for size in (depth, depth, depth + 1))
-        comes, head, in_window = Signal(), Signal(len(entry)), Signal()
+        comes, in_window = self.in_valid & (turn == number), Signal()
+        depth = -(-p.fifo_bursts // p.groups)
+        head, is_there, room = add_fifo(m, f"fifo{number}", depth, comes, entry, group["load"])
         row = head[p.burst_bits : p.burst_bits + 16]
-        may = self.go & (head[-1] == self.phase) & in_window & ((level != 0) | comes)
+        may = self.go & (head[-1] == self.phase) & in_window & is_there
         m.d.comb += [
-            comes.eq(self.in_valid & (turn == number)),
-            read.addr.eq(first),
-            head.eq(Mux(level == 0, entry, read.data)),
-            write.addr.eq(after),
-            write.data.eq(entry),
             in_window.eq((row - self.first_row)[:16] < p.window),
             group["load"].eq(group["can_load"] & may),
             group["data"].eq(head[: p.burst_bits]),
             group["slot"].eq(row),
             group["vector"].eq(head[p.burst_bits + 16 : p.burst_bits + 32]),
-            write.en.eq(comes & ((level != 0) | ~group["load"]) & (level != depth)),
         ]
-        leaves = Signal()
-        m.d.comb += leaves.eq(group["load"] & (level != 0))
-        with m.If(write.en):
-            m.d.sync += after.eq(Mux(after == depth - 1, 0, after + 1))
-        with m.If(leaves):
-            m.d.sync += first.eq(Mux(first == depth - 1, 0, first + 1))
-        m.d.sync += level.eq(level + write.en - leaves)
-        return level != depth
+        return room
 
 
 #: Inputs of the unit that all lanes have.

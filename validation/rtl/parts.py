@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from amaranth import ClockSignal, Instance, Module, ResetSignal, Signal, Value
+from amaranth import ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
+from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In
 
 
@@ -52,3 +53,31 @@ def add_part(m: Module, name: str, kind: type[Any], parameters: Any, apart: bool
         kind.__name__.lower(), i_clk=ClockSignal(), i_rst=ResetSignal(), **connected
     )
     return ports
+
+
+def add_fifo(
+    m: Module, name: str, depth: int, comes: Value, entry: Value, takes: Value
+) -> tuple[Value, Value, Value]:
+    """Add a FIFO; returns its first entry, whether there is one, and whether there is room for another.
+
+    An entry that finds it empty can be taken in the clock in which it comes. `takes`: the first is taken.
+    """
+    m.submodules[name] = memory = Memory(shape=len(entry), depth=depth, init=[])
+    read, write = memory.read_port(domain="comb"), memory.write_port()
+    first, after, level = (Signal(range(max(2, size))) for size in (depth, depth, depth + 1))
+    head, leaves, is_there = Signal(len(entry)), Signal(), Signal()
+    m.d.comb += [
+        read.addr.eq(first),
+        head.eq(Mux(level == 0, entry, read.data)),
+        is_there.eq((level != 0) | comes),
+        write.addr.eq(after),
+        write.data.eq(entry),
+        write.en.eq(comes & ((level != 0) | ~takes) & (level != depth)),
+        leaves.eq(takes & (level != 0)),
+    ]
+    with m.If(write.en):
+        m.d.sync += after.eq(Mux(after == depth - 1, 0, after + 1))
+    with m.If(leaves):
+        m.d.sync += first.eq(Mux(first == depth - 1, 0, first + 1))
+    m.d.sync += level.eq(level + write.en - leaves)
+    return head, is_there, level != depth
