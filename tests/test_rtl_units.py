@@ -10,7 +10,10 @@ import pytest
 
 from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
+from ndpsim.config.banks import load_bank_hardware
 from ndpsim.dimm.units import ActivationUnit
+from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.run import run_program
 from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
 from ndpsim.workload.models import Expert
 from scripts import script
@@ -171,3 +174,36 @@ def test_arrays_that_cannot_be_built_are_one_line(sets, bits, words):
     values = {**units.values_of(machine.unit), "lanes": 1, "bits": bits, **changed}
     with pytest.raises(InputError, match=words):
         units.parameters(SYSTOLIC, values)
+
+
+# ---- The unit at a bank
+
+BANK: Any = units.hardware_module("aim_bank")
+
+
+def bank_problems(sets=(), columns=16, **changed):
+    hardware = load_bank_hardware("aim", sets)
+    lines = [Line("WR_GB", (0,), size=columns)]
+    for row in (3, 4):
+        lines += [Line("WR_BIAS", (0,)), Line("MAC_ABK", (0,), row=row, size=columns), Line("RD_MAC", (0,))]
+    run = run_program([*lines, Line("EOC", (0,))], hardware.device, record_commands=True)
+    assert run.counts["MAC16"] == 2 * columns
+    sizes = replace(units.bank_parameters(BANK, hardware), **changed)
+    period = load_bank_hardware("aim").device.clocks("nCCDL")
+    return COMPARE.run_bank(BANK.BankUnit(sizes), run.commands, period)
+
+
+def test_the_unit_at_a_bank_takes_a_column_with_each_command_and_is_complete_when_it_is_read():
+    assert bank_problems() == []
+
+
+def test_a_unit_at_a_bank_that_is_deeper_than_a_change_of_mode_is_read_too_soon():
+    """Nothing but the change of mode, nMODCH, is between the last product and the read of its sum."""
+    problems = bank_problems(tree_registers=16)
+    assert problems[0].startswith("read 1: products are on their way")
+    assert bank_problems(("timings.nMODCH=64",), tree_registers=16) == []
+
+
+def test_columns_that_come_faster_than_a_clock_of_the_unit_are_seen():
+    problems = bank_problems(("timings.nCCDS=1", "timings.nCCDL=1"))
+    assert any(each.startswith("two commands come to the unit at clock") for each in problems)

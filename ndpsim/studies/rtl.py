@@ -13,7 +13,8 @@ import yaml
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.run_files import temporary_folder
-from ndpsim.config import Hardware, load_hardware
+from ndpsim.config import load_hardware
+from ndpsim.config.banks import load_bank_hardware
 from ndpsim.config.files import data_folder
 from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
 from ndpsim.simulate.rtl import units
@@ -27,6 +28,7 @@ MACHINES = {
     "edge_activation": ("edge", "ndp.activation"),
     "cxl_activation": ("cxl", "ndp.activation"),
     "cxl_systolic": ("cxl", "ndp.systolic"),
+    "aim_bank": ("aim", "unit"),
 }
 
 #: Transistors of a cell in static CMOS, those that Yosys' `stat -tech cmos` counts.
@@ -122,7 +124,7 @@ class BuiltUnit:
     name: str
     module: Any
     sizes: Any
-    hardware: Hardware
+    paper_mm2: float | None = None
 
     def counts(self) -> dict[str, int]:
         """How often each module is in the unit."""
@@ -145,9 +147,9 @@ def build_unit(
     """A bundled unit as hardware, for an expert on its machine.
 
     Args:
-        name: a file of ``rtl_params`` that has hardware.
+        name: a file of ``rtl_params`` that has hardware, or ``aim_bank``, the unit at a bank of ``aim``.
         params: another file of this form, instead of it.
-        sets: changes to the machine.
+        sets: changes to the machine, or to the device with units in its banks.
         model, bits, tokens: the expert; they give the widths of weights, and rows and tokens at once.
 
     Raises:
@@ -157,10 +159,15 @@ def build_unit(
         known = ", ".join(MACHINES)
         raise InputError(f"'{name}' has no hardware; {known} have", "unknown-name", key="UNIT")
     machine_name, key = MACHINES[name]
+    module = units.hardware_module(name)
+    if key == "unit":
+        if params:
+            raise InputError("a unit at a bank has no file of rtl_params", "conflict", key="params")
+        return BuiltUnit(name, module, units.bank_parameters(module, load_bank_hardware(machine_name, sets)))
     chosen = (f"{key}={params}",) if params else ()
     hardware = load_hardware(machine_name, (*chosen, *sets), "gemv")
     with hardware.errors_at_origins():
-        machine, module = lower_machine(hardware), units.hardware_module(name)
+        machine = lower_machine(hardware)
         if key == "ndp.activation":
             sizes = units.parameters(module, asdict(machine.activation))
         else:
@@ -170,7 +177,7 @@ def build_unit(
                 sizes = units.systolic_parameters(module, machine, expert.weights.format.gate.bits, most)
             else:
                 sizes = units.machine_parameters(module, machine, expert, most)
-    return BuiltUnit(name, module, sizes, hardware)
+    return BuiltUnit(name, module, sizes, hardware.ndp.published.area_mm2)
 
 
 def verilog(unit: BuiltUnit) -> str:
@@ -218,7 +225,7 @@ def synthesise(unit: BuiltUnit) -> Synthesis:
         depth=depths[deepest],
         deepest=deepest,
         areas=_areas(equivalents, sum(memories.values())),
-        paper_mm2=unit.hardware.ndp.published.area_mm2,
+        paper_mm2=unit.paper_mm2,
     )
 
 

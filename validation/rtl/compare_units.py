@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ndpsim.dimm.units import ActivationUnit
 from ndpsim.dram import sink
+from ndpsim.dram.traces.unit_commands import UnitCommands
 from ndpsim.simulate.alone import LanesAlone, plain
 from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import FIRST_CLOCK
@@ -324,3 +325,53 @@ def compare_systolic(
         if not np.array_equal(hardware.sums[region], weights @ activations.T):
             differences.append(f"region {region}: the sums are not those of the matrices")
     return differences, model, hardware
+
+
+# ---- The unit at a bank
+
+
+def run_bank(unit: Any, commands: UnitCommands, period: int, seed: int = 65) -> list[str]:
+    """Give the commands of a channel to the unit at one of its banks; what went wrong, in words.
+
+    Each command reaches the unit at an edge of its clock of `period` clocks of the DRAM. Data are drawn; what
+    a read of a register gives is compared with the integer product, also whether it is complete.
+    """
+    p, clock, random = unit.parameters, commands.columns[0], np.random.default_rng(seed)
+    names = [commands.names[number] for number in commands.columns[1]]
+    coming = [(int(t) // period, name) for t, name in zip(clock, names, strict=True) if name in _BANK]
+    problems, total, reads = list[str](), 0, 0
+
+    def step(edge: int, get: Any, put: Any) -> bool:
+        nonlocal total, reads
+        put("mac_valid", 0), put("write_valid", 0)
+        while coming and coming[0][0] <= edge:
+            due, name = coming.pop(0)
+            if due < edge:
+                problems.append(f"two commands come to the unit at clock {due}")
+            if name == "MAC16":
+                column, vector = random.integers(-(1 << 15), 1 << 15, (2, p.multipliers))
+                total += int(column @ vector)
+                put("mac_valid", 1)
+                put("mac_column", _BENCH.joined(column.tolist(), p.bits))
+                put("mac_vector", _BENCH.joined(vector.tolist(), p.bits))
+            elif name == "WRMAC16":
+                total = 0
+                put("write_valid", 1), put("write_sum", 0)
+            else:
+                reads += 1
+                if not get("out_complete"):
+                    problems.append(f"read {reads}: products are on their way, at clock {edge}")
+                elif get("out_sum") != total:
+                    problems.append(
+                        f"read {reads}: the sum is {get('out_sum')}, not {total}, at clock {edge}"
+                    )
+            break
+        return not coming
+
+    _BENCH.run_clocks(unit, step)
+    if not reads:
+        problems.append("no register is read")
+    return problems
+
+
+_BANK = ("MAC16", "WRMAC16", "RDMAC16")

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
+from ndpsim.config.banks import BankHardware
 from ndpsim.config.files import data_folder
 from ndpsim.dimm.units import MultiplierUnit
 from ndpsim.dimm.units.systolic import SystolicUnit
@@ -22,6 +23,7 @@ HARDWARE = {
     "edge_activation": "activation",
     "cxl_activation": "activation",
     "cxl_systolic": "systolic",
+    "aim_bank": "bank",
 }
 
 _LEAST_WINDOW = 4  # rows
@@ -83,6 +85,11 @@ def systolic_parameters(module: Any, machine: NdpMachine, bits: int, tokens: int
     sizes = parameters(module, values)
     buffer_bits = 8 * machine.unit.buffer_bytes
     return replace(sizes, depth=buffer_bits // (sizes.rows * sizes.vector_bits))
+
+
+def bank_parameters(module: Any, hardware: BankHardware) -> Any:
+    """The sizes of the unit at a bank of a device."""
+    return parameters(module, hardware.unit)
 
 
 def machine_parameters(module: Any, machine: NdpMachine, expert: PlacedOnDimms, tokens: int) -> Any:
