@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 
 from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
@@ -16,7 +18,7 @@ from ndpsim.dram.banks.programs import Line
 from ndpsim.dram.banks.run import run_program
 from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
 from ndpsim.workload.models import Expert
-from scripts import script
+from scripts import ROOT, script
 
 pytest.importorskip("amaranth", reason="needs the extra rtl")
 
@@ -207,3 +209,26 @@ def test_a_unit_at_a_bank_that_is_deeper_than_a_change_of_mode_is_read_too_soon(
 def test_columns_that_come_faster_than_a_clock_of_the_unit_are_seen():
     problems = bank_problems(("timings.nCCDS=1", "timings.nCCDL=1"))
     assert any(each.startswith("two commands come to the unit at clock") for each in problems)
+
+
+# ---- What parameter files say of the hardware
+
+
+def test_values_of_hardware_name_its_file_and_its_test():
+    found = 0
+    for path in sorted((ROOT / "rtl_params").glob("*.yaml")):
+        for key, leaf in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+            if isinstance(leaf, dict) and "rtl" in leaf:
+                named = re.match(r"(\S+\.py), (\S+\.py) \((test_\w+)\): ", " ".join(leaf["rtl"].split()))
+                assert named, f"{path.name}: {key}"
+                assert (ROOT / named[1]).is_file()
+                assert f"def {named[3]}(" in (ROOT / named[2]).read_text(encoding="utf-8")
+                found += 1
+    assert found == 10
+
+
+def test_a_machine_says_which_values_hardware_has():
+    origin = load_hardware("trimoe", (), "gemv").origins["ndp.gemv.adder_tree_cycles"]
+    assert str(origin).startswith(
+        "RTL: validation/rtl/gemv.py, tests/test_rtl.py (test_one_more_level_of_reg"
+    )
