@@ -155,7 +155,7 @@ class Group(wiring.Component):
             "slot": In(p.slot_bits),
             "vector": In(16),
             "tokens": In(p.token_bits + 1),
-            "read_vector": Out(16),
+            "next_vector": Out(16),
             "activations": In(p.values * p.activation_bits),
             # The row that may leave: bursts of it that are finished, and its sum.
             "head": In(p.slot_bits + p.token_bits),
@@ -177,7 +177,7 @@ class Group(wiring.Component):
             ends_token.eq(busy & last_clock & (part == p.chunks - 1)),
             ends.eq(ends_token & (token + 1 == tokens)),
             self.can_load.eq(~busy | ends),
-            self.read_vector.eq(Mux(self.load, self.vector, vector + 1)),
+            self.next_vector.eq(vector + 1),
             place.eq(Cat(token, slot)),
         ]
         with m.If(busy):
@@ -331,7 +331,7 @@ class Lane(wiring.Component):
         for group in groups:
             read = buffer.read_port(domain="comb")
             m.d.comb += [
-                read.addr.eq(group["read_vector"]),
+                read.addr.eq(Mux(group["load"], group["vector"], group["next_vector"])),
                 group["activations"].eq(read.data),
                 *(group[name].eq(getattr(self, name)) for name in ("head", "leaves", "sum_head", "tokens")),
                 group["sum_leaves"].eq(self.sum_leaves & self.advance),

@@ -176,10 +176,19 @@ def inspect(folder: Path, source: UnitSource) -> dict[str, Port]:
     top = next(module for module in found.values() if int(module["attributes"].get("top", "0"), 2))
     for name, cell in top["cells"].items():
         if "latch" in cell["type"]:
-            wire = cell["attributes"].get("src", name)
+            wire = cell["attributes"].get("src", name).replace("source.", f"{Path(source.name).stem}.")
             raise InputError(f"has a latch: {wire}", "invalid", file=source.name)
     ports = top["ports"].items()
     return {name: Port(port["direction"] == "output", len(port["bits"])) for name, port in ports}
+
+
+def ports_of(component: Any) -> dict[str, Port]:
+    """The ports of an Amaranth component, with those of its clock."""
+    found = {
+        name: Port(member.flow.name == "Out", len(getattr(component, name)))
+        for name, member in component.signature.members.items()
+    }
+    return {"clk": Port(False, 1), "rst": Port(False, 1), **found}
 
 
 # ---- The library

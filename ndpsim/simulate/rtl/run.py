@@ -9,9 +9,9 @@ from ndpsim.base.run_files import temporary_folder
 from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms
 from ndpsim.simulate.rtl import units
 from ndpsim.simulate.rtl.amaranth import AmaranthUnit
-from ndpsim.simulate.rtl.build import UnitSource, compiler, inspect, library, read_source
+from ndpsim.simulate.rtl.build import UnitSource, compiler, inspect, library, ports_of, read_source
 from ndpsim.simulate.rtl.compiled import CompiledUnit
-from ndpsim.simulate.rtl.handshake import OWN_FIFO, Phase, RunningUnit, Sizes, check_ports
+from ndpsim.simulate.rtl.handshake import Phase, RunningUnit, Sizes, check_ports
 from ndpsim.simulate.rtl.loop import LanesWithUnit, UnitError, check_machine, sizes_of
 
 _log = logging.getLogger("ndpsim")
@@ -57,7 +57,7 @@ def start(source: UnitSource, sizes: Sizes, waves: str = "") -> RunningUnit:
     """
     if source.component is not None and compiler() is None:
         _log.warning("no C++ compiler: the unit runs in Amaranth's simulator, which is much slower")
-        own_fifo = all(hasattr(source.component, port) for port in OWN_FIFO)
+        own_fifo = check_ports(ports_of(source.component), sizes, source.name)
         return AmaranthUnit(source.component, sizes, own_fifo, waves)
     own_fifo = _has_fifo(source, sizes)
     if source.component is None:
