@@ -110,10 +110,14 @@ def multiplied(*sets, bits=16, tokens=2, hidden=32, intermediate=16, arrays=1, *
             ("ndp.systolic.fifo_bursts=3", "ndp.systolic.clock_mhz=300"),
             {"bits": 8, "tokens": 1, "intermediate": 32},
         ),
-        ((), {"bits": 4, "intermediate": 32}),
+        pytest.param((), {"bits": 4, "intermediate": 32}, marks=pytest.mark.long),
         ((), {"bits": 3, "arrays": 2, "hidden": 64, "intermediate": 64}),
         ((), {"bits": 2, "arrays": 2, "intermediate": 32}),
-        (("ndp.systolic.low_bit_throughput=fixed",), {"bits": 8, "intermediate": 32}),
+        pytest.param(
+            ("ndp.systolic.low_bit_throughput=fixed",),
+            {"bits": 8, "intermediate": 32},
+            marks=pytest.mark.long,
+        ),
         ((WEIGHTS,), {"tokens": 3}),
         pytest.param((ONE,), {}, marks=pytest.mark.long),
         pytest.param((WEIGHTS, ONE), {}, marks=pytest.mark.long),
@@ -142,7 +146,13 @@ def test_a_tile_after_idle_weight_stationary_arrays_is_sooner_in_hardware():
         assert sooner.max() <= tokens - rows
 
 
-@pytest.mark.parametrize("changed", [{"stationary_registers": 1, "fifo_bursts": 64}, {"rows": 5}])
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows": 5},
+        pytest.param({"stationary_registers": 1, "fifo_bursts": 64}, marks=pytest.mark.long),
+    ],
+)
 def test_other_arrays_are_seen(changed):
     differences, *_ = multiplied(**changed)
     assert any("tile" in each for each in differences)
