@@ -249,7 +249,7 @@ def changed_class(tmp_path, old, new):
             "all bursts are taken, but row 0 never comes out, at clock",
         ),
         ('"out_row": Out(16)', '"out_row": Out(8)', "out_row: has 8 bits; this machine needs 16"),
-        ("def elaborate", "def elaborates", "cannot be elaborated"),
+        ("m = Module()", "m = Nothing()", "cannot be elaborated: NameError"),
     ],
 )
 def test_faults_of_an_amaranth_class_are_named(two_lanes, monkeypatch, tmp_path, old, new, words):

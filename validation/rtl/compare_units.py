@@ -249,15 +249,7 @@ def multiply(
         feed = feeds[phase]
         put("go", int(edge >= releases[phase]))
         put("phase", phase), put("tokens", feed.tokens), put("steps", feed.steps)
-        valid = bool(coming) and coming[0][0] <= edge
-        put("in_valid", int(valid))
-        if valid:
-            _, region, burst = coming[0]
-            put("in_data", feeds[region].data(burst)), put("in_phase", region)
-            put("in_step", feeds[region].place(burst))
-            if not get("in_ready"):
-                raise AssertionError(f"a burst is lost at clock {edge}")
-            coming.pop(0)
+        _put_burst(get, put, feeds, coming, edge)
         if get("in_credit"):
             starts[phase].append(edge)
         if out := get("out_valid"):
@@ -273,6 +265,19 @@ def multiply(
     _BENCH.run_clocks(unit, step)
     summed = [_in_tiles(p, feed, found) for feed, found in zip(feeds, sums, strict=True)]
     return Multiplied([np.array(each) for each in starts], [k for k, _ in summed], [s for _, s in summed])
+
+
+def _put_burst(get: Any, put: Any, feeds: list[_Feed], coming: list[tuple[int, int, int]], edge: int) -> None:
+    """Give the arrays the next burst, if it has arrived."""
+    valid = bool(coming) and coming[0][0] <= edge
+    put("in_valid", int(valid))
+    if not valid:
+        return
+    _, region, burst = coming.pop(0)
+    put("in_data", feeds[region].data(burst)), put("in_phase", region)
+    put("in_step", feeds[region].place(burst))
+    if not get("in_ready"):
+        raise AssertionError(f"a burst is lost at clock {edge}")
 
 
 def _in_tiles(p: Any, feed: _Feed, found: list[tuple[int, int, int]]) -> tuple[Ints, Ints]:

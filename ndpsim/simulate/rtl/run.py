@@ -9,7 +9,7 @@ from ndpsim.base.run_files import temporary_folder
 from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms
 from ndpsim.simulate.rtl import units
 from ndpsim.simulate.rtl.amaranth import AmaranthUnit
-from ndpsim.simulate.rtl.build import UnitSource, compiler, inspect, library, ports_of, read_source
+from ndpsim.simulate.rtl.build import UnitSource, compiler, inspect, library, read_source
 from ndpsim.simulate.rtl.compiled import CompiledUnit
 from ndpsim.simulate.rtl.handshake import Phase, RunningUnit, Sizes, check_ports
 from ndpsim.simulate.rtl.loop import LanesWithUnit, UnitError, check_machine, sizes_of
@@ -55,12 +55,12 @@ def start(source: UnitSource, sizes: Sizes, waves: str = "") -> RunningUnit:
     Raises:
         InputError: the unit does not fit, or something is not installed.
     """
-    if source.component is not None and compiler() is None:
+    if source.make is not None and compiler() is None:
         _log.warning("no C++ compiler: the unit runs in Amaranth's simulator, which is much slower")
-        own_fifo = check_ports(ports_of(source.component), sizes, source.name)
-        return AmaranthUnit(source.component, sizes, own_fifo, waves)
+        own_fifo = source.own_fifo or check_ports(source.ports, sizes, source.name)
+        return AmaranthUnit(source.make(), sizes, own_fifo, waves)
     own_fifo = _has_fifo(source, sizes)
-    if source.component is None:
+    if source.make is None:
         _check_reset(source, sizes, own_fifo)
     return _load(library(source, own_fifo), sizes, own_fifo, waves)
 

@@ -112,7 +112,7 @@ def machine_parameters(module: Any, machine: NdpMachine, expert: PlacedOnDimms, 
 def source_of(module: Any, sizes: Any, name: str) -> UnitSource:
     """The source of a bundled unit of these sizes."""
     files = write_rtlil(module.modules(sizes))
-    return UnitSource(name, files, "unit", module.GemvUnit(sizes), own_fifo=True)
+    return UnitSource(name, files, "unit", lambda: module.GemvUnit(sizes), own_fifo=True)
 
 
 def is_bundled(name: str) -> bool:
