@@ -157,7 +157,7 @@ def test_printed_numbers_are_there_with_their_place(name: str, key: str) -> None
 @pytest.mark.parametrize("name", PRINTED)
 def test_every_value_has_a_source_an_assumption_or_the_reason_of_its_default(name: str) -> None:
     origins = {key: one for key, one in HARDWARE[name].origins.items() if key not in UNSOURCED}
-    assert {origin.kind for origin in origins.values()} <= {"source", "assumption", "default"}
+    assert {origin.kind for origin in origins.values()} <= {"source", "rtl", "assumption", "default"}
     assert all(len(origin.text.split()) > 1 for origin in origins.values())
     assert all(len(one.text.split()) > 3 for one in origins.values() if one.kind == "assumption")
     units = {key: one for key, one in origins.items() if key.startswith("ndp.") and "published" not in key}

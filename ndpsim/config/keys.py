@@ -150,10 +150,10 @@ _OUTSIDE = ("title", "description", "default", "unit")  # these belong to the ke
 _SENTENCE = {"type": "string", "minLength": 1}
 _ANNOTATED = {
     "type": "object",
-    "description": "a value with its source, or with the assumption it rests on",
-    "properties": {"value": True, "source": _SENTENCE, "assumption": _SENTENCE},
+    "description": "a value with its source, the hardware that has it, or the assumption it rests on",
+    "properties": {"value": True, "source": _SENTENCE, "rtl": _SENTENCE, "assumption": _SENTENCE},
     "required": ["value"],
-    "oneOf": [{"required": ["source"]}, {"required": ["assumption"]}],
+    "oneOf": [{"required": ["source"]}, {"required": ["rtl"]}, {"required": ["assumption"]}],
     "additionalProperties": False,
 }
 _FILE = {"type": "string", "description": "name of a file in rtl_params/, or a path ending in .yaml"}

@@ -11,9 +11,10 @@ from ndpsim.base.errors import SETS, Code, InputError, one_of
 from ndpsim.config.nodes import Node, parse
 
 #: The keys of an annotated leaf; no section of a hardware file has a key of these names.
-ANNOTATION = ("value", "source", "assumption")
+ANNOTATION = ("value", "source", "rtl", "assumption")
 
-Kind = Literal["source", "assumption", "set", "default", "stated"]
+Kind = Literal["source", "rtl", "assumption", "set", "default", "stated"]
+_STATED: tuple[Kind, ...] = ("source", "rtl", "assumption")
 KeyPath = tuple[str, ...]
 
 
@@ -25,8 +26,9 @@ class Origin:
         file: the file, or `SETS`.
         line: its line there, from 1; None: there is none.
         text: the annotation, the option, or the reason for the default; else empty.
-        kind: "source" or "assumption" for a value with this annotation, "stated" for a value without one,
-            "set" for an option, "default" for a value that is not given.
+        kind: "source", "rtl" (of hardware that a test compares) or "assumption" for a value with this
+            annotation, "stated" for a value without one, "set" for an option, "default" for a value that is
+            not given.
     """
 
     file: str
@@ -35,7 +37,11 @@ class Origin:
     kind: Kind
 
     def __str__(self) -> str:
-        """One phrase for tables: the source, ``assumption: ...``, ``default, ...``, option or FILE:LINE."""
+        """One phrase for tables: the source, ``RTL: ...``, ``assumption: ...``, ``default, ...``, option or
+        FILE:LINE.
+        """
+        if self.kind == "rtl":
+            return f"RTL: {self.text}"
         if self.kind == "assumption":
             return f"assumption: {self.text}"
         if self.kind == "default":
@@ -171,7 +177,7 @@ def _annotated(parts: dict[str, Node], origin: Origin, path: KeyPath) -> tuple[A
     """The value and origin of a leaf written with its source or assumption."""
     for problem in _annotation_problems(parts):
         raise origin.error(problem, dotted(path), "form")
-    kind: Kind = "source" if "source" in parts else "assumption"
+    kind = next(each for each in _STATED if each in parts)
     text = " ".join(str(parts[kind].value).split())
     value = parts["value"].value
     plain = [entry.value for entry in value] if isinstance(value, list) else value
@@ -191,9 +197,10 @@ def _annotation_problems(parts: dict[str, Node]) -> Iterator[str]:
         yield "has no value; write {value: ..., source: ...} or {value: ..., assumption: ...}"
     elif not _is_leaf(parts["value"]):
         yield "an annotated value is a number, a word or a list of them; annotate the values one by one"
-    stated = [name for name in ("source", "assumption") if name in parts]
+    stated = [name for name in _STATED if name in parts]
     if len(stated) != 1:
-        yield f"has {'both' if stated else 'neither'} of source and assumption; give exactly one"
+        found = " and ".join(stated) or "none"
+        yield f"has {found} of source, rtl and assumption; give exactly one"
     for name in stated:
         text = parts[name].value
         if not isinstance(text, str) or not text.strip():

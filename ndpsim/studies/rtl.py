@@ -13,14 +13,23 @@ import yaml
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.run_files import temporary_folder
-from ndpsim.config import Hardware, load_hardware
+from ndpsim.config import load_hardware
+from ndpsim.config.banks import load_bank_hardware
 from ndpsim.config.files import data_folder
 from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
 from ndpsim.simulate.rtl import units
 from ndpsim.simulate.rtl.build import UnitSource, write_rtlil, yosys
 
-#: The bundled machine of each unit, which gives lanes and bursts.
-MACHINES = {"trimoe_gemv": "trimoe", "edge_gemv": "edge"}
+#: The bundled machine of each unit, which gives lanes and bursts, and its key there.
+MACHINES = {
+    "trimoe_gemv": ("trimoe", "ndp.gemv"),
+    "edge_gemv": ("edge", "ndp.gemv"),
+    "trimoe_activation": ("trimoe", "ndp.activation"),
+    "edge_activation": ("edge", "ndp.activation"),
+    "cxl_activation": ("cxl", "ndp.activation"),
+    "cxl_systolic": ("cxl", "ndp.systolic"),
+    "aim_bank": ("aim", "unit"),
+}
 
 #: Transistors of a cell in static CMOS, those that Yosys' `stat -tech cmos` counts.
 TRANSISTORS = {
@@ -115,11 +124,12 @@ class BuiltUnit:
     name: str
     module: Any
     sizes: Any
-    hardware: Hardware
+    paper_mm2: float | None = None
 
     def counts(self) -> dict[str, int]:
         """How often each module is in the unit."""
-        return {"group": self.sizes.lanes * self.sizes.groups, "lane": self.sizes.lanes, "unit": 1}
+        counts: dict[str, int] = self.module.counts(self.sizes)
+        return counts
 
     def sources(self) -> dict[str, str]:
         """RTLIL of each module, by file."""
@@ -137,9 +147,9 @@ def build_unit(
     """A bundled unit as hardware, for an expert on its machine.
 
     Args:
-        name: a file of ``rtl_params`` that has hardware.
+        name: a file of ``rtl_params`` that has hardware, or ``aim_bank``, the unit at a bank of ``aim``.
         params: another file of this form, instead of it.
-        sets: changes to the machine.
+        sets: changes to the machine, or to the device with units in its banks.
         model, bits, tokens: the expert; they give the widths of weights, and rows and tokens at once.
 
     Raises:
@@ -148,15 +158,26 @@ def build_unit(
     if name not in MACHINES:
         known = ", ".join(MACHINES)
         raise InputError(f"'{name}' has no hardware; {known} have", "unknown-name", key="UNIT")
-    chosen = (f"ndp.gemv={params}",) if params else ()
-    hardware = load_hardware(MACHINES[name], (*chosen, *sets), "gemv")
+    machine_name, key = MACHINES[name]
+    module = units.hardware_module(name)
+    if key == "unit":
+        if params:
+            raise InputError("a unit at a bank has no file of rtl_params", "conflict", key="params")
+        return BuiltUnit(name, module, units.bank_parameters(module, load_bank_hardware(machine_name, sets)))
+    chosen = (f"{key}={params}",) if params else ()
+    hardware = load_hardware(machine_name, (*chosen, *sets), "gemv")
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
-        expert = place_on_dimms(machine, "localized", named_weights(model, bits)[0])
-        most = max(machine.unit.tile(tokens, expert.weights.hidden, expert.slice))
-        module = units.hardware_module(name)
-        sizes = units.machine_parameters(module, machine, expert, most)
-    return BuiltUnit(name, module, sizes, hardware)
+        if key == "ndp.activation":
+            sizes = units.parameters(module, asdict(machine.activation))
+        else:
+            expert = place_on_dimms(machine, "localized", named_weights(model, bits)[0])
+            most = max(machine.unit.tile(tokens, expert.weights.hidden, expert.slice))
+            if key == "ndp.systolic":
+                sizes = units.systolic_parameters(module, machine, expert.weights.format.gate.bits, most)
+            else:
+                sizes = units.machine_parameters(module, machine, expert, most)
+    return BuiltUnit(name, module, sizes, hardware.ndp.published.area_mm2)
 
 
 def verilog(unit: BuiltUnit) -> str:
@@ -204,7 +225,7 @@ def synthesise(unit: BuiltUnit) -> Synthesis:
         depth=depths[deepest],
         deepest=deepest,
         areas=_areas(equivalents, sum(memories.values())),
-        paper_mm2=unit.hardware.ndp.published.area_mm2,
+        paper_mm2=unit.paper_mm2,
     )
 
 

@@ -95,10 +95,9 @@ def compare(
 def _compare_phase(
     differences: list[str], machine: NdpMachine, number: int, record: Any, model: ObservedLanes
 ) -> None:
-    for lane, edges in enumerate(record.starts):
-        _first_difference(
-            differences, f"phase {number}, lane {lane}, burst", model.starts[number][lane], edges, machine
-        )
+    for lane, starts in enumerate(model.starts[number]):
+        what = f"phase {number}, lane {lane}, burst"
+        _first_difference(differences, what, starts, record.starts_of(lane), machine)
     _first_difference(differences, f"phase {number}, row", model.known[number], record.known, machine)
 
 
@@ -138,7 +137,7 @@ def _of_model(lanes: ObservedLanes) -> tuple[Any, list[Any]]:
 def _of_unit(lanes: LanesWithUnit) -> tuple[Any, list[Any]]:
     unit_ticks = lanes.machine.unit_ticks
     return lanes, [
-        np.concatenate([record.starts[lane] for record in lanes.records]) * unit_ticks
+        np.concatenate([record.starts_of(lane) for record in lanes.records]) * unit_ticks
         for lane in range(len(lanes.lanes))
     ]
 

@@ -16,24 +16,19 @@ a part of the buffer for activations, with a read port for each group.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from amaranth import (
-    Array,
-    Cat,
-    ClockSignal,
-    Instance,
-    Module,
-    Mux,
-    ResetSignal,
-    Signal,
-    Value,
-    signed,
-    unsigned,
-)
+from amaranth import Array, Cat, Module, Mux, Signal, Value, signed, unsigned
 from amaranth.lib import wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+
+from ndpsim.simulate.rtl.build import load_module
+
+_PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
+add_fifo, add_part = _PARTS.add_fifo, _PARTS.add_part
+add_tree, delayed = _PARTS.add_tree, _PARTS.delayed
 
 
 @dataclass(frozen=True)
@@ -144,52 +139,6 @@ class Parameters:
         return min(levels, back) if over_lanes else back
 
 
-def add_tree(m: Module, terms: list[Value], registers: int, advance: Value | int = 1) -> Value:
-    """The sum of terms after this many registers, at even distances between the levels of adders."""
-    levels = max(0, (len(terms) - 1).bit_length())
-    for stage in range(registers):
-        for _ in range(levels * (stage + 1) // registers - levels * stage // registers):
-            terms = add_pairs(terms)
-        held = [Signal(term.shape()) for term in terms]
-        with m.If(advance):
-            m.d.sync += [each.eq(term) for each, term in zip(held, terms, strict=True)]
-        terms = list(held)
-    while len(terms) > 1:  # without registers
-        terms = add_pairs(terms)
-    return terms[0]
-
-
-def add_pairs(terms: list[Value]) -> list[Value]:
-    """One level of adders."""
-    pairs = [first + second for first, second in zip(terms[::2], terms[1::2], strict=False)]
-    return pairs + terms[len(pairs) * 2 :]
-
-
-def delayed(m: Module, value: Value, clocks: int) -> Value:
-    """A value some clocks later."""
-    for _ in range(clocks):
-        later = Signal(value.shape())
-        m.d.sync += later.eq(value)
-        value = later
-    return value
-
-
-def add_part(m: Module, name: str, kind: type[Any], parameters: Parameters, apart: bool) -> dict[str, Value]:
-    """Add a submodule, or an instance of the module of its class; returns its ports by name."""
-    members = kind.ports(parameters)
-    if not apart:
-        m.submodules[name] = part = kind(parameters)
-        return {port: getattr(part, port) for port in members}
-    ports = {port: Signal(member.shape, name=f"{name}_{port}") for port, member in members.items()}
-    connected = {
-        f"{'i' if members[port].flow is In else 'o'}_{port}": signal for port, signal in ports.items()
-    }
-    m.submodules[name] = Instance(
-        kind.__name__.lower(), i_clk=ClockSignal(), i_rst=ResetSignal(), **connected
-    )
-    return ports
-
-
 class Group(wiring.Component):
     """A group of multipliers: takes a burst, multiplies it for each token, and keeps sums of rows."""
 
@@ -206,7 +155,7 @@ class Group(wiring.Component):
             "slot": In(p.slot_bits),
             "vector": In(16),
             "tokens": In(p.token_bits + 1),
-            "read_vector": Out(16),
+            "next_vector": Out(16),
             "activations": In(p.values * p.activation_bits),
             # The row that may leave: bursts of it that are finished, and its sum.
             "head": In(p.slot_bits + p.token_bits),
@@ -228,7 +177,7 @@ class Group(wiring.Component):
             ends_token.eq(busy & last_clock & (part == p.chunks - 1)),
             ends.eq(ends_token & (token + 1 == tokens)),
             self.can_load.eq(~busy | ends),
-            self.read_vector.eq(Mux(self.load, self.vector, vector + 1)),
+            self.next_vector.eq(vector + 1),
             place.eq(Cat(token, slot)),
         ]
         with m.If(busy):
@@ -382,7 +331,7 @@ class Lane(wiring.Component):
         for group in groups:
             read = buffer.read_port(domain="comb")
             m.d.comb += [
-                read.addr.eq(group["read_vector"]),
+                read.addr.eq(Mux(group["load"], group["vector"], group["next_vector"])),
                 group["activations"].eq(read.data),
                 *(group[name].eq(getattr(self, name)) for name in ("head", "leaves", "sum_head", "tokens")),
                 group["sum_leaves"].eq(self.sum_leaves & self.advance),
@@ -392,35 +341,20 @@ class Lane(wiring.Component):
     def _fifo(self, m: Module, number: int, group: dict[str, Value], turn: Value) -> Value:
         """The FIFO of a group. A burst that finds it empty and the group free is loaded at once."""
         p = self.parameters
-        depth = -(-p.fifo_bursts // p.groups)
         entry = Cat(self.in_data, self.in_row, self.in_vector, self.in_phase)
-        m.submodules[f"fifo{number}"] = memory = Memory(shape=len(entry), depth=depth, init=[])
-        read, write = memory.read_port(domain="comb"), memory.write_port()
-        first, after, level = (Signal(range(max(2, size))) for size in (depth, depth, depth + 1))
-        comes, head, in_window = Signal(), Signal(len(entry)), Signal()
+        comes, in_window = self.in_valid & (turn == number), Signal()
+        depth = -(-p.fifo_bursts // p.groups)
+        head, is_there, room = add_fifo(m, f"fifo{number}", depth, comes, entry, group["load"])
         row = head[p.burst_bits : p.burst_bits + 16]
-        may = self.go & (head[-1] == self.phase) & in_window & ((level != 0) | comes)
+        may = self.go & (head[-1] == self.phase) & in_window & is_there
         m.d.comb += [
-            comes.eq(self.in_valid & (turn == number)),
-            read.addr.eq(first),
-            head.eq(Mux(level == 0, entry, read.data)),
-            write.addr.eq(after),
-            write.data.eq(entry),
             in_window.eq((row - self.first_row)[:16] < p.window),
             group["load"].eq(group["can_load"] & may),
             group["data"].eq(head[: p.burst_bits]),
             group["slot"].eq(row),
             group["vector"].eq(head[p.burst_bits + 16 : p.burst_bits + 32]),
-            write.en.eq(comes & ((level != 0) | ~group["load"]) & (level != depth)),
         ]
-        leaves = Signal()
-        m.d.comb += leaves.eq(group["load"] & (level != 0))
-        with m.If(write.en):
-            m.d.sync += after.eq(Mux(after == depth - 1, 0, after + 1))
-        with m.If(leaves):
-            m.d.sync += first.eq(Mux(first == depth - 1, 0, first + 1))
-        m.d.sync += level.eq(level + write.en - leaves)
-        return level != depth
+        return room
 
 
 #: Inputs of the unit that all lanes have.
@@ -533,3 +467,8 @@ def modules(parameters: Parameters) -> dict[str, wiring.Component]:
         "lane": Lane(parameters, apart=True),
         "unit": GemvUnit(parameters, apart=True),
     }
+
+
+def counts(parameters: Parameters) -> dict[str, int]:
+    """How often each module is in the unit."""
+    return {"group": parameters.lanes * parameters.groups, "lane": parameters.lanes, "unit": 1}

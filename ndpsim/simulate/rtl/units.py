@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
+from ndpsim.config.banks import BankHardware
 from ndpsim.config.files import data_folder
 from ndpsim.dimm.units import MultiplierUnit
-from ndpsim.dimm.units.gemv import GemvUnit
+from ndpsim.dimm.units.systolic import SystolicUnit
 from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms
 from ndpsim.simulate.rtl.build import UnitSource, load_module, need, write_rtlil
 
 #: The hardware of each file of `rtl_params` that has one: its file in `validation/rtl`.
-HARDWARE = {"trimoe_gemv": "gemv", "edge_gemv": "gemv"}
+HARDWARE = {
+    "trimoe_gemv": "gemv",
+    "edge_gemv": "gemv",
+    "trimoe_activation": "activation",
+    "edge_activation": "activation",
+    "cxl_activation": "activation",
+    "cxl_systolic": "systolic",
+    "aim_bank": "bank",
+}
 
 _LEAST_WINDOW = 4  # rows
 _MOST_WINDOW = 1 << 12
@@ -51,19 +60,40 @@ def parameters(module: Any, values: Mapping[str, Any]) -> Any:
 
 
 def values_of(unit: MultiplierUnit) -> dict[str, Any]:
-    """The values of a machine's unit by the names of its parameters.
-
-    Raises:
-        InputError: there is no hardware for such a unit.
-    """
-    if not isinstance(unit, GemvUnit):
-        raise InputError("there is hardware of GEMV units only", "unsupported", key="rtl")
+    """The values of a machine's unit by the names of its parameters."""
     values = {each.name: getattr(unit, each.name) for each in fields(unit)}
+    if isinstance(unit, SystolicUnit):
+        array = unit.array
+        values |= {
+            **array._asdict(),
+            "stationary_registers": array.registers,
+            "dataflow": "weight-stationary" if array.weight_stationary else "output-stationary",
+            "low_bit_throughput": "inverse-bits" if unit.inverse_bits else "fixed",
+        }
     return {**values, "buffer_kib": unit.buffer_bytes // 1024, "activation_bits": 8 * unit.activation_bytes}
 
 
+def systolic_parameters(module: Any, machine: NdpMachine, bits: int, tokens: int) -> Any:
+    """The sizes of the arrays of a machine's lanes; each row holds activations of a share of the buffer."""
+    values = {
+        **values_of(machine.unit),
+        "lanes": machine.lanes,
+        "burst_bits": machine.device.burst_bytes * 8,
+        "bits": bits,
+        "tokens": tokens,
+    }
+    sizes = parameters(module, values)
+    buffer_bits = 8 * machine.unit.buffer_bytes
+    return replace(sizes, depth=buffer_bits // (sizes.rows * sizes.vector_bits))
+
+
+def bank_parameters(module: Any, hardware: BankHardware) -> Any:
+    """The sizes of the unit at a bank of a device."""
+    return parameters(module, hardware.unit)
+
+
 def machine_parameters(module: Any, machine: NdpMachine, expert: PlacedOnDimms, tokens: int) -> Any:
-    """The sizes of a machine's unit for an expert; `tokens`: the most of a tile."""
+    """The sizes of a machine's GEMV unit for an expert; `tokens`: the most of a tile."""
     regions = expert.placed[0].interleaving.regions
     row_bursts = min(max(1, region.bursts // region.rows) for region in regions)
     return parameters(
@@ -82,9 +112,9 @@ def machine_parameters(module: Any, machine: NdpMachine, expert: PlacedOnDimms, 
 def source_of(module: Any, sizes: Any, name: str) -> UnitSource:
     """The source of a bundled unit of these sizes."""
     files = write_rtlil(module.modules(sizes))
-    return UnitSource(name, files, "unit", module.GemvUnit(sizes), own_fifo=True)
+    return UnitSource(name, files, "unit", lambda: module.GemvUnit(sizes), own_fifo=True)
 
 
 def is_bundled(name: str) -> bool:
-    """Whether a name is that of a bundled unit, not a file."""
-    return name in HARDWARE and not Path(name).exists()
+    """Whether a name is that of a bundled unit for the closed loop, not a file."""
+    return HARDWARE.get(name) == "gemv" and not Path(name).exists()

@@ -1,0 +1,244 @@
+"""Activation units, systolic arrays, packets and units in banks as hardware, against their models."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+
+from ndpsim.base.errors import InputError
+from ndpsim.config import load_hardware
+from ndpsim.config.banks import load_bank_hardware
+from ndpsim.dimm.units import ActivationUnit
+from ndpsim.dram.banks.programs import Line
+from ndpsim.dram.banks.run import run_program
+from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
+from ndpsim.workload.models import Expert
+from scripts import ROOT, script
+
+pytest.importorskip("amaranth", reason="needs the extra rtl")
+
+from ndpsim.simulate.rtl import units
+
+COMPARE: Any = script("validation/rtl/compare_units.py")
+
+# ---- Activation units
+
+ACTIVATION: Any = units.hardware_module("trimoe_activation")
+
+
+def rows_of(tokens, rows=12, seed=1):
+    random = np.random.default_rng(seed)
+    gates, ups = random.integers(-(1 << 13), 1 << 13, (2, rows, tokens))
+    return np.cumsum(random.integers(0, 9, rows)), gates, ups
+
+
+def activated(model, tokens, stalled=frozenset(), **changed):
+    ready, gates, ups = rows_of(tokens)
+    sizes = replace(ACTIVATION.Parameters(**asdict(model)), **changed)
+    return ready, COMPARE.activate(ACTIVATION, ACTIVATION.ActivationUnit(sizes), ready, gates, ups, stalled)
+
+
+@pytest.mark.parametrize("hw", ["trimoe", "edge", "cxl"])
+def test_activation_units_start_and_end_each_row_as_their_models(hw):
+    section = load_hardware(hw, (), "gemv").ndp.activation
+    model = ActivationUnit(4, section.cycles_per_value, section.latency_cycles)  # fewer side by side
+    ready, hardware = activated(model, 9)
+    assert COMPARE.compare_activation(model, hardware, ready, 9) == []
+
+
+@pytest.mark.parametrize(
+    ("units_", "cycles", "latency", "tokens"), [(2, 3, 5, 1), (1, 1, 30, 3), (3, 2, 1, 7)]
+)
+def test_other_activation_units_are_equal(units_, cycles, latency, tokens):
+    model = ActivationUnit(units_, cycles, latency)
+    ready, hardware = activated(model, tokens)
+    assert COMPARE.compare_activation(model, hardware, ready, tokens) == []
+
+
+@pytest.mark.parametrize("changed", [{"latency_cycles": 6}, {"cycles_per_value": 3}])
+def test_another_clock_of_an_activation_unit_is_seen(changed):
+    model = ActivationUnit(4, 2, 5)
+    ready, hardware = activated(model, 9, **changed)
+    differences = COMPARE.compare_activation(model, hardware, ready, 9)
+    assert any(each.startswith("end of row") for each in differences)
+
+
+def test_activated_values_are_those_of_numpy():
+    """Fixed point: within 2^-13 of gate times up, where these are at least 1."""
+    _, gates, ups = rows_of(9)
+    _, hardware = activated(ActivationUnit(4, 1, 12), 9)
+    gate, up = gates / 2**10, ups / 2**10
+    wanted = gate / (1 + np.exp(-gate)) * up
+    bound = np.maximum(1, abs(gate)) * np.maximum(1, abs(up)) * 2**-13
+    assert (abs(hardware.results / 2**16 - wanted) <= bound).all()
+
+
+def test_nothing_is_lost_when_results_cannot_leave():
+    stalled = frozenset(np.random.default_rng(2).integers(0, 120, 60).tolist())
+    _, free = activated(ActivationUnit(4, 1, 12), 9)
+    _, waiting = activated(ActivationUnit(4, 1, 12), 9, stalled)
+    assert np.array_equal(free.results, waiting.results)
+    assert waiting.ends[-1] > free.ends[-1]
+
+
+# ---- Systolic arrays
+
+SYSTOLIC: Any = units.hardware_module("cxl_systolic")
+WEIGHTS = "ndp.systolic.dataflow=weight-stationary"
+ONE = "ndp.systolic.stationary_registers=1"
+
+
+def multiplied(*sets, bits=16, tokens=2, hidden=32, intermediate=16, arrays=1, **changed):
+    lane = ("dimm.subchannels=1", f"ndp.systolic.arrays={arrays}")
+    machine = lower_machine(load_hardware("cxl", (*lane, *sets), "gemv"))
+    expert = place_on_dimms(machine, "localized", named_weights(Expert(hidden, intermediate), bits)[0])
+    sizes = units.systolic_parameters(SYSTOLIC, machine, bits, tokens)
+    unit = SYSTOLIC.SystolicUnit(replace(sizes, **{"depth": 512, **changed}))
+    return COMPARE.compare_systolic(machine, expert, tokens, unit)
+
+
+@pytest.mark.parametrize(
+    ("sets", "chosen"),
+    [
+        ((), {"arrays": 2, "tokens": 4, "intermediate": 32}),
+        (
+            ("ndp.systolic.fifo_bursts=3", "ndp.systolic.clock_mhz=300"),
+            {"bits": 8, "tokens": 1, "intermediate": 32},
+        ),
+        pytest.param((), {"bits": 4, "intermediate": 32}, marks=pytest.mark.long),
+        ((), {"bits": 3, "arrays": 2, "hidden": 64, "intermediate": 64}),
+        ((), {"bits": 2, "arrays": 2, "intermediate": 32}),
+        pytest.param(
+            ("ndp.systolic.low_bit_throughput=fixed",),
+            {"bits": 8, "intermediate": 32},
+            marks=pytest.mark.long,
+        ),
+        ((WEIGHTS,), {"tokens": 3}),
+        pytest.param((ONE,), {}, marks=pytest.mark.long),
+        pytest.param((WEIGHTS, ONE), {}, marks=pytest.mark.long),
+        pytest.param(
+            (WEIGHTS,),
+            {"bits": 3, "arrays": 2, "hidden": 64, "intermediate": 64},
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_systolic_arrays_take_each_burst_and_sum_each_tile_as_their_model(sets, chosen):
+    """Fill, drain and load, from the bursts of the simulated DRAM on; and the products are those of integers."""
+    differences, model, _ = multiplied(*sets, **chosen)
+    assert differences == []
+    assert len(model.bursts[0]) >= 8
+
+
+def test_a_tile_after_idle_weight_stationary_arrays_is_sooner_in_hardware():
+    """The model has its time in a long run of tiles: tokens pass while the next words are loaded."""
+    tokens, rows = 6, 4
+    differences, model, hardware = multiplied(WEIGHTS, tokens=tokens)
+    assert differences
+    for region, ends in enumerate(hardware.known):
+        sooner = model.known[region][3::4] / 64 - ends
+        assert sooner.min() >= 0
+        assert sooner.max() <= tokens - rows
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows": 5},
+        pytest.param({"stationary_registers": 1, "fifo_bursts": 64}, marks=pytest.mark.long),
+    ],
+)
+def test_other_arrays_are_seen(changed):
+    differences, *_ = multiplied(**changed)
+    assert any("tile" in each for each in differences)
+
+
+def test_a_wrong_product_of_an_element_is_seen(monkeypatch):
+    product = SYSTOLIC.product
+    monkeypatch.setattr(SYSTOLIC, "product", lambda p, words, activations: product(p, words, activations) + 1)
+    differences, *_ = multiplied()
+    assert differences == [f"region {region}: the sums are not those of the matrices" for region in (0, 1)]
+
+
+def test_a_smaller_fifo_of_arrays_loses_a_burst():
+    with pytest.raises(AssertionError, match=r"a burst is lost at clock \d+"):
+        multiplied("ndp.systolic.clock_mhz=300", fifo_bursts=4)
+
+
+@pytest.mark.parametrize(
+    ("sets", "bits", "words"),
+    [
+        ((), 16, "arrays: cannot be built: 2 lanes cannot share 3"),
+        (("ndp.systolic.load_rows=2",), 16, "load_rows: cannot be built: only 1 has hardware"),
+        (("ndp.systolic.low_bit_throughput=fixed",), 3, "bits: cannot be built: a step of 12 bits"),
+    ],
+)
+def test_arrays_that_cannot_be_built_are_one_line(sets, bits, words):
+    machine = lower_machine(
+        load_hardware("cxl", ("dimm.subchannels=1", "ndp.systolic.arrays=1", *sets), "gemv")
+    )
+    changed = {"arrays": 3, "lanes": 2} if not sets else {}
+    values = {**units.values_of(machine.unit), "lanes": 1, "bits": bits, **changed}
+    with pytest.raises(InputError, match=words):
+        units.parameters(SYSTOLIC, values)
+
+
+# ---- The unit at a bank
+
+BANK: Any = units.hardware_module("aim_bank")
+
+
+def bank_problems(sets=(), columns=16, **changed):
+    hardware = load_bank_hardware("aim", sets)
+    lines = [Line("WR_GB", (0,), size=columns)]
+    for row in (3, 4):
+        lines += [Line("WR_BIAS", (0,)), Line("MAC_ABK", (0,), row=row, size=columns), Line("RD_MAC", (0,))]
+    run = run_program([*lines, Line("EOC", (0,))], hardware.device, record_commands=True)
+    assert run.counts["MAC16"] == 2 * columns
+    sizes = replace(units.bank_parameters(BANK, hardware), **changed)
+    period = load_bank_hardware("aim").device.clocks("nCCDL")
+    return COMPARE.run_bank(BANK.BankUnit(sizes), run.commands, period)
+
+
+def test_the_unit_at_a_bank_takes_a_column_with_each_command_and_is_complete_when_it_is_read():
+    assert bank_problems() == []
+
+
+def test_a_unit_at_a_bank_that_is_deeper_than_a_change_of_mode_is_read_too_soon():
+    """Nothing but the change of mode, nMODCH, is between the last product and the read of its sum."""
+    problems = bank_problems(tree_registers=16)
+    assert problems[0].startswith("read 1: products are on their way")
+    assert bank_problems(("timings.nMODCH=64",), tree_registers=16) == []
+
+
+def test_columns_that_come_faster_than_a_clock_of_the_unit_are_seen():
+    problems = bank_problems(("timings.nCCDS=1", "timings.nCCDL=1"))
+    assert any(each.startswith("two commands come to the unit at clock") for each in problems)
+
+
+# ---- What parameter files say of the hardware
+
+
+def test_values_of_hardware_name_its_file_and_its_test():
+    found = 0
+    for path in sorted((ROOT / "rtl_params").glob("*.yaml")):
+        for key, leaf in yaml.safe_load(path.read_text(encoding="utf-8")).items():
+            if isinstance(leaf, dict) and "rtl" in leaf:
+                named = re.match(r"(\S+\.py), (\S+\.py) \((test_\w+)\): ", " ".join(leaf["rtl"].split()))
+                assert named, f"{path.name}: {key}"
+                assert (ROOT / named[1]).is_file()
+                assert f"def {named[3]}(" in (ROOT / named[2]).read_text(encoding="utf-8")
+                found += 1
+    assert found == 10
+
+
+def test_a_machine_says_which_values_hardware_has():
+    origin = load_hardware("trimoe", (), "gemv").origins["ndp.gemv.adder_tree_cycles"]
+    assert str(origin).startswith(
+        "RTL: validation/rtl/gemv.py, tests/test_rtl.py (test_one_more_level_of_reg"
+    )
