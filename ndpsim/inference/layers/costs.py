@@ -44,7 +44,7 @@ from ndpsim.inference.layers.contention import shared_bandwidth, slowdown_table
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.relayouts import RelayoutCost, Relayouts
 from ndpsim.inference.layers.shared_dimm import simulation_threads
-from ndpsim.inference.layers.standby import Parts, Standby
+from ndpsim.inference.layers.standby import Parts, Standby, unknown
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
 from ndpsim.simulate.bank_turns import bank_expert_token
@@ -239,13 +239,14 @@ class Costs:
         """A run of so many columns of an expert, its mean time over the phases of refresh, and its energy."""
         model, of_turn = Expert(self.shape.hidden, columns), in_turns(tokens)
         result, mean = self._over_refresh(model, of_turn, Location(0, shards).layout)
+        added_nj = self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns)
         if self._beside is None:
-            return result, mean.mean_ns, self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns)
+            return result, mean.mean_ns, added_nj
         part, on_channel = Expert(model.hidden, -(-columns // shards)), 1
         if shards > 1:
             on_channel = -(-shards // self.hardware.system.host.channels)
             _, mean = self._over_refresh(part, of_turn, "localized")
-        return result, self._beside.expert_ns(part, of_turn, on_channel, mean), None
+        return result, self._beside.expert_ns(part, of_turn, on_channel, mean), unknown(added_nj)
 
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
         whole = self.shape
@@ -342,16 +343,17 @@ class Costs:
         result = simulate_host_read(memory, self.shape, layout, self.bits, cache=self._cache)
         system = memory.system
         beside = sum(dimm % system.host.channels < result.channels for dimm in range(system.dimm.count))
+        added_nj = self._host_standby.above(result.energy_nj, beside, result.time_ns)
         if self._beside is not None and self.hardware.host_reads_dimms:
             time_ns = self._beside.read_ns(self.shape, layout)
             gbps = result.weight_bytes / time_ns / result.channels
-            return HostReadCost(time_ns, result.weight_bytes, result.channels, gbps, None)
+            return HostReadCost(time_ns, result.weight_bytes, result.channels, gbps, unknown(added_nj))
         return HostReadCost(
             result.time_ns,
             result.weight_bytes,
             result.channels,
             result.bandwidth_gbps / result.channels,
-            self._host_standby.above(result.energy_nj, beside, result.time_ns),
+            added_nj,
         )
 
     @cached_property

@@ -31,7 +31,7 @@ from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, make_layout
 from ndpsim.dimm.link import Network
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.shared_dimm import simulation_threads
-from ndpsim.inference.layers.standby import Parts, Standby
+from ndpsim.inference.layers.standby import Parts, Standby, unknown
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import simulate_relayout
 from ndpsim.simulate.machine import geometry_of, named_weights
@@ -189,7 +189,7 @@ class Relayouts:
         alone_ns = time_ns = slices * moved.time_ns
         added = self._standby.above(moved.energy_nj, self._memory.system.dimm.count, moved.time_ns)
         if self._moving is not None:
-            time_ns, added = alone_ns * self._moving(self._slice, source, target), None
+            time_ns, added = alone_ns * self._moving(self._slice, source, target), unknown(added)
         return RelayoutCost(
             time_ns,
             slices * moved.weight_bytes,
