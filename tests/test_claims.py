@@ -230,7 +230,7 @@ MADE = [
                 "place": "Table 1",
                 "kind": "simulated",
                 "published": {"value": float(value), "quote": f"{value}.0"},
-                "runs": {"hw": {"command": "hardware", "given": {"hw": "trimoe"}}},
+                "runs": {"hw": {"command": "hardware", "given": {"hw": "trimoe", "gpu.memory_gb": 80}}},
                 "ours": "hw.gpu.memory_gb - hw.gpu.reserved_gb",
                 "tolerance": "stated",
                 "assumptions": [

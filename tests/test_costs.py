@@ -17,6 +17,7 @@ from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.shared_dimm import measured_by
 from ndpsim.inference.layers.transfers import _BesideOfTokens
 from ndpsim.simulate import simulate_expert, simulate_host_read, simulate_relayout
+from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.simulate.results import ResultCache
 from ndpsim.simulate.results.cache import digest_of
 from ndpsim.workload.models import Expert
@@ -53,6 +54,7 @@ def test_a_table_of_slowdowns_is_kept_by_all_that_it_depends_on(monkeypatch):
         dict(hardware=load_hardware("trimoe")), dict(hardware=load_hardware("trimoe", (UNREFRESHED, "dram.nRC=142"))),
         dict(model=Expert(96, 41)), dict(model=Expert(98, 40)), dict(bits=8),
         dict(arbitration="slice"), dict(arbitration="ndp-first"), dict(shards=2),
+        dict(traffic=HostTraffic(4.0, 0.67, "sequential")), dict(traffic=HostTraffic(8.0, 0.67, "sequential")),
     ]  # fmt: skip
     for changed in ({}, *others):
         contention.slowdown_table(**{**first, **changed})

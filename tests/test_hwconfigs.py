@@ -48,7 +48,7 @@ PRINTED: dict[str, dict[str, object]] = {
         "host.memory_tb": 2,
         "host.cpu_tflops": 90.1,
         "gpu.tflops": 819.6,
-        "gpu.memory_gb": 80,
+        "gpu.memory_gb": 80 * 2**30 / 10**9,
         "gpu.memory_tbps": 2.04,
         "gpu.pcie_gbps": 64,
         "link.lanes": 8,

@@ -56,7 +56,7 @@ def test_the_kv_cache_gets_what_weights_and_work_leave_of_the_share_of_the_memor
     token = 2 * 32 * 8 * 128 * 2  # keys and values of 32 layers
     # In work: of a token two vectors and what is inside a feed-forward network; the logits of each sequence.
     work = 2048 * (2 * 4096 + 3 * 14336) * 2 + 128 * 128256 * 4
-    assert result.config["kv_blocks"] == int((80e9 - 8e9 - weights - work) // (16 * token))
+    assert result.config["kv_blocks"] == int((80 * 2**30 - 8e9 - weights - work) // (16 * token))
 
 
 def test_a_dense_model_has_no_policy_and_its_log_is_consistent(tmp_path: Path):

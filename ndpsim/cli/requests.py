@@ -110,14 +110,17 @@ def describe(options: Options) -> None:
     If prompts have hashes of their blocks, it also prints the share of blocks that occurred before. This is
     the share that an unlimited prefix cache saves.
     """
+    from ndpsim.base.settings import existing_file
     from ndpsim.report.workload import print_requests
     from ndpsim.workload.requests import describe_requests, import_requests, load_requests
-    from ndpsim.workload.requests.spec import is_spec
+    from ndpsim.workload.requests.spec import arrival_generators, is_spec
 
     requests = options["requests"]
     if is_spec(requests):
         refuse(options, "applies only to a file; a SPEC states what is generated", *RECORDED)
     else:
+        with naming(requests="FILE|SPEC"):
+            existing_file(requests, arrival_generators(), "requests")
         refuse(options, "applies only to a SPEC; a file already fixes it", "seed")
     with naming(requests="FILE|SPEC"):
         recorded = DESCRIBE.arguments(options, *RECORDED)

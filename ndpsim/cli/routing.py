@@ -119,8 +119,9 @@ def describe(options: Options) -> None:
     if is_spec(options["routing"]):
         trace = _generated(options["routing"], options)
     else:
+        file = existing_file(options["routing"])
         refuse(options, "applies only to a SPEC; a file already fixes it", *GENERATED)
-        trace = load_routing(existing_file(options["routing"]))
+        trace = load_routing(file)
     statistics = describe_routing(trace)
     if plot is not None:
         from ndpsim.report.pictures.moe import routing_figure

@@ -1,4 +1,4 @@
-"""``ndpsim show``: show one of them in full: hw, part, model, org, timing, schema, layout, policy."""
+"""``ndpsim show``: show one thing in full: hw, part, model, org, timing, schema, layout, policy."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Host(Section):
         "published memory bandwidth of the host, for a cross-check", None
     )
     memory_tb: Annotated[Positive, unit("TB")] | None = key(
-        "published memory capacity of the host, for a cross-check", None
+        "published memory capacity of the host, as papers print it (2^40 B), for a cross-check", None
     )
     mapper: Literal[(*MAPPERS, "dram")] = key(  # type: ignore[valid-type]
         "address mapping of host traffic beside an expert; dram: the mapping of dram.mapper", "RoBaCoRaCoBgCh"
@@ -361,7 +361,9 @@ class Published(Section):
 
     gflops: Annotated[Positive, unit("GFLOPS")] | None = key("peak of a unit", None)
     bandwidth_gbps: Gbps | None = key("memory bandwidth inside its DIMM or device", None)
-    memory_gb: Annotated[Positive, unit("GB")] | None = key("capacity of its DIMM or device", None)
+    memory_gb: Annotated[Positive, unit("GB")] | None = key(
+        "capacity of its DIMM or device, as papers print it (2^30 B)", None
+    )
     area_mm2: Area | None = key("area of all units of a DIMM", None)
 
 

@@ -15,7 +15,7 @@ from ndpsim.inference.layers.record import LayerRecord, RunRecord
 from ndpsim.report.metrics import value_words
 from ndpsim.report.printing import print_table, print_text
 from ndpsim.report.ranking import ranked_answer
-from ndpsim.report.text import bits_of
+from ndpsim.report.text import bits_of, traffic_of
 from ndpsim.report.words import counted, unknown_components
 from ndpsim.report.workload import trace_title
 from ndpsim.simulate.results import CheckedEnd, LayerCheck, MoeResult, PolicyRun
@@ -39,7 +39,7 @@ def moe_title(result: MoeResult) -> str:
     """A title: the model and the machine."""
     config = result.config
     file = f"{config['weights']}: " if "weights" in config else ""
-    return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}"
+    return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}{traffic_of(config)}"
 
 
 def routed_title(result: MoeResult) -> str:

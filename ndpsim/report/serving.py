@@ -9,7 +9,7 @@ from ndpsim.base.reported import quantity_of, with_unit
 from ndpsim.base.units import percent, significant
 from ndpsim.report.moe import busy_share
 from ndpsim.report.printing import print_table, print_text
-from ndpsim.report.text import bits_of
+from ndpsim.report.text import bits_of, traffic_of
 from ndpsim.report.words import counted, unknown_components
 from ndpsim.simulate.results.moe import RESOURCES
 from ndpsim.simulate.results.serving import FoundRate, MeasuredComparison, ServingResult
@@ -28,7 +28,7 @@ def serving_title(result: ServingResult) -> str:
     file = f"{config['weights']}: " if "weights" in config else ""
     bits = bits_of(config if config["bits"] else {"bits": config["dense_bits"]})
     policy = f", {config['policy']}" if config["policy"] else ""
-    return f"{config['model']} on {config['hardware']['name']}, {file}{bits}{policy}"
+    return f"{config['model']} on {config['hardware']['name']}, {file}{bits}{policy}{traffic_of(config)}"
 
 
 def print_serving(result: ServingResult) -> None:

@@ -215,6 +215,12 @@ def bits_of(config: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {width:.4g}" for name, width in bits.items()) + " bits"
 
 
+def traffic_of(config: Mapping[str, Any]) -> str:
+    """The host's own traffic beside the layers of a model, for a title; "": there is none."""
+    gbps = config["host_gbps"]
+    return "" if gbps is None else f", beside host traffic of {gbps:.4g} GB/s on each DIMM"
+
+
 def print_sweep(points: Sequence[LoadPoint]) -> None:
     """Print the result of `sweep_load`."""
     print_table("", *table_of(points, *quantities(LoadPoint)), left=0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ndpsim.base.arguments import number
@@ -46,24 +46,27 @@ def rate_gbps(gbps: Any, bus_gbps: float, key: str) -> float | None:
 
 @dataclass(frozen=True)
 class _Rate(Real):
-    """GB/s, a share of the bandwidth such as 30%, or as many as possible."""
+    """GB/s, a share of the bandwidth such as 30%, or, if it `saturates`, as many as possible."""
 
-    allowed = "saturate, a share up to 100%, or a number from 0"
-    form: str = field(default="GBPS|SHARE%|saturate", kw_only=True)
+    saturates: bool = True
+
+    @property
+    def allowed(self) -> str:
+        return ("saturate, " if self.saturates else "") + "a share up to 100%, or a number from 0"
 
     def check(self, value: Any, key: str) -> Any:
-        if isinstance(value, str) and value.strip() == "saturate":
-            return "saturate"
-        if isinstance(value, str) and share_of_rate(value) is not None:
-            return value.strip()
+        text = value.strip() if isinstance(value, str) else ""
+        if share_of_rate(text) is not None or (text == "saturate" and self.saturates):
+            return text
         try:
             return super().check(value, key)
         except InputError:
-            problem = f"{shown(value)} is neither 'saturate', a share such as 30%, nor GB/s from 0"
+            others = "'saturate', a share such as 30%," if self.saturates else "a share such as 30%"
+            problem = f"{shown(value)} is neither {others} nor GB/s from 0"
             raise InputError(problem, key=key, code="form") from None
 
 
-RATE = _Rate()
+RATE = _Rate(form="GBPS|SHARE%|saturate")
 _ARBITRATION = Choice(option_names("dimm/arbitrations", "host-first"), "arbitration", settings=True)
 ARBITRATION = Parameter(
     "arbitration",
@@ -128,6 +131,20 @@ class RequestSettings(Settings):
         files=("",),
         needs=_TRAFFIC,
     )
+
+
+#: Traffic on every DIMM of a machine, beside the layers of a model.
+MACHINE_TRAFFIC = Parameter(
+    _TRAFFIC,
+    "Rate at which the host also reads and writes each DIMM during the run: GB/s, or a share of the DIMM's "
+    "bandwidth to the host such as 30%.",
+    _Rate(form="GBPS|SHARE%", saturates=False),
+    otherwise="none",
+)
+MACHINE_TRAFFIC_TOLD = (
+    "the host's own traffic on each DIMM during the run, in GB/s, or a share such as 30% of what the DIMM "
+    "carries to the host"
+)
 
 
 class TrafficSettings(RequestSettings, SharingSettings):

@@ -10,7 +10,7 @@ from typing import Any
 from ndpsim.base.arguments import Sets
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
+from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC, MACHINE_TRAFFIC, MACHINE_TRAFFIC_TOLD
 from ndpsim.base.options.routing import BATCH, MOST, SEED, STEPS
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Choice, Kind, Own, Parameter, Real, Whole, table
@@ -128,6 +128,9 @@ class MoeSettings(Settings):
     context: int = option(512, Whole(), "Tokens that a decoded token attends to.", SIMULATED)
     gpu_experts: int | None = option(
         None, Whole(0), "Experts of a layer in the GPU's memory.", SIMULATED, otherwise="as many as fit"
+    )
+    host_gbps: Any = like(
+        MACHINE_TRAFFIC, HOST_TRAFFIC, accepts="float | str | None", told=MACHINE_TRAFFIC_TOLD
     )
     arbitration: str = like(ARBITRATION, HOST_TRAFFIC)
     cache: Any = argument(True, CACHE, "bool | ResultCache")

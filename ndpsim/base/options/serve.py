@@ -9,7 +9,7 @@ from typing import Any
 from ndpsim.base.arguments import Sets, text
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.hardware import HW, SET, model_of
-from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC
+from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC, MACHINE_TRAFFIC, MACHINE_TRAFFIC_TOLD
 from ndpsim.base.options.moe import CACHE, MOE, POLICY, ROUTING, SIMULATED, WEIGHTS
 from ndpsim.base.options.routing import SEED
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
@@ -170,6 +170,9 @@ class ServeSettings(Settings):
     dense_bits: int | None = like(MOE["dense-bits"], WEIGHTS, default=None)
     weights: str | None = like(MOE["weights"], WEIGHTS)
     gpu_experts: int | None = like(MOE["gpu-experts"], _ENGINE)
+    host_gbps: Any = like(
+        MACHINE_TRAFFIC, HOST_TRAFFIC, accepts="float | str | None", told=MACHINE_TRAFFIC_TOLD
+    )
     arbitration: str = like(ARBITRATION, HOST_TRAFFIC)
     cache: Any = argument(True, CACHE, "bool | ResultCache")
 

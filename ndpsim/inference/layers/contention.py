@@ -57,6 +57,7 @@ from ndpsim.inference.layers.shared_dimm import (
     plan_in_use,
     simulation_threads,
 )
+from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results.cache import Lookup, ResultCache
 from ndpsim.simulate.results.slowdown import SlowdownTable
@@ -75,12 +76,14 @@ def slowdown_table(
     arbitration: str,
     cache: bool | ResultCache,
     shards: int = 1,
+    traffic: HostTraffic | None = None,
 ) -> SlowdownTable:
     """The table of one model's experts on one hardware, measured by the plan in use.
 
     Args:
         hardware, model, bits, arbitration, cache: as in `simulate_contention`.
         shards: number of DIMMs, for parts of sharded experts; such a table has no entries beside relayouts.
+        traffic: the host's own traffic on each DIMM; all speeds are relative to those beside it alone.
 
     Raises:
         InputError: the hardware has no host channel, or no NDP units.
@@ -88,14 +91,14 @@ def slowdown_table(
     plan = plan_in_use()
     part = model if shards == 1 else Expert(model.hidden, max(1, model.intermediate // shards))
     weights, _ = named_weights(part, bits)
-    lookup = Lookup(SlowdownTable, cache, False, (hardware, weights, arbitration, shards > 1, plan), {})
+    inputs = [hardware, weights, arbitration, shards > 1, plan, *([] if traffic is None else [traffic])]
+    lookup = Lookup(SlowdownTable, cache, False, inputs, {})
     found = lookup.find(Stopwatch(), lambda share: None)
     if found is not None:
         return found
-    short = Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration, plan)
-    return lookup.store(
-        _Measured(Sessions(hardware, part, bits, arbitration, plan), short, shards > 1).table()
-    )
+    short = Sessions(hardware, Expert(model.hidden, _VECTOR_COLUMNS), 16, arbitration, plan, traffic)
+    sessions = Sessions(hardware, part, bits, arbitration, plan, traffic)
+    return lookup.store(_Measured(sessions, short, shards > 1).table())
 
 
 def joined(whole: SlowdownTable, *sharded: SlowdownTable) -> SlowdownTable:
@@ -234,7 +237,14 @@ class _Measured:
         dimms = min(count, self.sessions.on_channel)
         vectors_ns = dimms * float(np.interp(tokens, self.plan.vector_tokens, bus_ns))
         reached = self.beside[count, tokens, self.sessions.peak_gbps].host / self.alone_gbps
-        return min(1.0, reached / max(1 - vectors_ns / self.sessions.alone(tokens).time_ns, reached))
+        return min(1.0, reached / max(1 - vectors_ns / self._expert_ns(tokens), reached))
+
+    def _expert_ns(self, tokens: int) -> float:
+        """Time of an expert without these reads."""
+        alone = self.sessions.alone(tokens)
+        if self.sessions.traffic is None:
+            return alone.time_ns
+        return alone.weight_bytes * alone.weight_reads / self.alone[tokens]
 
     def _beside_moves(self) -> tuple[Floats, Floats, Floats]:
         """`moved_gbps`, `ndp_speed_moving` and `most_moved_gbps`.

@@ -39,14 +39,16 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.system import Host
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.dram.refresh_policies import Schedule
+from ndpsim.inference.layers.beside_host import BesideHost
 from ndpsim.inference.layers.contention import shared_bandwidth, slowdown_table
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.relayouts import RelayoutCost, Relayouts
 from ndpsim.inference.layers.shared_dimm import simulation_threads
-from ndpsim.inference.layers.standby import Parts, Standby
+from ndpsim.inference.layers.standby import Parts, Standby, unknown
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
 from ndpsim.simulate.bank_turns import bank_expert_token
+from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.simulate.machine import lower_machine, named_weights
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
@@ -126,6 +128,7 @@ class Costs:
         hw, model, bits: as in `simulate_expert`.
         arbitration: as in `simulate_contention`.
         cache: as in `simulate_expert`.
+        traffic: the host's own traffic on each DIMM, beside which all costs are; energy is then not known.
 
     Attributes:
         shape: the shape of an expert.
@@ -142,8 +145,9 @@ class Costs:
         bits: int | ExpertFormat = 16,
         arbitration: str = "host-first",
         cache: bool | ResultCache = True,
+        traffic: HostTraffic | None = None,
     ) -> None:
-        self.hardware = load_hardware(hw)
+        self.hardware, self.traffic = load_hardware(hw), traffic
         self.weights, _ = named_weights(model, bits)
         self.arbitration, self.bits, self._cache = arbitration, bits, cache
         self.shape = Expert(self.weights.hidden, self.weights.intermediate)
@@ -154,8 +158,16 @@ class Costs:
         self._host_read = cache_results(self._simulated_host_read)
         self._contention = cache_results(self._simulated_contention)
         self._for_bits = cache_results(
-            lambda bits: Costs(self.hardware, self.shape, bits, self.arbitration, self._cache)
+            lambda bits: Costs(self.hardware, self.shape, bits, self.arbitration, self._cache, traffic)
         )
+        self._beside = None
+        if traffic is not None:
+            self._beside = BesideHost(self.memory, bits, arbitration, traffic, cache)
+
+    @property
+    def host_gbps(self) -> float | None:
+        """The rate of the host's own traffic on each DIMM; None: there is none."""
+        return None if self.traffic is None else self.traffic.gbps
 
     @cached_property
     def start_clock(self) -> int:
@@ -221,23 +233,28 @@ class Costs:
         if shards <= self.hardware.system.host.channels or self.hardware.experts_in_banks:
             return self.expert(tokens, shards, share).time_ns
         columns = max(1, round(share * self.shape.intermediate / shards))
-        _, mean = self._over_refresh(Expert(self.shape.hidden, columns), in_turns(tokens), "localized")
-        return mean.mean_ns
+        return self._on_dimms(columns, tokens, 1)[1]
+
+    def _on_dimms(self, columns: int, tokens: int, shards: int) -> tuple[ExpertResult, float, Parts]:
+        """A run of so many columns of an expert, its mean time over the phases of refresh, and its energy."""
+        model, of_turn = Expert(self.shape.hidden, columns), in_turns(tokens)
+        result, mean = self._over_refresh(model, of_turn, Location(0, shards).layout)
+        added_nj = self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns)
+        if self._beside is None:
+            return result, mean.mean_ns, added_nj
+        part, on_channel = Expert(model.hidden, -(-columns // shards)), 1
+        if shards > 1:
+            on_channel = -(-shards // self.hardware.system.host.channels)
+            _, mean = self._over_refresh(part, of_turn, "localized")
+        return result, self._beside.expert_ns(part, of_turn, on_channel, mean), unknown(added_nj)
 
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
         whole = self.shape
         columns = max(1, round(share * whole.intermediate))
         if self.hardware.experts_in_banks:
             return self._in_banks(tokens, shards, columns)
-        model = whole if columns == whole.intermediate else Expert(whole.hidden, columns)
-        of_turn = in_turns(tokens)
-        layout = Location(0, shards).layout
-        result, mean = self._over_refresh(model, of_turn, layout)
-        return NdpCost(
-            mean.mean_ns,
-            result.weight_bytes // len(of_turn),
-            self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns),
-        )
+        result, time_ns, added_nj = self._on_dimms(columns, tokens, shards)
+        return NdpCost(time_ns, result.weight_bytes // len(in_turns(tokens)), added_nj)
 
     def _in_banks(self, tokens: int, shards: int, columns: int) -> NdpCost:
         """So many columns of an expert on one device or several, with the vectors over a link of each.
@@ -326,12 +343,17 @@ class Costs:
         result = simulate_host_read(memory, self.shape, layout, self.bits, cache=self._cache)
         system = memory.system
         beside = sum(dimm % system.host.channels < result.channels for dimm in range(system.dimm.count))
+        added_nj = self._host_standby.above(result.energy_nj, beside, result.time_ns)
+        if self._beside is not None and self.hardware.host_reads_dimms:
+            time_ns = self._beside.read_ns(self.shape, layout)
+            gbps = result.weight_bytes / time_ns / result.channels
+            return HostReadCost(time_ns, result.weight_bytes, result.channels, gbps, unknown(added_nj))
         return HostReadCost(
             result.time_ns,
             result.weight_bytes,
             result.channels,
             result.bandwidth_gbps / result.channels,
-            self._host_standby.above(result.energy_nj, beside, result.time_ns),
+            added_nj,
         )
 
     @cached_property
@@ -347,7 +369,8 @@ class Costs:
     def relayouts(self) -> Relayouts:
         """The costs of moves between DIMMs."""
         size = self.host_read(None).bytes
-        return Relayouts(self.memory, self.weights, self.bits, size, self.standby, self._cache)
+        moving = None if self._beside is None else self._beside.moving
+        return Relayouts(self.memory, self.weights, self.bits, size, self.standby, self._cache, moving)
 
     def relayout(self, source: str, target: str) -> RelayoutCost:
         """A move of an expert between "striped", "localized 3" (DIMM 3) and "sharded:4 8" (DIMMs 8 to 11)."""
@@ -366,8 +389,8 @@ class Costs:
 
     def _simulated_contention(self, shards: int) -> SlowdownTable:
         if self.hardware.system.cxl is None and lower_machine(self._units).shares_ranks:
-            given = self.memory, self.shape, self.bits, self.arbitration, self._cache
-            return slowdown_table(*given, shards)
+            inputs = self.memory, self.shape, self.bits, self.arbitration, self._cache
+            return slowdown_table(*inputs, shards, self.traffic)
         if self.arbitration != "host-first":
             problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
             raise InputError(problem, "conflict", key="arbitration")

@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
 from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.inference.layers.beside_host import add_traffic
 from ndpsim.inference.layers.costs import Costs, in_turns
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.record import JobRecord, LayerRecord, MovingRecord
@@ -308,13 +309,14 @@ def _run(costs: Costs, channel: _Channel) -> _Ends:
         layout, dimm = ("striped", 0) if read.dimm == STRIPED else ("localized", read.dimm)
         model = Expert(hidden, read.columns)
         session.host_read(model, layout, read.gbps, read.start_ns, read.bits, dimm, behind=True)
+    add_traffic(session, costs.traffic)
     for move in sorted(channel.moves, key=lambda move: move.start_ns):
         _move(session, Expert(hidden, move.columns), move, costs)
     session.run()
     of_dimms: dict[int, float] = {}
     for job in session.jobs:
         of_dimms[job.dimm] = max(of_dimms.get(job.dimm, 0.0), job.end_ns or 0.0)
-    ends = (stream.end_ns or 0.0 for stream in session.hosts)
+    ends = (stream.end_ns or 0.0 for stream in session.hosts[: len(channel.reads)])
     return _Ends(of_dimms, {read.number: end for read, end in zip(channel.reads, ends, strict=True)})
 
 

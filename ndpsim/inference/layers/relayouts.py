@@ -17,7 +17,7 @@ standby by up to 0.5%.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache as cache_results
 from functools import cached_property
@@ -31,7 +31,7 @@ from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, make_layout
 from ndpsim.dimm.link import Network
 from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.shared_dimm import simulation_threads
-from ndpsim.inference.layers.standby import Parts, Standby
+from ndpsim.inference.layers.standby import Parts, Standby, unknown
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import simulate_relayout
 from ndpsim.simulate.machine import geometry_of, named_weights
@@ -91,6 +91,8 @@ class Relayouts:
         expert_bytes: the bytes of an expert's weights.
         standby: the standby power of the memory.
         cache: as in `simulate_expert`.
+        moving: the factor by which a move of an expert takes longer beside the host's traffic; None: there is
+            none.
 
     Attributes:
         network: the links between DIMMs.
@@ -104,7 +106,9 @@ class Relayouts:
         expert_bytes: int,
         standby: Standby,
         cache: bool | ResultCache,
+        moving: Callable[[Expert, Location, Location], float] | None = None,
     ) -> None:
+        self._moving = moving
         self._memory, self._weights, self._bits, self._cache = memory, weights, bits, cache
         self._expert_bytes, self._standby = expert_bytes, standby
         self.cost = cache_results(self._cost)
@@ -176,14 +180,20 @@ class Relayouts:
         fewest = min(-(-size // _MOST_MOVED), columns)
         return next(slices for slices in range(fewest, columns + 1) if columns % slices == 0)
 
+    @property
+    def _slice(self) -> Expert:
+        return Expert(self._weights.hidden, self._weights.intermediate // self._slices)
+
     def _simulate(self, source: Location, target: Location) -> RelayoutCost:
         slices, moved = self._slices, self._moved(source, target)
-        time_ns = slices * moved.time_ns
+        alone_ns = time_ns = slices * moved.time_ns
         added = self._standby.above(moved.energy_nj, self._memory.system.dimm.count, moved.time_ns)
+        if self._moving is not None:
+            time_ns, added = alone_ns * self._moving(self._slice, source, target), unknown(added)
         return RelayoutCost(
             time_ns,
             slices * moved.weight_bytes,
-            {name: share * time_ns for name, share in moved.link_busy.items()},
+            {name: share * alone_ns for name, share in moved.link_busy.items()},
             self._dimm_gbps(source, time_ns),
             self._dimm_gbps(target, time_ns),
             added and {name: None if nj is None else slices * nj for name, nj in added.items()},
@@ -191,7 +201,7 @@ class Relayouts:
 
     def _moved(self, source: Location, target: Location) -> MovedExpert:
         """One slice of an expert, from the cache or simulated."""
-        part = Expert(self._weights.hidden, self._weights.intermediate // self._slices)
+        part = self._slice
         weights, _ = named_weights(part, self._bits)
         lookup = Lookup(MovedExpert, self._cache, False, (self._memory, weights, source, target), {})
         found = lookup.find(Stopwatch(), lambda share: None)

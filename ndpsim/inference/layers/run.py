@@ -132,6 +132,7 @@ def _config(settings: MoeSettings, setup: Setup) -> dict[str, Any]:
         "gpu_experts": setup.machine.gpu_experts,
         "gpu_bytes": dict(setup.memory.parts),
         "arbitration": settings.arbitration,
+        "host_gbps": setup.costs.host_gbps,
         "window_ns": setup.estimates.window_ns,
         "ndp_estimate_error": setup.estimates.ndp_error,
     }

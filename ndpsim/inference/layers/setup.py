@@ -12,6 +12,7 @@ from ndpsim.base.options.moe import MoeSettings
 from ndpsim.base.options.serve import ServeSettings
 from ndpsim.base.units import shortfall
 from ndpsim.config import Hardware
+from ndpsim.inference.layers.beside_host import checked_traffic
 from ndpsim.inference.layers.bounds import Bounds
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.estimates import estimates_of
@@ -158,7 +159,7 @@ def set_up_machine(
     """Set up a machine for policies.
 
     Args:
-        settings: of the GPU's experts, the arbitration and the cache of costs.
+        settings: of the GPU's experts, the host's traffic, the arbitration and the cache of costs.
         decode: expected times of attention and dense parts, for estimates.
         offline: has the layers with experts.
         devices: see `attention_devices`.
@@ -167,7 +168,8 @@ def set_up_machine(
         InputError: something does not fit into memory.
     """
     hardware, moe_layers = processors.hardware, offline.layers
-    costs = Costs(hardware, shape, weights.expert, settings.arbitration, settings.cache)
+    traffic = checked_traffic(hardware, settings.host_gbps)
+    costs = Costs(hardware, shape, weights.expert, settings.arbitration, settings.cache, traffic)
     geometry = geometry_of(hardware)
     own_memory = not hardware.host_reads_dimms
     if own_memory:

@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 
 from ndpsim.config import Hardware
 from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.inference.layers.beside_host import add_traffic, dimms_on_channel
 from ndpsim.simulate import Session, simulate_expert
+from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.workload.models import Expert
 
 # ---- Threads for simulations, whose kernels run without the interpreter lock
@@ -113,15 +115,24 @@ class Reached(NamedTuple):
 class Sessions:
     """Sessions of one channel with the same experts in the queue of each DIMM.
 
+    Args:
+        traffic: the host's own traffic on each DIMM, beside which everything runs; None: there is none.
+
     Attributes:
         on_channel: DIMMs of a channel.
         peak_gbps: rate of a host read that is not paced.
     """
 
     def __init__(
-        self, hardware: Hardware, model: Expert, bits: int | ExpertFormat, arbitration: str, plan: Plan
+        self,
+        hardware: Hardware,
+        model: Expert,
+        bits: int | ExpertFormat,
+        arbitration: str,
+        plan: Plan,
+        traffic: HostTraffic | None = None,
     ) -> None:
-        self.on_channel = -(-hardware.system.dimm.count // hardware.system.host.channels)
+        self.on_channel, self.traffic = dimms_on_channel(hardware), traffic
         self.hardware, self.model, self.bits, self.arbitration = hardware, model, bits, arbitration
         self.plan, self.peak_gbps, device = plan, hardware.dimm_host_gbps, hardware.lane_device()
         # Of all ranks, whose turns come again then.
@@ -151,10 +162,12 @@ class Sessions:
             for number in range(dimms * each):
                 session.expert(self.model, tokens, number % dimms, bits=self.bits)
         add(session, end_ns)
+        reads = len(session.hosts)
+        add_traffic(session, self.traffic)
         session.run(begin_ns)
-        before = _moved(session)
+        before = _moved(session, reads)
         session.run(end_ns)
-        *ndp, host, read, written = ((_moved(session) - before) / (end_ns - begin_ns)).tolist()
+        *ndp, host, read, written = ((_moved(session, reads) - before) / (end_ns - begin_ns)).tolist()
         for dimm in range(dimms):
             ends = [job.end_ns for job in session.jobs if job.dimm == dimm and job.end_ns is not None]
             ends = [ns for ns in ends if begin_ns < ns <= end_ns]
@@ -234,13 +247,13 @@ class Sessions:
         return self.run(tokens, 1, self.plan.relayout_window_ns, add)
 
 
-def _moved(session: Session) -> Floats:
-    """Bytes until now; as in `Reached`."""
+def _moved(session: Session, reads: int) -> Floats:
+    """Bytes until now, as in `Reached`; the host's first streams are its reads."""
     relayouts = session.relayouts
     return np.array(
         [
             *session.ndp_bytes,
-            sum(stream.bytes for stream in session.hosts),
+            sum(stream.bytes for stream in session.hosts[:reads]),
             sum(relayout.read_bytes for relayout in relayouts),
             sum(relayout.written_bytes for relayout in relayouts),
         ],

@@ -69,6 +69,11 @@ class Standby:
         return {**added, "background": added["background"] - at_rest_nj}
 
 
+def unknown(parts: Parts) -> Parts:
+    """The same components, none of them known."""
+    return parts and dict.fromkeys(parts)
+
+
 def _static_w(hardware: Hardware) -> float | None:
     """The static power of a DIMM's units; None if the power of one unit is not known."""
     relayout = hardware.ndp.relayout

@@ -83,7 +83,7 @@ def check_gpus(shape: MoeShape, settings: ServeSettings) -> None:
     """Check that no setting of GPUs that hold all weights needs a policy or other memory."""
     why = "GPUs hold all of its experts" if shape.has_experts else "it is a dense model, without experts"
     of_experts = () if shape.has_experts else ("bits", "weights", "routing")
-    for key in ("policy", "gpu_experts", *of_experts):
+    for key in ("policy", "gpu_experts", "host_gbps", *of_experts):
         if getattr(settings, key) is not None:
             raise InputError(f"does not apply to {shape.name}: {why}", "conflict", key=key)
     if settings.kv == "host":

@@ -68,6 +68,7 @@ class UnderPolicy:
             "gpu_experts": self.setup.machine.gpu_experts,
             "parallel": None,
             "engines": 1,
+            "host_gbps": self.setup.costs.host_gbps,
         }
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
@@ -131,6 +132,7 @@ class Gpus:
         """See `ServingMachine`."""
         called = None if self.routing is None else self.routing.called
         none: dict[str, Any] = {"policy": None, "parameters": {}, "routing": called, "gpu_experts": None}
+        none["host_gbps"] = None
         bits = {} if self.part.has_experts else {"bits": None}
         return {**none, **bits, "parallel": self.parallel, "engines": self.engines}
 

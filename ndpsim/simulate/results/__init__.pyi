@@ -24,5 +24,6 @@ from ndpsim.simulate.results.session import DimmResult as DimmResult
 from ndpsim.simulate.results.session import ExpertRun as ExpertRun
 from ndpsim.simulate.results.session import HostRun as HostRun
 from ndpsim.simulate.results.session import RelayoutRun as RelayoutRun
+from ndpsim.simulate.results.slowdown import BesideTraffic as BesideTraffic
 from ndpsim.simulate.results.slowdown import SlowdownTable as SlowdownTable
 from ndpsim.simulate.results.trace import TraceResult as TraceResult

@@ -37,13 +37,13 @@ from ndpsim.dram.traces import Requests
 from ndpsim.simulate import results
 from ndpsim.simulate.results.bundled import bundled_results
 from ndpsim.simulate.results.relayout import MovedExpert
-from ndpsim.simulate.results.slowdown import SlowdownTable
+from ndpsim.simulate.results.slowdown import BesideTraffic, SlowdownTable
 from ndpsim.simulate.results.stopwatch import Stopwatch
 
 _log = logging.getLogger("ndpsim")
 
 #: What the cache stores.
-Stored = Reported | SlowdownTable | MovedExpert
+Stored = Reported | SlowdownTable | MovedExpert | BesideTraffic
 
 R = TypeVar("R", bound=Stored)
 

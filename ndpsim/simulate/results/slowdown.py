@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,13 @@ from ndpsim.base.jit import by_reference
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class BesideTraffic:
+    """A time in ns, or a factor, beside the host's traffic."""
+
+    value: float
 
 
 @by_reference
