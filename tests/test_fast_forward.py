@@ -266,6 +266,37 @@ def test_most_of_a_long_stream_is_fast_forwarded(ranks):
     assert outcome(FastController, tables, policy, places, 8, None, regions) == (fast_forwarded, counted)
 
 
+def alike_without_refresh(table) -> list[tuple[int, ...]]:
+    """What decides each transition without a refresh: its signature, its requests and what they find."""
+    head, last = transition_table.FIRST_BUCKET, transition_table.PLACES + transition_table.SPAN
+    alike = []
+    for bucket in range(head, head + transition_table.BUCKETS):
+        signature = table[bucket]
+        while signature != 0:
+            transition = table[signature + transition_table.WITHOUT_REFRESH]
+            while transition != 0:
+                fields = table[transition : transition + last]
+                following, found = fields[transition_table.FOLLOWING], fields[transition_table.FOUND]
+                places = fields[transition_table.PLACES :].tolist()
+                alike.append((int(signature), int(following), int(found), *places))
+                transition = fields[transition_table.NEXT_TRANSITION]
+            signature = table[signature + transition_table.NEXT_IN_BUCKET]
+    return alike
+
+
+def test_a_transition_is_recorded_once():
+    """A second record would show that the first was not found where it holds."""
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)
+    places, data_sink = stream(device, 150_000, 0, 64), sink.null_sink()
+    channel = FastController(lower(device), state.make_policy(ControllerOptions()))
+    source = state.make_source(places, period=8)
+    run_channel(channel, source, data_sink, no_commands(), len(places[0]))
+    (table,) = channel._transition_tables.values()
+    alike = alike_without_refresh(table)
+    assert len(alike) > 10
+    assert len(alike) == len(set(alike))
+
+
 @pytest.mark.parametrize("count", [17, 40, 96, 1000])
 def test_a_stream_may_begin_again_while_reads_are_under_way(count):
     device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN", 1)

@@ -260,6 +260,14 @@ def test_a_command_that_comes_too_early_is_refused_with_the_rule():
     assert len(probe.commands) == 1
 
 
+def test_a_distance_between_commands_of_unlike_cycles_is_told_twice():
+    """Timings count between last cycles: an ACT of HBM3 has three half clocks, a RD one; nRCDRD is 31 clocks."""
+    probe = Probe("HBM3", timing="HBM3_6400Mbps")
+    probe.issue("ACT", bank=0, row=5)
+    told = "RD from clock 65: tRCDRD, nRCDRD = 62 clocks after ACT at clock 1 (64 between their first cycles)"
+    assert str(probe.why("RD", bank=0)) == told
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -197,18 +197,23 @@ def open_now(shape, state):
 
 @inlined
 def found_rows(shape, state, source, first):
-    """What the reads of a span find, two bits each: whether the bank is open, and with their row.
-
-    NOTHING if each goes to a bank with queued reads: the signature has the rows of these banks.
-    """
-    found, is_quiet = 0, False
+    """What the reads of a span find, two bits each: whether the bank is open, and with their row."""
+    found = 0
     for number in range(SPAN):
         place = source.place[first + number]
-        bank = assume_nonnegative(bank_of(shape, place))
-        row = state.open_row[bank]
+        row = state.open_row[assume_nonnegative(bank_of(shape, place))]
         found |= ((row >= 0) | (row == place >> ROW_SHIFT) << 1) << 2 * number
+    return found
+
+
+@inlined
+def reaches_quiet_banks(shape, state, source, first):
+    """Whether a read of a span goes to a bank without queued reads, whose row the signature does not have."""
+    is_quiet = False
+    for number in range(SPAN):
+        bank = assume_nonnegative(bank_of(shape, source.place[first + number]))
         is_quiet |= state.of_bank[0, QUEUE_OF_READS, bank] == 0
-    return found if is_quiet else NOTHING
+    return is_quiet
 
 
 @inlined
@@ -230,7 +235,9 @@ def start_recording(shape, state, source, signature, clock):
         return
     state.recording = signature
     state.snapshot_pending = state.pending_size
-    state.snapshot_found = found_rows(shape, state, source, first)
+    state.snapshot_found = NOTHING
+    if reaches_quiet_banks(shape, state, source, first):
+        state.snapshot_found = found_rows(shape, state, source, first)
     take_rows(shape, state)
     state.snapshot_clock = clock
     state.snapshot_open = open_now(shape, state)
@@ -376,7 +383,10 @@ def expects(source, table, transition, first):
 
 @inlined
 def finds(shape, state, source, table, transition, first):
-    """Whether the rows of banks without reads are as a transition needs them."""
+    """Whether the rows of banks without reads are as a transition needs them.
+
+    The queue of `state` is not that of the transition's signature: `follow` sets it after its last.
+    """
     found = table[transition + FOUND]
     if found != NOTHING and found_rows(shape, state, source, first) != found:
         return False

@@ -48,8 +48,10 @@ class Earliest(NamedTuple):
         if not self.latency:
             return f"{self.command} from clock {self.clock}: {self.rule or 'no rule binds it'}"
         since = f"{self.latency} = {self.clocks} clocks after {self.after} at clock {self.after_clock}"
+        apart = self.checker - self.after_clock
+        cycles = f" ({apart} between their first cycles)" if apart != self.clocks else ""
         only = "" if self.controller == self.checker else f" (the controller alone: {self.controller})"
-        return f"{self.command} from clock {self.clock}: {self.rule}, {since}{only}"
+        return f"{self.command} from clock {self.clock}: {self.rule}, {since}{cycles}{only}"
 
 
 class Probe:
