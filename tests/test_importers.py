@@ -341,6 +341,16 @@ def test_names_of_ddr5_in_ramulator_2_0(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "reason"), [("LPDDR5", "312 ps"), ("GDDR6", "1000 ps"), ("HBM3", "128 bits")]
+)
+def test_why_memories_of_ramulator_2_0_are_not_read(write: Write, name: str, reason: str) -> None:
+    path = write("a.yaml", OLD.replace("impl: DDR4", f"impl: {name}", 1))
+    with refused("unsupported a.yaml:9 MemorySystem.DRAM.impl") as caught:
+        import_hardware(path)
+    assert reason in str(caught.value)
+
+
+@pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
         ("impl: FRFCFS", "impl: BLISS", "21: MemorySystem.Controller.Scheduler.impl: left out: unknown scheduler 'BLISS'"),

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import math
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from mistakes import refused
+from ndpsim.inference.processors.memory import dense_weight_bytes
 from ndpsim.workload.models import MoeShape, load_model
 from scripts import script
 
 PAGE = script("docs/model_types.py")
-RECORDED = PAGE.recorded()
+RECORDED, BUILT = PAGE.recorded(), PAGE.built()
 
 
 def shape_of(folder: Path, name: str, **changed: Any) -> MoeShape:
@@ -32,14 +34,48 @@ def test_the_committed_page_is_current() -> None:
 
 
 @pytest.mark.long
-def test_the_record_is_what_the_package_makes() -> None:
-    if importlib.util.find_spec("transformers") is None:
-        pytest.skip("needs transformers")
-    import transformers
+def test_the_records_are_what_the_packages_make() -> None:
+    """NDPSIM_TRANSFORMERS: a Python with transformers and torch, which need not have ndpsim."""
+    python = os.environ.get("NDPSIM_TRANSFORMERS", "")
+    if not python:
+        pytest.skip("needs NDPSIM_TRANSFORMERS, a Python with transformers and torch")
+    configurations, built = PAGE.made(python)
+    assert configurations == RECORDED
+    assert built == BUILT
 
-    if transformers.__version__ != PAGE.VERSION:
-        pytest.skip(f"needs transformers {PAGE.VERSION}")
-    assert PAGE.made() == RECORDED
+
+# Not experts of three matrices for each hidden value: others of attention, of no weights, and with projections.
+PADDED = ("jetmoe", "longcat_flash")
+# Classes of models without a head over the vocabulary.
+WITHOUT_HEAD = ("openai_privacy_filter", "glm4v_moe_text", "qwen3_vl_moe_text")
+# The gate of a shared expert, which is not modelled: a number for each hidden value.
+SHARED_GATES = ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next")
+
+
+@pytest.mark.parametrize("name", sorted(BUILT))
+def test_a_type_is_read_as_its_model_is_built(name: str, tmp_path: Path) -> None:
+    """Weights of all matrices, shape, number and layers of experts, and the cache of a token in each layer."""
+    built, shape = BUILT[name], PAGE.read(name, RECORDED[name], tmp_path)
+    if isinstance(shape, str) or "not_built" in built:
+        return
+    plain = name.removesuffix("+")
+    if built["experts"] and plain not in PADDED:
+        counts = {layers for tensor, layers in built["experts"].items() if "self_attention" not in tensor}
+        assert counts == {shape.moe_layers}
+        sizes = [json.loads(tensor.partition(" ")[2]) for tensor in built["experts"]]
+        assert {size[0] for size in sizes} == {shape.routed_experts}
+        assert sum(map(math.prod, sizes)) * shape.moe_layers == shape.expert_parameters
+    if shape.attention is None:
+        return
+    dense = dense_weight_bytes(shape, 8)
+    gates = shape.moe_layers * shape.hidden if plain in SHARED_GATES else 0
+    if plain in WITHOUT_HEAD:
+        dense.pop("head")
+    assert sum(dense.values()) + gates + shape.expert_parameters == built["matrices"]
+    if "cached" in built:
+        kinds = [shape.attention_kinds[kind].cached_values for kind in shape.kind_of_layer]
+        known = len(built["cached"])  # some caches end with the last layer that has keys
+        assert kinds == built["cached"] + [0] * (shape.layers - known)
 
 
 # By the classes: hidden and intermediate size of an expert, experts, for a token, layers with experts, shared size.
@@ -86,7 +122,16 @@ CACHES = {
     "mimo_v2_flash": {("gqa", 2560, 9), ("gqa window of 129", 5120, 39)},
     "step3p5": {("gated gqa", 4096, 45)},
     "ernie4_5_moe": {("gqa", 2048, 28)},
-}
+    "deepseek_v32": {("mla index: top of 2048", 1408, 61)},
+    "dots3_note_text": {
+        ("gated mla index: top of 2048", 1408, 13), ("gated mla window of 512", 2176, 33),
+    },
+    "kimi_linear": {("linear (Kimi delta attention)", 0, 21), ("mla", 1152, 6)},
+    "bailing_hybrid": {("linear (Kimi delta attention)", 0, 35), ("gated mla", 1152, 7)},
+    "granitemoehybrid": {("linear (Mamba-2)", 0, 32)},
+    "jamba": {("linear (Mamba)", 0, 28), ("gqa", 4096, 4)},
+    "minimax": {("linear (lightning)", 0, 16), ("gqa", 4096, 16)},
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CACHES)
@@ -99,10 +144,7 @@ def test_attention_is_that_of_the_class(name: str, tmp_path: Path) -> None:
     "name",
     [
         "jetmoe",
-        "lfm2_moe",
         "muse_spark_text",
-        "kimi_linear",
-        "granitemoehybrid",
         "deepseek_v4",
         "longcat_flash",
     ],
@@ -117,6 +159,72 @@ def test_types_that_cannot_be_read_say_why(tmp_path: Path) -> None:
     for name in ("doge", "nemotron_h", "switch_transformers"):
         with refused(f"unsupported {name}.json:1 model_type"):
             shape_of(tmp_path, name)
+
+
+# Bits of the state of a sequence in a layer; of a convolution all tokens but the newest are kept.
+STATES = {
+    "kimi_linear": 32 * 128 * 128 * 32 + 3 * 3 * 4096 * 16,
+    "granitemoehybrid": 128 * 64 * 256 * 32 + 3 * 8704 * 16,
+    "jamba": 8192 * 16 * 32 + 3 * 8192 * 16,
+    "minimax": 32 * 128 * 128 * 32,
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_states_have_the_sizes_of_the_class(name: str, tmp_path: Path) -> None:
+    states = [kind for kind in shape_of(tmp_path, name).attention_kinds if not kind.cached_values]
+    assert [kind.kept_bits(1000, 8) for kind in states] == [STATES[name]]
+
+
+def test_layers_with_a_state_are_those_of_published_files(tmp_path: Path) -> None:
+    kimi = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 64, "num_heads": 16,
+            "short_conv_kernel_size": 4}  # fmt: skip
+    few = {"num_hidden_layers": 8, "layer_types": None, "mlp_layer_types": None}
+    saved = {"linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None}
+    shape = shape_of(tmp_path, "kimi_linear", **few, **saved, linear_attn_config=kimi)
+    assert shape.kind_of_layer == (0, 0, 0, 1, 0, 0, 0, 1)
+    assert (shape.attention_kinds[0].value_heads, shape.attention_kinds[0].key_size) == (16, 64)
+    with refused("conflict kimi_linear.json:1 linear_attn_config.kda_layers"):
+        shape_of(tmp_path, "kimi_linear", **few, linear_attn_config={**kimi, "full_attn_layers": [4]})
+    for changed in ({"layer_types": ["conv", "conv", "full_attention", "conv"]}, {"full_attn_idxs": [2]}):
+        shape = shape_of(tmp_path, "lfm2_moe", num_hidden_layers=4, **changed)
+        assert (shape.kind_of_layer, shape.attention_kinds[0].title) == ((0, 0, 1, 0), "short convolution")
+        assert shape.attention_kinds[0].kept_bits(1, 16) == 2 * 2048 * 16
+    kinds = ["mamba"] * 3 + ["attention"]
+    shape = shape_of(tmp_path, "granitemoehybrid", num_hidden_layers=4, layer_types=kinds)
+    assert shape.kind_of_layer == (0, 0, 0, 1)
+    shape = shape_of(tmp_path, "minimax", num_hidden_layers=4, layer_types=None, attn_type_list=[0, 0, 1, 0])
+    assert shape.kind_of_layer == (0, 0, 1, 0)
+    assert "attn_type_list" in shape_of(tmp_path, "minimax", layer_types=None).attention_problem
+    with refused("conflict granitemoehybrid.json:1 mamba_n_heads"):
+        shape_of(tmp_path, "granitemoehybrid", mamba_n_heads=96)
+
+
+def test_layers_without_an_index_use_the_choice_of_the_layer_before(tmp_path: Path) -> None:
+    few = {"num_hidden_layers": 6, "layer_types": None, "mlp_layer_types": None, "first_k_dense_replace": 1}
+    for changed in (
+        {"indexer_types": ["full", "full", "full", "shared", "full", "shared"]},
+        {"indexer_types": None, "index_topk_freq": 2, "index_skip_topk_offset": 3},
+        {"indexer_types": None, "index_topk_pattern": "FFFSFS"},
+    ):
+        shape = shape_of(tmp_path, "glm_moe_dsa", **few, **changed)
+        assert shape.kind_of_layer == (0, 0, 0, 1, 0, 1)
+        assert [2 * kind.cached_values for kind in shape.attention_kinds] == [1408, 1152]
+    for changed, key in (
+        ({"indexer_types": ["full"] * 5 + ["some"]}, "indexer_types"),
+        ({"indexer_types": None, "index_topk_pattern": "FF"}, "index_topk_pattern"),
+    ):
+        with refused(f"form glm_moe_dsa.json:1 {key}"):
+            shape_of(tmp_path, "glm_moe_dsa", **few, **changed)
+    with refused("missing deepseek_v32.json q_lora_rank"):
+        shape_of(tmp_path, "deepseek_v32", q_lora_rank=None)
+
+
+def test_a_wrapper_says_whether_the_head_is_the_embedding(tmp_path: Path) -> None:
+    for name, tied in (("qwen3_vl_moe", False), ("kimi_k25", True)):
+        path = tmp_path / f"{name}.json"
+        path.write_text(json.dumps(RECORDED[name]))
+        assert load_model(path).tied_embeddings is tied
 
 
 # ---- Sizes that differ by layer ---------------------------------------------------------------------------------
@@ -204,6 +312,31 @@ def test_what_a_layer_cannot_change_is_refused(tmp_path: Path) -> None:
 )
 def test_rules_of_layers(name: str, changed: dict[str, Any], dense: tuple[int, ...], tmp_path: Path) -> None:
     assert shape_of(tmp_path, name, **changed).dense_layers == dense
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("glm_moe_dsa", {"index_share_for_mtp_iteration": True, "qk_head_dim": 256}),
+        ("mimo_v2_flash", {"sliding_window_size": 129, "add_swa_attention_sink_bias": True}),
+        ("step3p5", {"n_shared_experts": 1}),
+    ],
+)
+def test_keys_of_published_files_that_classes_do_not_have(name: str, changed: Any, tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, name, **changed)
+    assert shape.attention is not None
+    assert shape.expert == shape_of(tmp_path, name).expert
+
+
+def test_published_files_of_sparse_attention_are_read_for_their_experts(tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, "deepseek_v4", num_hash_layers=3, mlp_layer_types=None)
+    assert (shape.moe_layers, shape.attention) == (43, None)
+    own = {"model_type": "minimax_m3", "hidden_act": "swigluoai", "moe_intermediate_size": 3072}
+    layers = {"mlp_layer_types": None, "moe_layer_freq": [0] * 3 + [1] * 57, "n_shared_experts": 1}
+    shape = shape_of(tmp_path, "minimax_m3_vl_text", **own, **layers)
+    assert (shape.expert_intermediate, shape.dense_layers) == (3072, (0, 1, 2))
+    with refused("conflict mimo_v2_flash.json:1 sliding_window_size"):
+        shape_of(tmp_path, "mimo_v2_flash", sliding_window_size=256)
 
 
 # ---- Keys that are not understood -------------------------------------------------------------------------------

@@ -32,6 +32,13 @@ from ndpsim.workload.models import (
     load_model,
     model_names,
 )
+from ndpsim.workload.models.recurrent import (
+    KimiDelta,
+    Lightning,
+    SelectiveScan,
+    ShortConvolution,
+    StateSpace,
+)
 from scripts import script
 
 VALIDATION = Path(__file__).parents[1] / "validation"
@@ -465,6 +472,77 @@ def test_latent_attention_of_a_small_model_by_hand() -> None:
     # Keys and values of all 35 tokens are made, 16 entries each beside the common one.
     assert prefill["attention", "kv_b_proj"] == (2 * 112 * 35, 224, 35 * 16 * 2, 35 * 16, 1)
     assert prefill["attention", "attend"] == (2 * 5 * 28 * 4 * 5, 0, (35 * 20 + 35 * 17) * 2, 0, 1)
+
+
+def test_latent_attention_with_an_index_by_hand() -> None:
+    # The index has 2 heads of 6, and one key of 6 for each token; a token attends to at most 4 others.
+    indexed = dataclasses.replace(LATENT, top_tokens=4, index_heads=2, index_size=6)
+    assert (indexed.cached_values, indexed.title) == (14, "mla index: top of 4")
+    decode = found(dataclasses.replace(SMALL, attention=indexed), Step(5, 7))
+    prefill = found(dataclasses.replace(SMALL, attention=indexed), Step(5, 7, 7))
+    assert decode["attention", "indexer.wq_b"] == (2 * 12 * 5 * 5, 120, 5 * 17 * 2, 0, 1)
+    assert decode["attention", "indexer.wk"] == (2 * 6 * 8 * 5, 96, 5 * 14 * 2, 0, 1)
+    assert decode["attention", "indexer.weights_proj"] == (2 * 2 * 8 * 5, 32, 5 * 10 * 2, 0, 1)
+    assert decode["attention", "indexer.scores"] == (2 * 35 * 2 * 7, 0, 5 * 14 * 2 + 35 * 4, 35 * 6 * 2, 1)
+    assert decode["attention", "indexer.choice"] == (0, 0, 35 * 4 + 20 * 4, 0, 1)
+    assert decode["attention", "cache_entries"] == (0, 0, 5 * 14 * 2, 5 * 14 * 2, 1)
+    # Four latent vectors of 8 values for each sequence, and the latent vectors in a prefill, too: 1 + 2 + 3 + 4 x 4.
+    assert decode["attention", "attend"] == (2 * 20 * 4 * 15, 0, 5 * 4 * 15 * 2, 20 * 16, 1)
+    assert prefill["attention", "attend"] == (2 * 5 * 22 * 4 * 15, 0, 35 * 4 * 15 * 2, 35 * 16, 1)
+    assert prefill["attention", "indexer.scores"][0] == 2 * 5 * 28 * 2 * 7
+    # Of 6 tokens in the host's memory 4 latent vectors and 6 keys of the index are read.
+    assert indexed.read_bits(7, 1, 16) == (4 * 8 + 6 * 6) * 16
+    assert (indexed.kept_bits(7, 16), indexed.written_bits(7, 1, 16)) == (7 * 14 * 16, 14 * 16)
+    # A layer that takes the choice of the layer before has no index.
+    shared = dataclasses.replace(indexed, index_heads=0)
+    assert (shared.cached_values, shared.title) == (8, "mla index: top of 4 of the layer before")
+    assert not any(
+        "indexer" in name for _, name in found(dataclasses.replace(SMALL, attention=shared), Step(5, 7))
+    )
+
+
+def test_state_space_layers_of_a_small_model_by_hand() -> None:
+    # Mamba-2: 2 groups of B and C of 3, 4 heads of 5; a convolution of 4 tokens; chunks of 64 tokens.
+    mamba = StateSpace(key_heads=2, value_heads=4, key_size=3, value_size=5, convolution=4, chunk=64)
+    model = dataclasses.replace(SMALL, attention=mamba)
+    decode, prefill = found(model, Step(5, 7)), found(model, Step(5, 70, 70))
+    assert decode["attention", "in_proj"] == (2 * 56 * 8 * 5, 56 * 8 * 2, 5 * 64 * 2, 0, 1)
+    assert decode["attention", "conv1d"] == (2 * 32 * 4 * 5, 256, 2 * 5 * 32 * 2, 2 * 5 * 3 * 32 * 2, 1)
+    assert decode["attention", "state_space"] == (5 * 5 * 60, 0, 5 * 56 * 2, 2 * 5 * 60 * 4, 1)
+    chunk = 2 * (2 * 4096 * 3) + 4 * (4096 + 2 * 4096 * 5 + 4 * 64 * 15 + 2 * 15)
+    between = 2 * (2 * 4096 + 2 * 60) * 2
+    assert prefill["attention", "state_space"] == (
+        5 * 2 * chunk, 0, 350 * 56 * 2 + 5 * 2 * between, 5 * 60 * 4, 5,
+    )  # fmt: skip
+    # Mamba: 16 channels with 3 numbers each; a time step of rank 2.
+    scan = SelectiveScan(key_heads=1, value_heads=16, key_size=3, value_size=1, convolution=4, rank=2)
+    decode = found(dataclasses.replace(SMALL, attention=scan), Step(5, 7))
+    assert decode["attention", "x_proj"] == (2 * 8 * 16 * 5, 8 * 16 * 2, 5 * 24 * 2, 0, 1)
+    assert decode["attention", "state_space"] == (7 * 5 * 48, 0, 5 * (16 + 16 + 22) * 2, 2 * 5 * 48 * 4, 1)
+
+
+def test_other_layers_without_keys_by_hand() -> None:
+    lightning = Lightning(4, 4, 3, 3, 1, chunk=64)
+    decode = found(dataclasses.replace(SMALL, attention=lightning), Step(5, 7))
+    assert decode["attention", "qkv_proj"] == (2 * 36 * 8 * 5, 36 * 8 * 2, 5 * 44 * 2, 0, 1)
+    assert decode["attention", "state_space"] == (5 * 5 * 36, 0, 5 * 48 * 2, 2 * 5 * 36 * 4, 1)
+    assert lightning.kept_bits(9, 16) == 36 * 32
+    short = ShortConvolution(0, 1, 0, 8, 3)
+    decode = found(dataclasses.replace(SMALL, attention=short), Step(5, 7))
+    assert {name for part, name in decode if part == "attention"} == {
+        "norms",
+        "in_proj",
+        "conv1d",
+        "gates",
+        "out_proj",
+    }
+    assert decode["attention", "gates"] == (0, 0, 6 * 5 * 8 * 2, 0, 2)
+    assert short.kept_bits(9, 16) == 2 * 8 * 16
+    # Kimi's decay has an entry for each of a key; the products are those of the gated delta rule.
+    kimi = KimiDelta(4, 4, 3, 3, 4, gate_rank=2)
+    decode = found(dataclasses.replace(SMALL, attention=kimi), Step(5, 7))
+    assert decode["attention", "f_b_proj"] == (2 * 12 * 2 * 5, 48, 5 * 14 * 2, 0, 1)
+    assert decode["attention", "delta_rule"] == (7 * 5 * 36, 0, 5 * (36 + 12 + 16) * 2, 2 * 5 * 36 * 4, 1)
 
 
 def test_a_window_and_a_chunk_of_a_small_model_by_hand() -> None:

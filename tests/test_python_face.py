@@ -745,7 +745,11 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "steps": [*but(None), 0],
         },
     ),
-    "describe_routing": (ndpsim.describe_routing, {}, {"routing": but()}),
+    "describe_routing": (
+        ndpsim.describe_routing,
+        {"routing": ndpsim.generate_routing("skewed", "mixtral-8x7b", 1, 1)},
+        {"routing": but(), "pairs": _FLAG},
+    ),
     "load_routing": (ndpsim.load_routing, {"path": "none.npz"}, {"path": but(LONG), "model": but(None)}),
     "capture_routing": (ndpsim.capture_routing, {}, {"model": but()}),
     "Routing": (

@@ -530,6 +530,7 @@ def test_formats_are_told_apart(tmp_path):
         "dynande": written(tmp_path / "a.csv", dynande(chosen(2, 2, experts=4), 4, 0)),
         "llama-cpp": written(tmp_path / "b.csv", f"layer_id,expert_ids\n{llama(chosen(1, 2, 3, 4))}"),
         "megatron": written(tmp_path / "a.jsonl", megatron(chosen(1, 2, 3, 4))),
+        "passes-json": written(tmp_path / "p.json", passes([[5, 1]], [0, 4])),
         "sglang": save(tmp_path / "a.pt", dict(records=[recorded(chosen(2, 3, 2), 2)])),
         "vllm": tmp_path / "a.npz",
     }
@@ -615,3 +616,76 @@ def test_a_file_of_no_format_gets_the_columns_of_each(tmp_path):
         "layer_id,token_id,expert_0",
     ):
         assert columns in str(caught.value)
+
+
+# ---- Passes of single requests; Parquet -------------------------------------------------------------------------
+
+
+def passes(prompt: list[list[int]], *steps: list[int]) -> str:
+    """A request of the corpus: layers 0 and 2 are dense, 1 and 3 have the same experts."""
+    experts = [prompt, *([chosen] for chosen in steps)]
+    return json.dumps([{"0": None, "1": rows, "2": None, "3": rows[::-1]} for rows in experts], indent=1)
+
+
+def test_passes_of_requests_are_sequences_of_a_batch(tmp_path):
+    first = written(tmp_path / "0.json", passes([[5, 1], [2, 7]], [0, 4], [3, 1]))
+    second = written(tmp_path / "1.json", passes([[6, 2]], [1, 0], [2, 4], [5, 3]))
+    trace = import_routing([first, second], experts=8, steps=2)
+    assert trace.source["imported"] == "passes-json"
+    assert (trace.layers, trace.experts, trace.prompt_lengths) == ((1, 3), 8, (2, 1))
+    assert trace.ids.tolist() == [[[[0, 4], [1, 0]]] * 2, [[[3, 1], [2, 4]]] * 2]
+    assert trace.prefill_ids.tolist() == [[[5, 1], [2, 7], [6, 2]], [[2, 7], [5, 1], [6, 2]]]
+    assert import_routing(first, experts=8).steps == 2
+    with refused("missing 0.json"):
+        import_routing([first, second])
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('[{"0": null}]', "conflict x.json pass 0"),
+        ('[{"1": [[1, 2]]}, {"2": [[1, 2]]}]', "conflict x.json pass 1"),
+        ('[{"1": [[1, 2]]}, {"1": [[1, 2], [3, 4]]}]', "conflict x.json pass 1"),
+        ('[{"1": [[1, 2]], "3": [[1]]}]', "conflict x.json pass 0"),
+        ('[{"1": [[1, 2]], "three": [[1, 2]]}]', "form x.json pass 0"),
+        ('[{"1": [[1, 2.5]]}]', "form x.json pass 0, layer 1"),
+        ('[{"1": [[1, 2]]}, 3]', "form x.json"),
+    ],
+)
+def test_passes_with_mistakes(text, expected, tmp_path):
+    with refused(expected):
+        import_routing(written(tmp_path / "x.json", text))
+
+
+def parquet(path, **changed):
+    """A table as AISimulate publishes it: layers 1 and 3, of which each token chooses 2 of 4 experts."""
+    import pyarrow
+    import pyarrow.parquet
+
+    columns = {
+        "layer_id": [1] * 4 + [3] * 4,
+        "expert_id": [0, 1, 2, 3] * 2,
+        "activation_count": [3, 0, 3, 2, 1, 3, 2, 2],
+        "routed_token_count": [4] * 8,
+        "token_hit_rate": [0.75, 0.0, 0.75, 0.5, 0.25, 0.75, 0.5, 0.5],
+    }
+    columns = {name: values for name, values in (columns | changed).items() if values is not None}
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_popularity_of_parquet_has_layers_counts_and_experts_of_a_token(tmp_path):
+    trace = import_routing(parquet(tmp_path / "p.parquet"))
+    assert (trace.layers, trace.ids.shape) == ((1, 3), (1, 2, 4, 2))
+    assert [trace.loads(0, layer).tolist() for layer in (1, 3)] == [[3, 0, 3, 2], [1, 3, 2, 2]]
+    for changed, expected in (
+        ({"activation_count": None}, "missing p.parquet activation_count"),
+        ({"expert_id": [0, 0, 2, 3] * 2}, "twice p.parquet expert_id"),
+        ({"expert_id": [0, 1, 2, 10**6] * 2}, "range p.parquet expert_id"),
+        ({"activation_count": [0.5] * 8}, "form p.parquet activation_count"),
+    ):
+        with refused(expected):
+            import_routing(parquet(tmp_path / "p.parquet", **changed))
+    (tmp_path / "p.parquet").write_bytes(b"PAR1" + bytes(100))
+    with refused("form p.parquet"):
+        import_routing(tmp_path / "p.parquet")

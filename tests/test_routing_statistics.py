@@ -71,6 +71,33 @@ def test_classes_have_at_least_one_hot_expert_and_all_together_all():
     assert class_counts(256, 0.1, 0.3) == (26, 77, 153)
 
 
+def test_pairs_of_experts_by_hand():
+    # 5 experts have 10 pairs: the most frequent one counts. Of 12 pairs of choices (0, 1) has 4.
+    ids = [[[0, 1, 2], [1, 0, 3]], [[0, 1, 4], [1, 3, 0]]]
+    found = describe_routing(trace_of(ids, 5)).co_activation
+    assert found.top_pairs.value == pytest.approx(4 / 12)
+    # The second choice of a pair is that of the token two before, the other step's; equal ones do not count.
+    places = [(first, second) for second in range(3) for first in range(second)]
+    tokens = zip(ids[0] + ids[1], ids[1] + ids[0], strict=True)
+    pairs = [frozenset((own[i], other[j])) for own, other in tokens for i, j in places]
+    pairs = [pair for pair in pairs if len(pair) == 2]
+    most = max(pairs.count(pair) for pair in set(pairs))
+    assert found.independent.value == pytest.approx(most / len(pairs))
+    assert describe_routing(trace_of(ids, 5), pairs=False).co_activation is None
+    assert describe_routing(trace_of([[[0], [1]]], 5)).co_activation is None
+
+
+def test_pairs_are_independent_in_generated_routing_and_not_where_tokens_choose_blocks():
+    drawn = generate_routing("skewed", V2, 512, 4, seed=1)
+    found = describe_routing(drawn).co_activation
+    assert found.top_pairs.value == pytest.approx(found.independent.value, rel=0.05)
+    blocks = np.random.default_rng(1).integers(0, 16, (4, 1, 256)) * 4
+    ids = (blocks[..., None] + np.arange(4)).astype(np.int16)
+    found = describe_routing(trace_of(ids[:, 0].tolist(), 64)).co_activation
+    assert found.top_pairs.value == 1
+    assert found.independent.value < 0.6
+
+
 def test_reuse_by_hand():
     ids = [[[0, 1], [1, 2], [1, 2], [4, 5]], [[0, 1], [2, 3], [4, 5], [5, 4]]]
     found = describe_routing(trace_of(ids, 6))

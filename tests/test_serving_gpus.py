@@ -17,6 +17,7 @@ from builders.small_moe import MODEL
 from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.config import data_path
+from ndpsim.inference.prediction.machine import OwnMachine
 from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
 from ndpsim.inference.serving.log import writing_serving_log
 from ndpsim.inference.serving.server import run_serving
@@ -103,10 +104,45 @@ def test_what_needs_experts_or_other_memory_is_refused(more: dict[str, Any], exp
         serve(requests((100, 2)), **more)
 
 
-@pytest.mark.parametrize("call", [ndpsim.run_moe, ndpsim.simulate_expert])
-def test_commands_on_experts_refuse_a_dense_model(call: Any):
+def test_an_expert_of_a_dense_model_is_refused():
     with refused("unsupported model"):
-        call(model=DENSE)
+        ndpsim.simulate_expert(model=DENSE)
+
+
+def test_layers_of_a_dense_model_take_as_long_as_served_ones_and_as_predicted_ones():
+    (one,) = serve(requests((100, 2))).per_request
+    (run,) = ndpsim.run_moe("trimoe", DENSE, batch=1, steps=2, prompt=100, context=101).runs
+    assert (run.policy, run.pairs, run.moe_ns) == ("none", 0, 0)
+    assert run.prefill_ns == pytest.approx(one.ttft_ns, rel=1e-12)
+    assert run.decode_ns == pytest.approx(2 * one.tpot_ns, rel=1e-12)
+    half = ndpsim.run_moe("trimoe", DENSE, batch=1, steps=2, context=101, layers=range(16)).runs[0]
+    head_ns = ndpsim.load_processors("trimoe").dense_time(DENSE, 1, 101).head_ns
+    assert half.decode_ns == pytest.approx(run.decode_ns / 2 + head_ns, rel=1e-12)
+    parts = {"cpu": "ryzen-9-7950x", "gpu": "rtx-4090", "link": "pcie-4-x16"}
+    sizes = {"prompt": 90, "generated": 20, "weights": "q8_0"}
+    told = ndpsim.predict(**parts, memory="ddr5-5200x2", model=DENSE, **sizes)
+    own = OwnMachine(**parts, sockets=1, memory="ddr5-5200", dimms=2).hardware(1)
+    (alike,) = ndpsim.run_moe(own, DENSE, batch=1, steps=1, context=100, weights="q8_0").runs
+    assert alike.decode_ns == pytest.approx(told.decode.time_ns, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ({"routing": "skewed"}, "conflict routing"),
+        ({"bits": 8}, "conflict bits"),
+        ({"gpu_experts": 1}, "conflict gpu_experts"),
+        ({"kv": "host"}, "unsupported kv"),
+        ({"attention": "ndp"}, "unsupported attention"),
+        ({"check_layer": (0, 0)}, "conflict check_layer"),
+        ({"observer": print}, "conflict observer"),
+        ({"batch": 10**6}, "too-large gpu.memory_gb"),
+        ({"policies": ["nobody"]}, "unknown-name policy"),
+    ],
+)
+def test_layers_of_a_dense_model_have_nothing_of_experts(more: dict[str, Any], expected: str):
+    with refused(expected):
+        ndpsim.run_moe("trimoe", DENSE, **more)
 
 
 # ---- Several GPUs ------------------------------------------------------------------------------------------------

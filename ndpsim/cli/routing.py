@@ -82,9 +82,9 @@ def generate(options: Options) -> None:
 def import_(options: Options) -> None:
     """Convert a recording of another program into a routing trace.
 
-    The formats are counts (JSON, CSV), dynande (CSV), llama-cpp (CSV), megatron (JSON lines), sglang (.pt)
-    and vllm (NPY, NPZ, JSON). Several files may be one recording: requests, ranks, layers or parts. The files
-    in `ndpsim/workload/routing/formats` describe the formats.
+    The formats are counts (JSON, CSV, Parquet), dynande (CSV), llama-cpp (CSV), megatron (JSON lines),
+    passes-json (JSON), sglang (.pt) and vllm (NPY, NPZ, JSON). Several files may be one recording: requests,
+    ranks, layers or parts. The files in `ndpsim/workload/routing/formats` describe the formats.
     """
     from ndpsim.workload.routing import import_routing
 

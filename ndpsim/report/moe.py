@@ -27,6 +27,7 @@ _Row: TypeAlias = tuple[str, str, list[str]]
 _NONE = "-"
 _BESIDE = 4  # With more runs than this, each run is a line with some of the quantities.
 _IN_SHORT = ("prefill_ns", "decode_ns", "tokens_per_s", "speedup", "bottleneck")
+_OF_DENSE = ("prefill_ns", "decode_ns", "tokens_per_s", "utilization.gpu")
 _BOUNDS = {
     "linear-programme": "the bound is of all layers together, by linear programmes",
     "steps": "the bound treats each step alone; for a tighter one: pip install 'ndpsim[milp]'",
@@ -39,6 +40,15 @@ def moe_title(result: MoeResult) -> str:
     config = result.config
     file = f"{config['weights']}: " if "weights" in config else ""
     return f"{config['model']} on {config['hardware']['name']}, {file}{bits_of(config)}"
+
+
+def routed_title(result: MoeResult) -> str:
+    """What the tokens choose, and how many there are."""
+    if result.routing:
+        return trace_title(result.routing["trace"])
+    config = result.config
+    decoded = f"{counted(config['steps'], 'step')} of {counted(config['batch'], 'sequence')}"
+    return f"a dense model: its layers have no experts, and no policy has anything to assign; {decoded}"
 
 
 def run_names(runs: Sequence[PolicyRun]) -> list[str]:
@@ -55,10 +65,12 @@ def run_names(runs: Sequence[PolicyRun]) -> list[str]:
 def print_moe(result: MoeResult) -> None:
     """Print the result of `run_moe`."""
     print_text(moe_title(result), bold=True)
-    print_text(trace_title(result.routing["trace"]), indent="  ")
+    print_text(routed_title(result), indent="  ")
     names = run_names(result.runs)
     durations = ("wall_s", "compile_s") if any(run.compile_s for run in result.runs) else ("wall_s",)
     rows = [*_rows(result), *(_row(name, result.runs) for name in durations)]
+    if not result.routing:
+        rows = [row for row in rows if row[0] in (*_OF_DENSE, *durations)]
     if answer := moe_answer(result):
         print_text(answer, bold=True)
     if len(names) > _BESIDE:
@@ -121,7 +133,7 @@ def _row(name: str, runs: Sequence[PolicyRun], cells: Iterable[str] = (), label:
 
 
 def _rows(result: MoeResult) -> Iterator[_Row]:
-    runs, steps = result.runs, int(result.routing["trace"]["steps"])
+    runs, steps = result.runs, int(result.config["steps"])
     for name in ("prefill_ns", "prefill_moe_ns") if any(run.prefill_ns for run in runs) else ():
         yield _row(name, runs)
     for name in ("decode_ns", "decode_moe_ns") if steps else ():

@@ -11,6 +11,7 @@ from ndpsim.report.printing import print_grid, print_table, print_text
 from ndpsim.report.words import counted, source_words
 from ndpsim.workload.requests.statistics import Lengths, RequestStatistics
 from ndpsim.workload.routing import RoutingStatistics
+from ndpsim.workload.routing.activity import CoActivation
 from ndpsim.workload.routing.estimates import Estimate
 from ndpsim.workload.routing.statistics import PhaseStatistics, Reuse
 
@@ -72,6 +73,10 @@ def _facts(statistics: RoutingStatistics) -> Iterator[tuple[str, str, str]]:
         yield row("step_drift")
     if statistics.prefill_cosine is not None:
         yield row("prefill_cosine", said(statistics, "prefill_overlap"))
+    if statistics.co_activation is not None:
+        share = with_unit("top_pairs", statistics.co_activation.top_pairs, CoActivation)
+        words = f"of the choices are the most frequent 10%; {said(statistics.co_activation, 'independent')}"
+        yield label_of("co_activation", RoutingStatistics), share, words
     if statistics.active_experts:
         active = ", ".join(f"{count.batch}: {count.mean:.1f}" for count in statistics.active_experts)
         label = label_of("active_experts", RoutingStatistics)

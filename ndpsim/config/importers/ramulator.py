@@ -53,8 +53,12 @@ def memory_of(root: Tree, key: str) -> Tree:
     return memory
 
 
-def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]:
+def known_standard(
+    dram: Tree, known: Collection[str], why_not: Mapping[str, str] | None = None
+) -> tuple[Standard, Place]:
     """The standard of a DRAM, and the place of its name.
+
+    why_not: reasons for standards that ndpsim has, and that are not read.
 
     Raises:
         InputError: ndpsim does not have it.
@@ -62,6 +66,8 @@ def known_standard(dram: Tree, known: Collection[str]) -> tuple[Standard, Place]
     name, place = dram.word("impl"), dram.place("impl")
     if name is None or name not in known:
         what = "is missing" if name is None else f"{shortened(name)} is not supported"
+        reason = (why_not or {}).get(name or "", "")
+        what += f": {reason}" if reason else ""
         raise place.error(
             f"{what} (supported: {', '.join(known)})", code="unsupported" if name else "missing"
         )

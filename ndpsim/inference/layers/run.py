@@ -17,6 +17,7 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.inference.layers.bounds import Bounds, RunBound
 from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.dense_run import run_dense
 from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.record import LayerRecord, Observer
 from ndpsim.inference.layers.recorder import Recorder
@@ -27,6 +28,7 @@ from ndpsim.inference.layers.setup import (
     attention_devices,
     check_link,
     check_one_gpu,
+    decode_context,
     set_up_machine,
 )
 from ndpsim.inference.layers.totals import ENGINES, Totals, machine_results
@@ -37,7 +39,7 @@ from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
-from ndpsim.workload.models import MoeShape, load_moe_model
+from ndpsim.workload.models import MoeShape, load_model
 from ndpsim.workload.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
 from ndpsim.workload.routing.generate import is_spec
 
@@ -61,7 +63,7 @@ def run_moe(
     'trimoe'
 
     Args:
-        observer: is called with every layer when it is done.
+        observer: is called with every layer when it is done; a dense model has none that it could show.
         check_layer: (step, layer) that is run again in the cycle-level session, under each policy.
         check_limit: largest error of the end of an expert or a read, as a share of the layer's time, or, on
             the critical path, of its own time. The error of the layer's time may be 2% at most.
@@ -73,14 +75,17 @@ def run_moe(
             memory, or a policy gives an impossible answer.
     """
     progress = progress_function(progress)
-    hardware = load_hardware(settings.hw, settings.sets, "moe")
-    shape = load_moe_model(settings.model)
+    shape = load_model(settings.model)
+    hardware = load_hardware(settings.hw, settings.sets, "moe" if shape.has_experts else None)
     chosen = choose_policies(settings.policies)
     checked_arbitration(settings.arbitration)
     check_link(hardware, check_layer, settings.arbitration)
     check_one_gpu(hardware)
     check_limit, bounds = CHECKS["check-limit"].checked(check_limit), flag(bounds, "bounds")
     layers = None if settings.layers is None else _layers(settings.layers, shape)
+    if not shape.has_experts:
+        _check_not_observed(observer, check_layer, shape)
+        return run_dense(settings, hardware, shape, layers)
     trace = find_routing(
         settings.routing, shape, settings.batch, settings.steps, settings.prompt or 0, settings.seed, layers
     )
@@ -92,7 +97,18 @@ def run_moe(
     setup = _set_up(settings, hardware, shape, trace, layers or _layers_of(trace, shape), bounds)
     runs, not_run = _runs(setup, chosen, observer, check_layer, check_limit, progress)
     config = _config(settings, setup)
-    return MoeResult(config, describe_routing(trace).to_dict(), tuple(runs), not_run)
+    return MoeResult(config, describe_routing(trace, pairs=False).to_dict(), tuple(runs), not_run)
+
+
+def _check_not_observed(
+    observer: Observer | None, check_layer: tuple[int, int] | None, shape: MoeShape
+) -> None:
+    """Refuse to show or to check experts of a dense model."""
+    for key, value in (("check_layer", check_layer), ("observer", observer)):
+        if value is not None:
+            problem = f"does not apply to {shape.name}: it is a dense model, whose layers have no experts"
+            files = " (--log, --timeline, --plot and --report show those)" if key == "observer" else ""
+            raise InputError(problem + files, "conflict", key=key)
 
 
 def _config(settings: MoeSettings, setup: Setup) -> dict[str, Any]:
@@ -112,7 +128,7 @@ def _config(settings: MoeSettings, setup: Setup) -> dict[str, Any]:
         "attention": settings.attention,
         "kv": setup.decode.kv,
         "kv_bits": settings.kv_bits,
-        "context": _context(settings),
+        "context": decode_context(settings),
         "gpu_experts": setup.machine.gpu_experts,
         "gpu_bytes": dict(setup.memory.parts),
         "arbitration": settings.arbitration,
@@ -183,7 +199,7 @@ def _layers_of(trace: Routing, shape: MoeShape) -> tuple[int, ...]:
 def _layers(layers: Sequence[int], shape: MoeShape) -> tuple[int, ...]:
     asked = several(layers, "layers", lambda one, name: whole_number(one, name, 0, shape.layers - 1))
     chosen = tuple(sorted(set(asked)))
-    if not set(chosen) - set(shape.dense_layers):
+    if shape.has_experts and not set(chosen) - set(shape.dense_layers):
         raise InputError(f"{shape.name} has no experts in them", "invalid", key="layers")
     return chosen
 
@@ -210,11 +226,6 @@ def _offline(settings: MoeSettings, shape: MoeShape, trace: Routing) -> Routing:
     return offline.for_model(shape, layers=trace.layers)
 
 
-def _context(settings: MoeSettings) -> int:
-    """Tokens that a decoded token attends to, with all that is before it."""
-    return max(settings.context, settings.prefix + (settings.prompt or 0))
-
-
 def _set_up(
     settings: MoeSettings,
     hardware: Hardware,
@@ -225,7 +236,7 @@ def _set_up(
 ) -> Setup:
     """The machine that all policies share."""
     weights = run_weights(shape, settings.bits, settings.dense_bits, settings.weights)
-    processors, context, prompt = Processors(hardware), _context(settings), settings.prompt
+    processors, context, prompt = Processors(hardware), decode_context(settings), settings.prompt
     devices = attention_devices(settings, hardware, shape)
     # A prefill computes attention and dense parts in pieces that need no more memory than a decode step.
     memory = processors.gpu_memory(

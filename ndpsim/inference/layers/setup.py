@@ -123,6 +123,11 @@ def check_one_gpu(hardware: Hardware) -> None:
         raise hardware.origins["gpu.count"].error(problem, "gpu.count", "unsupported")
 
 
+def decode_context(settings: MoeSettings) -> int:
+    """Tokens that a decoded token attends to, with all that is before it."""
+    return max(settings.context, settings.prefix + (settings.prompt or 0))
+
+
 def attention_devices(
     settings: MoeSettings | ServeSettings, hardware: Hardware, shape: MoeShape
 ) -> AttentionDevices | None:

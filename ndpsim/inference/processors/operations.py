@@ -100,8 +100,21 @@ class _Sizes(ABC):
 
     def attended(self, attention: Attention) -> int:
         """Tokens whose keys or latent vectors are read, of all sequences."""
-        first = attention.first_key
-        return sum([count * (context - first(context - new)) for count, new, context in self.groups])
+        of_one = attention.attended
+        return sum([count * of_one(context, new) for count, new, context in self.groups])
+
+    def attended_bytes(self, attention: Attention) -> int:
+        """Bytes of these keys and values, or latent vectors."""
+        return -(-self.attended(attention) * attention.attended_values * self.kv_bits // 8)
+
+    def index_pairs(self) -> int:
+        """Pairs of a new token and a token up to it, of all sequences."""
+        return sum([count * new * (2 * context - new + 1) // 2 for count, new, context in self.groups])
+
+    def index_bytes(self, attention: Attention) -> int:
+        """Bytes of the keys of the index of all tokens."""
+        tokens = sum([count * context for count, _, context in self.groups])
+        return -(-tokens * attention.index_size * self.kv_bits // 8)
 
     def cached(self, attention: Attention, tokens: int) -> int:
         """Bytes that a layer caches of this many tokens."""

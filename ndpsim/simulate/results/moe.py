@@ -96,13 +96,13 @@ class LayerCheck:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PolicyRun(Reported):
-    """A model under one policy.
+    """A model under one policy; a dense model has none, and nothing of experts.
 
     "By engine" is by "gpu_hit" (on the GPU, from its memory), "gpu_miss" (on the GPU, after a copy over
     PCIe), "cpu" and "ndp".
 
     Attributes:
-        policy: its name.
+        policy: its name; "none" for a dense model.
         parameters: all of them, with defaults.
         time_ns: total time: `prefill_ns` + `decode_ns`.
         prefill_ns, decode_ns: time of the prefill (0 without one), and of all decode steps.
@@ -197,7 +197,7 @@ class MoeResult(Reported):
 
     Attributes:
         config: everything that was used.
-        routing: statistics of the routing by `describe_routing`, as plain data.
+        routing: statistics of the routing by `describe_routing`, as plain data; empty for a dense model.
         runs: a run for each policy, in the order of the call; speed-ups are against the first.
         not_run: for "all": policies that could not run, by name, with the reason.
     """

@@ -97,7 +97,7 @@ class RoutingQuantities(SweptCommand):
     def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         generated = MOE.arguments(settings, *_GENERATED)
         routing = find_routing(settings.get("routing"), MOE.value(settings, "model"), **generated)
-        return flattened(describe_routing(routing).to_dict() | {"reuse": reuse_of(routing.ids)})
+        return flattened(describe_routing(routing, pairs=False).to_dict() | {"reuse": reuse_of(routing.ids)})
 
 
 def reuse_of(ids: Ids) -> dict[str, float | None]:

@@ -8,7 +8,8 @@ from typing import Any
 
 from ndpsim.base.errors import one_of, shortened
 from ndpsim.workload.models._config import Config
-from ndpsim.workload.models.attention import Attention, LinearAttention
+from ndpsim.workload.models._read_state import read_state
+from ndpsim.workload.models.attention import Attention
 from ndpsim.workload.models.expert import MAX_SIZE, whole_number
 from ndpsim.workload.models.families import Family
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
@@ -20,7 +21,6 @@ _OTHER_KINDS = re.compile(
     r"linear_attn|attn_type_list|^index(er)?_|mamba|^ssm_|short_conv|conv_L_|kv_channels"
 )
 _STATE_TYPE = "mamba_ssm_dtype"
-_STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
 
 # Rules for a window in some layers, which older configuration classes have instead of `layer_types`.
 _WINDOW_RULES = ("sliding_window_pattern", "max_window_layers")
@@ -31,12 +31,19 @@ _FULL, _SLIDING, _CHUNKED, _LINEAR = (
     "chunked_attention",
     "linear_attention",
 )
-_KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR)
+_INDEXED = "indexed_attention"
+_KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR, _INDEXED)
+# Names of the same kinds, where the type of the model says which state it is.
+_SAME_KIND = {"attention": _FULL, "mamba": _LINEAR, "conv": _LINEAR}
+# Older names of Transformers.
+_INDEXED_TOO = ("deepseek_sparse_attention", "qwen_sparse_attention")
 # Rules by which Transformers makes `layer_types`.
 _LAYER_RULES = (
     "full_attention_interval",
     "hybrid_layer_pattern",
     "global_attn_every_n_layers",
+    "layer_group_size",
+    "attn_type_list",
     "prefix_dense_sliding_window_pattern",
 )
 # Kinds of Transformers that are not modelled.
@@ -47,7 +54,6 @@ _OTHER_NAMES = (
     "heavily_compressed_attention",
     "hybrid",
     "hybrid_sliding",
-    "indexed_attention",
     "mamba",
     "moe",
     "recurrent",
@@ -69,6 +75,8 @@ _OF_KINDS = (
     "linear_value_head_dim",
     "linear_conv_kernel_dim",
     "attention_chunk_size",
+    "num_key_value_heads",
+    "head_dim",
 )
 _BY_LAYER = (
     "num_attention_heads",
@@ -106,10 +114,12 @@ def read_attention(
         config.values.get(key)  # sizes of kinds that no layer may have
     names = _names(config, family, layers)
     changed = _changes(config, layers)
+    for layer in _without_index(config, layers):
+        changed.setdefault(layer, {})["index_n_heads"] = None
     known: dict[tuple[str, tuple[tuple[str, Any], ...]], LayerAttention] = {}
     of_layer = []
     for layer, name in enumerate(names):
-        kind = name, tuple(sorted(changed.get(layer, {}).items()))
+        kind = name, tuple(sorted(changed.get(layer, {}).items(), key=lambda item: item[0]))
         if kind not in known:
             known[kind] = _of_kind(config, family, hidden, *kind)
         of_layer.append(known[kind])
@@ -137,8 +147,11 @@ def _of_kind(
     if own:
         config = config.overlaid(own)
     if name == _LINEAR:
-        return _linear(config)
-    return _limited(config, _with_keys(config, family, hidden), name)
+        return read_state(config, family.state, hidden)
+    with_keys = _with_keys(config, family, hidden)
+    if name != _SLIDING and "index_topk" in family.answered:
+        with_keys = _with_index(config, with_keys)
+    return _limited(config, with_keys, name)
 
 
 def _changes(config: Config, layers: int) -> dict[int, dict[str, Any]]:
@@ -181,16 +194,25 @@ def attention_problem(config: Config, family: Family, layers: int) -> str:
         # MiniMax-M2 lists its layers, all of them with keys and values: 1.
         listed = isinstance(value, list) and all(entry == 1 for entry in value)
         plain = key == _STATE_TYPE or (key == "attn_type_list" and listed)
-        if value and not plain and _OTHER_KINDS.search(key):
+        if value and not plain and key not in family.answered and _OTHER_KINDS.search(key):
             return of(key, "describes attention that is not modelled")
         if plain:
             config.values.get(key)
+    has_state = family.state != Family.state
+    if has_state and family.attention_pattern and config.find(family.attention_pattern) is None:
+        missing = f"missing (nor {family.attention_pattern[1]}); which layers have a state is not known"
+        return of(family.attention_pattern[0], missing)
     for name in config.list_of("layer_types", layers if config.find(("layer_types",)) else None):
-        if name in _OTHER_NAMES:
+        indexed = _is_indexed(name) and "index_topk" not in family.answered
+        if indexed or (name in _OTHER_NAMES and not (has_state and name in _SAME_KIND)):
             return of("layer_types", f"{name} is attention that is not modelled")
-        if name == _LINEAR and config.find(("linear_num_key_heads",)) is None:
+        if name == _LINEAR and not has_state and config.find(("linear_num_key_heads",)) is None:
             return of("layer_types", "linear_attention without linear_num_key_heads is not modelled")
     return ""
+
+
+def _is_indexed(name: object) -> bool:
+    return name in (_INDEXED, *_INDEXED_TOO)
 
 
 def _window(config: Config) -> int:
@@ -202,20 +224,27 @@ def _window(config: Config) -> int:
 
 def _names(config: Config, family: Family, layers: int) -> list[str]:
     """For each layer the name of its kind, as in `layer_types`."""
-    config.find(("sliding_window", "sliding_window_size"))
+    windows = {config.values.get(key) for key in ("sliding_window", "sliding_window_size")} - {None}
+    if len(windows) > 1:
+        problem = f"is not the sliding_window of {config.values['sliding_window']}"
+        raise config.error("sliding_window_size", problem, code="conflict")
     if family.attention_pattern and config.find(family.attention_pattern) is None:
         raise config.error(
             family.attention_pattern[0], "missing; the attention of each layer is not known", code="missing"
         )
     if config.find(("layer_types",)):
-        names = config.list_of("layer_types", layers)
+        names = [_INDEXED if _is_indexed(name) else name for name in config.list_of("layer_types", layers)]
         for key in _LAYER_RULES:
             config.values.get(key)  # the list has what they say
+        if family.state != Family.state:
+            names = [_SAME_KIND.get(name, name) if isinstance(name, str) else name for name in names]
         for layer, name in enumerate(names):
             if name not in _KINDS:
                 shown = one_of(name, _KINDS, "kind of attention")
                 raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
         return names
+    if with_state := _layers_with_state(config, family.state, layers):
+        return [_LINEAR if flag else _FULL for flag in with_state]
     if config.find(("hybrid_layer_pattern",)):
         return [_SLIDING if flag else _FULL for flag in config.flags_of("hybrid_layer_pattern", layers)]
     if config.find(("full_attention_interval",)):
@@ -232,6 +261,65 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
             code="unsupported",
         )
     return [_SLIDING] * layers
+
+
+def _layers_with_state(config: Config, state: str, layers: int) -> list[bool]:
+    """Whether each layer has a state, by the rules of single families; empty if there is none."""
+    if state == "mamba":
+        period = config.integer_or(8, ("attn_layer_period",), MAX_SIZE, low=1)
+        offset = config.integer_or(4, ("attn_layer_offset",), MAX_SIZE)
+        return [layer % period != offset for layer in range(layers)]
+    if state == "kimi-delta" and config.find(("layer_group_size",)):
+        size = config.integer(("layer_group_size",), MAX_SIZE)
+        return [(layer + 1) % size != 0 for layer in range(layers)]
+    if state == "kimi-delta-low-rank" and config.find(("linear_attn_config",)):
+        of_kinds = config.inner(config.object_of("linear_attn_config"), "linear_attn_config.")
+        full = _numbered_from_1(of_kinds, "full_attn_layers", layers)
+        if full & (other := _numbered_from_1(of_kinds, "kda_layers", layers)) or len(full | other) != layers:
+            raise of_kinds.error(
+                "kda_layers", f"and full_attn_layers are not the {layers} layers", "conflict"
+            )
+        return [layer not in full for layer in range(layers)]
+    if state == "lightning" and config.find(("attn_type_list",)):
+        return [not flag for flag in config.flags_of("attn_type_list", layers)]
+    if state == "short-convolution" and config.find(("full_attn_idxs",)):
+        listed = config.list_of("full_attn_idxs")
+        for layer in listed:
+            if problem := whole_number(layer, 0, layers - 1):
+                raise config.error("full_attn_idxs", problem)
+        return [layer not in listed for layer in range(layers)]
+    return [True] * layers if state == "mamba-2" else []
+
+
+def _numbered_from_1(config: Config, key: str, layers: int) -> set[int]:
+    """Indexes from 0 of the layers under `key`, which counts from 1."""
+    for layer in config.list_of(key):
+        if problem := whole_number(layer, 1, layers):
+            raise config.error(key, problem)
+    return {layer - 1 for layer in config.list_of(key)}
+
+
+def _without_index(config: Config, layers: int) -> list[int]:
+    """The layers that use the choice of the layer before.
+
+    `indexer_types` lists "full" and "shared"; `index_topk_pattern` has a letter, F or S, for each layer;
+    otherwise each `index_topk_freq`-th layer from `index_skip_topk_offset` - 1 on, and those before it,
+    choose, as GlmMoeDsaConfig has it.
+    """
+    if config.find(("indexer_types",)):
+        kinds = config.list_of("indexer_types", layers)
+        for layer, kind in enumerate(kinds):
+            if kind not in ("full", "shared"):
+                raise config.error("indexer_types", f'entry {layer} is neither "full" nor "shared"', "form")
+        return [layer for layer, kind in enumerate(kinds) if kind == "shared"]
+    pattern = config.values.get("index_topk_pattern")
+    if pattern is not None:
+        if not isinstance(pattern, str) or len(pattern) != layers or set(pattern) - set("FS"):
+            raise config.error("index_topk_pattern", f"is not a text of {layers} letters F and S", "form")
+        return [layer for layer, letter in enumerate(pattern) if letter == "S"]
+    every = config.integer_or(1, ("index_topk_freq",), MAX_SIZE, low=1)
+    offset = config.integer_or(2, ("index_skip_topk_offset",), MAX_SIZE)
+    return [layer for layer in range(layers) if max(layer - offset + 1, 0) % every]
 
 
 def _chunked(config: Config, layers: int) -> list[str]:
@@ -253,26 +341,6 @@ def _limited(config: Config, softmax: Attention, name: str) -> LayerAttention:
     return softmax
 
 
-def _linear(config: Config) -> LinearAttention:
-    """The gated delta net of layers of linear attention."""
-    key_heads = config.integer(("linear_num_key_heads",), _MAX_HEADS)
-    value_heads = config.integer(("linear_num_value_heads",), _MAX_HEADS)
-    if value_heads % key_heads:
-        problem = f"{value_heads} cannot share {key_heads} heads of keys evenly"
-        raise config.error("linear_num_value_heads", problem, code="conflict")
-    named = config.string_or("float32", _STATE_TYPE)
-    if named not in _STATE_BITS:
-        raise config.error(_STATE_TYPE, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
-    return LinearAttention(
-        key_heads,
-        value_heads,
-        config.integer(("linear_key_head_dim",), MAX_SIZE),
-        config.integer(("linear_value_head_dim",), MAX_SIZE),
-        config.integer(("linear_conv_kernel_dim",), MAX_SIZE),
-        _STATE_BITS[named],
-    )
-
-
 def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
     """Attention to all tokens, with keys and values."""
     heads = config.integer(("num_attention_heads", "n_heads"), _MAX_HEADS)
@@ -288,6 +356,7 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
             query_rank=config.integer_or(0, ("q_lora_rank",), MAX_SIZE),
             latent_rank=config.integer(("kv_lora_rank",), MAX_SIZE),
             rope_size=rope,
+            head_gated=family.head_gates,
         )
     kv_heads = config.integer_or(heads, ("num_key_value_heads", "kv_n_heads"), _MAX_HEADS, low=1)
     if heads % kv_heads:
@@ -304,3 +373,15 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
     by_head = family.head_gates if gating is None else gating in (True, "per-head")
     gated = config.flag_or(family.gated_attention, "attn_output_gate") or gating == "per-element"
     return Attention(heads, kv_heads, size, values, gated=gated, head_gated=by_head)
+
+
+def _with_index(config: Config, attention: Attention) -> Attention:
+    """Latent attention to the tokens that an index chooses; without heads of it, to those chosen before."""
+    top = config.integer(("index_topk",), MAX_SIZE)
+    size = config.integer(("index_head_dim",), MAX_SIZE)
+    if not attention.query_rank:
+        raise config.error("q_lora_rank", "missing; the index makes its queries of this vector", "missing")
+    if config.find(("index_n_heads",)) is None:
+        return replace(attention, top_tokens=top)
+    heads = config.integer(("index_n_heads",), _MAX_HEADS)
+    return replace(attention, top_tokens=top, index_heads=heads, index_size=size)

@@ -2,7 +2,8 @@
 
 Equations: Vaswani et al., "Attention Is All You Need" (arXiv 1706.03762); grouped keys, Ainslie et al. (arXiv
 2305.13245); latent vectors, DeepSeek-V2 (arXiv 2405.04434); sliding windows, Mistral 7B (arXiv 2310.06825).
-Chunks, and a gate on the result, are those of Llama4TextAttention and Qwen3NextAttention in Transformers.
+Chunks, and a gate on the result, are those of Llama4TextAttention and Qwen3NextAttention in Transformers; the
+index is that of DeepSeek-V3.2 (arXiv 2512.02556, section 2.1), as DeepseekV32Indexer.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ class Attention:
         chunk: a token attends to the tokens since the last multiple of this number; 0: to all.
         gated: the result is multiplied by a gate. The projection of the queries is then twice as wide.
         head_gated: the result of each head is multiplied by one number, which has a projection of its own.
+        top_tokens: maximum number of tokens that a token attends to, which an index chooses; 0: all.
+        index_heads, index_size: heads of the index, and entries of its queries and of its one key; 0 heads:
+            there is no index, or the layer uses the tokens that the layer before it chose.
     """
 
     heads: int
@@ -42,6 +46,9 @@ class Attention:
     chunk: int = 0
     gated: bool = False
     head_gated: bool = False
+    top_tokens: int = 0
+    index_heads: int = 0
+    index_size: int = 0
 
     @property
     def kind(self) -> str:
@@ -55,14 +62,20 @@ class Attention:
     @property
     def title(self) -> str:
         """The kind and its distinguishing property: "gqa window of 128"."""
-        limits = (("window", self.window), ("chunk", self.chunk))
+        limits = (("window", self.window), ("chunk", self.chunk), ("index: top", self.top_tokens))
         words = ["gated"] if self.gated or self.head_gated else []
         words += [self.kind, *(f"{name} of {tokens}" for name, tokens in limits if tokens)]
+        words += ["of the layer before"] if self.top_tokens and not self.index_heads else []
         return " ".join(words)
 
     @property
     def cached_values(self) -> int:
-        """Values of a token that a layer caches: keys and values, or the latent vector and the common key."""
+        """Values of a token that a layer caches: those that queries meet, and the key of the index."""
+        return self.attended_values + (self.index_size if self.index_heads else 0)
+
+    @property
+    def attended_values(self) -> int:
+        """Keys and values of a token, or its latent vector and the common key."""
         if self.latent_rank:
             return self.latent_rank + self.rope_size
         return self.kv_heads * (self.head_size + self.value_size)
@@ -76,7 +89,8 @@ class Attention:
     def values_in_work(self) -> int:
         """Values of a token in memory at once: queries, keys, values, the result and its gate."""
         gate = self.heads * self.value_size if self.gated else self.heads if self.head_gated else 0
-        return (self.heads + self.kv_heads) * (self.head_size + self.value_size) + gate
+        index = self.index_heads * (self.index_size + 1) + (self.index_size if self.index_heads else 0)
+        return (self.heads + self.kv_heads) * (self.head_size + self.value_size) + gate + index
 
     def first_key(self, position: int) -> int:
         """The first position that the token at `position`, counted from 0, attends to."""
@@ -88,12 +102,17 @@ class Attention:
         """Pairs of query and key of the last `new_tokens` of a sequence of `context` tokens."""
         return self._pairs(context) - self._pairs(context - new_tokens)
 
+    def attended(self, context: int, new_tokens: int) -> int:
+        """Tokens whose keys the last `new_tokens` of a sequence read: of an index, at most all different."""
+        tokens = context - self.first_key(context - new_tokens)
+        return min(tokens, new_tokens * self.top_tokens) if self.top_tokens else tokens
+
     def _pairs(self, tokens: int) -> int:
         """Pairs of the first tokens of a sequence."""
         if self.chunk:
             chunks, rest = divmod(tokens, self.chunk)
             return (chunks * self.chunk * (self.chunk + 1) + rest * (rest + 1)) // 2
-        inside = min(tokens, self.window or tokens)
+        inside = min(tokens, self.window or self.top_tokens or tokens)
         return inside * (inside + 1) // 2 + (tokens - inside) * inside
 
     def kept_bits(self, context: int, kv_bits: int) -> int:
@@ -103,7 +122,10 @@ class Attention:
     def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
         """Bits that a step reads from a sequence's cache."""
         before = context - new_tokens
-        return (before - self.first_key(before)) * self.cached_values * kv_bits
+        there = before - self.first_key(before)
+        met = min(there, new_tokens * self.top_tokens) if self.top_tokens else there
+        of_index = self.cached_values - self.attended_values
+        return (met * self.attended_values + there * of_index) * kv_bits
 
     def written_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
         """Bits that a step adds to a sequence's cache, for new tokens that the last one attends to."""
@@ -126,11 +148,24 @@ class Attention:
             else (Matrix("q_proj", queries, hidden),)
         )
         expanded = self.heads * (self.head_size - self.rope_size) + results
+        gate = results if self.gated else self.heads if self.head_gated else 0
         return (
             *query,
             Matrix("kv_a_proj_with_mqa", self.latent_rank + self.rope_size, hidden),
+            *((Matrix("g_proj", gate, hidden),) if gate else ()),
+            *self.index_matrices(hidden),
             Matrix("kv_b_proj", expanded, self.latent_rank),
             output,
+        )
+
+    def index_matrices(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices of the index: its queries, its key, and the weights of its heads."""
+        if not self.index_heads:
+            return ()
+        return (
+            Matrix("indexer.wq_b", self.index_heads * self.index_size, self.query_rank),
+            Matrix("indexer.wk", self.index_size, hidden),
+            Matrix("indexer.weights_proj", self.index_heads, hidden),
         )
 
 
@@ -204,7 +239,7 @@ class LinearAttention:
     def values_in_work(self) -> int:
         """Values of a token in memory at once: the projected and convolved values, and the result."""
         results = self.value_heads * self.value_size
-        return 2 * self.channels + 2 * results + 2 * self.value_heads
+        return 2 * self.channels + 2 * results + self.gates
 
     def kept_bits(self, context: int, kv_bits: int) -> int:
         """Bits of a sequence's states, the same for any `context` and `kv_bits`."""
@@ -218,16 +253,31 @@ class LinearAttention:
         """Bits that a step writes of a sequence's states: all."""
         return self.kept_bits(context, kv_bits)
 
+    @property
+    def gates(self) -> int:
+        """Numbers of a token beside queries, keys and values: a decay and a share for each head."""
+        return 2 * self.value_heads
+
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
-        """The matrices for every token, with the names of Hugging Face, in the order of use.
+        """The matrices for every token, with the names of Hugging Face, in the order of use."""
+        return *self.projections(hidden), *self.convolved(), self.output(hidden)
+
+    def projections(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices before the state.
 
         in_proj_qkvz gives queries, keys, values and the gate of the result. in_proj_ba gives the decay of the
-        state, and the share of a value that enters it. conv1d has a row for every channel.
+        state, and the share of a value that enters it.
         """
         results = self.value_heads * self.value_size
         return (
             Matrix("in_proj_qkvz", self.channels + results, hidden),
             Matrix("in_proj_ba", 2 * self.value_heads, hidden),
-            Matrix("conv1d", self.channels, self.convolution),
-            Matrix("out_proj", hidden, results),
         )
+
+    def convolved(self) -> tuple[Matrix, ...]:
+        """The convolution, which has a row for every channel."""
+        return (Matrix("conv1d", self.channels, self.convolution),)
+
+    def output(self, hidden: int) -> Matrix:
+        """The matrix behind the state."""
+        return Matrix("out_proj", hidden, self.value_heads * self.value_size)

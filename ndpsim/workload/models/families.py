@@ -31,6 +31,8 @@ class Family:
         sliding_kv_heads: heads of keys in layers with a window, as a multiple of those in other layers.
         expert_hidden: keys of the size that experts work on, if it is not the hidden size.
         attention_problem: why attention is not modelled.
+        state: the kind of layers that have a state in place of keys and values, by the names of
+            `_read_state`.
         answered: further keys that are accounted for, such as those of parts that `attention_problem` names.
         unsupported: why no part is modelled.
     """
@@ -51,6 +53,7 @@ class Family:
     sliding_kv_heads: int = 1
     expert_hidden: tuple[str, ...] = ()
     attention_problem: str = ""
+    state: str = "gated-delta"
     answered: tuple[str, ...] = ()
     unsupported: str = ""
 
@@ -105,8 +108,25 @@ _STEP = Family(
     head_gates=True,
 )
 
-_KDA = "Kimi Delta Attention is not modelled"
-_STATE_SPACE = "state-space layers are not modelled"
+# Keys of an index over the tokens of latent attention.
+_INDEX = (
+    "index_head_dim", "index_n_heads", "index_topk", "indexer_types", "index_topk_freq",
+    "index_skip_topk_offset", "index_topk_pattern", "index_share_for_mtp_iteration",
+    "indexer_rope_interleave",
+)  # fmt: skip
+
+_MAMBA = (
+    "mamba_d_state", "mamba_d_conv", "mamba_expand", "mamba_dt_rank", "mamba_n_heads", "mamba_n_groups",
+    "mamba_d_head", "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "use_mamba_kernels",
+)  # fmt: skip
+_MINIMAX_M3 = Family(
+    routed_experts=("num_local_experts",),
+    expert_intermediate=("moe_intermediate_size", "intermediate_size"),
+    dense_intermediate=("dense_intermediate_size",),
+    shared_intermediate=("shared_intermediate_size",),
+    attention_problem="sparse attention by blocks is not modelled",
+    answered=("intermediate_size",),
+)
 _ENCODER = "models of encoder and decoder are not modelled"
 
 FAMILIES: Mapping[str, Family] = MappingProxyType(
@@ -145,6 +165,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "deepseek": _DEEPSEEK,
         "deepseek_v2": _DEEPSEEK,
         "deepseek_v3": _DEEPSEEK,
+        "deepseek_v32": replace(_DEEPSEEK, answered=_INDEX),
+        "glm_moe_dsa": replace(_DEEPSEEK, answered=_INDEX),
         "kimi_k2": _DEEPSEEK,
         "glm4_moe": _DEEPSEEK,
         "afmoe": replace(_MODERN, gated_attention=True),
@@ -154,7 +176,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             experts_per_token=("moe_topk",),
             shared_experts=("moe_num_shared_experts",),
         ),
-        "bailing_hybrid": replace(_MODERN, attention_problem=_KDA),
+        "bailing_hybrid": replace(
+            _MODERN,
+            head_gates=True,
+            state="kimi-delta",
+            attention_pattern=("layer_types", "layer_group_size"),
+            answered=("short_conv_kernel_size", "layer_group_size", "linear_head_dim", "linear_num_heads"),
+        ),
         "beam": Family(
             routed_experts=("num_experts",),
             expert_intermediate=("moe_intermediate_size",),
@@ -174,7 +202,10 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             layers=("n_layers",),
         ),
         "deepseek_v4": replace(
-            _DEEPSEEK, layer_pattern=(), attention_problem="compressed sparse attention is not modelled"
+            _DEEPSEEK,
+            layer_pattern=(),
+            attention_problem="compressed sparse attention is not modelled",
+            answered=("num_hash_layers",),
         ),
         "doge": Family(
             routed_experts=("num_experts",),
@@ -186,6 +217,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             expert_intermediate=("moe_intermediate_size",),
             shared_experts=("n_shared_experts",),
             shared_intermediate=("shared_experts_intermediate_size",),
+            head_gates=True,
+            answered=(*_INDEX, "head_dim"),
         ),
         "ernie4_5_moe": _ERNIE,
         "ernie4_5_vl_moe_text": _ERNIE,
@@ -200,7 +233,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         ),
         "granitemoeshared": _GRANITE_SHARED,
         "granitemoe_swa": _GRANITE_SHARED,
-        "granitemoehybrid": replace(_GRANITE_SHARED, attention_problem=_STATE_SPACE),
+        "granitemoehybrid": replace(_GRANITE_SHARED, state="mamba-2", answered=_MAMBA),
         "hunyuan_v1_moe": Family(
             routed_experts=("num_experts",),
             expert_intermediate=("intermediate_size",),
@@ -211,14 +244,20 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "jamba": Family(
             routed_experts=("num_experts",),
             expert_intermediate=("intermediate_size",),
-            attention_problem=_STATE_SPACE,
+            state="mamba",
+            answered=(*_MAMBA, "attn_layer_period", "attn_layer_offset", "layers_block_type"),
         ),
         "jetmoe": Family(
             routed_experts=("num_local_experts",),
             expert_intermediate=("intermediate_size",),
             attention_problem="experts of attention are not modelled",
         ),
-        "kimi_linear": replace(_MODERN, attention_problem=_KDA),
+        "kimi_linear": replace(
+            _MODERN,
+            state="kimi-delta-low-rank",
+            attention_pattern=("layer_types", "linear_attn_config"),
+            answered=("linear_attn_config", "linear_head_dim", "linear_num_heads"),
+        ),
         "laguna": Family(
             routed_experts=("num_experts",),
             expert_intermediate=("moe_intermediate_size",),
@@ -227,7 +266,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "lfm2_moe": Family(
             routed_experts=("num_experts",),
             expert_intermediate=("moe_intermediate_size",),
-            attention_problem="layers of short convolutions are not modelled",
+            attention_pattern=("layer_types", "full_attn_idxs"),
+            state="short-convolution",
+            answered=("conv_L_cache", "conv_dim", "conv_dim_out"),
         ),
         "longcat_flash": Family(
             routed_experts=("n_routed_experts",),
@@ -247,16 +288,19 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "minimax": Family(
             routed_experts=("num_local_experts",),
             expert_intermediate=("intermediate_size",),
-            attention_problem="lightning attention is not modelled",
-            answered=("block_size",),
+            attention_pattern=("layer_types", "attn_type_list"),
+            state="lightning",
+            answered=(
+                "block_size",
+                "attn_type_list",
+                "full_attn_alpha_factor",
+                "full_attn_beta_factor",
+                "linear_attn_alpha_factor",
+                "linear_attn_beta_factor",
+            ),
         ),
-        "minimax_m3_vl_text": Family(
-            routed_experts=("num_local_experts",),
-            expert_intermediate=("intermediate_size",),
-            dense_intermediate=("dense_intermediate_size",),
-            shared_intermediate=("shared_intermediate_size",),
-            attention_problem="sparse attention by blocks is not modelled",
-        ),
+        "minimax_m3": _MINIMAX_M3,
+        "minimax_m3_vl_text": _MINIMAX_M3,
         "muse_spark_text": Family(
             routed_experts=("num_local_experts",),
             expert_intermediate=("moe_intermediate_size",),
@@ -286,6 +330,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "mistral": _DENSE,
         "qwen2": _DENSE,
         "qwen3": _DENSE,
+        "qwen3_vl_text": _DENSE,
     }
 )
 

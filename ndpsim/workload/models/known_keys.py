@@ -42,6 +42,7 @@ _OWN_ALIASES = {
 
 # Output and training, dropout, norms, routing weights, layers that predict further tokens, and derived sizes.
 _TEXT = """
+add_full_attention_sink_bias add_swa_attention_sink_bias use_moe_router_bias
 _attn_implementation _attn_implementation_autoset add_bias add_cross_attention add_qkv_bias attention_bias
 attention_chunk_size attention_dropout attention_factor attention_method attention_multiplier
 attention_out_bias attention_probs_dropout_prob attention_projection_layout attention_softcap attention_type

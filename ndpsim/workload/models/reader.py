@@ -41,6 +41,7 @@ _SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b
 # Known activations of experts, by their names in Hugging Face's transformers.
 _ACTIVATIONS = (
     "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2",
+    "swigluoai",
 )  # fmt: skip
 
 # Keys that select the layers with experts; `_dense_layers` reads them.
@@ -165,7 +166,8 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
         return family.always_shared, family.always_shared * expert_intermediate
     if config.find(family.shared_intermediate):
         size = config.integer(family.shared_intermediate, MAX_SIZE, low=0)
-        count = config.integer_or(1, family.shared_experts, _MAX_COUNT)
+        counts = _with_aliases(family, family.shared_experts or ("n_shared_experts",))
+        count = config.integer_or(1, counts, _MAX_COUNT)
         return (count, size) if size and count else (0, 0)
     count = config.integer_or(0, _with_aliases(family, family.shared_experts), _MAX_COUNT)
     return count, count * expert_intermediate
@@ -272,7 +274,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         attention=attention,
         attention_problem=problem,
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
-        tied_embeddings=config.flag_or(False, "tie_word_embeddings"),
+        tied_embeddings=_tied(config),
         context=config.integer_or(0, _CONTEXT_KEYS, _MAX_CONTEXT, low=1) or None,
         expert_hidden=expert_hidden,
     )
@@ -289,6 +291,12 @@ def _attention(
     """The attention of the layers; None and the reason if it is not modelled."""
     problem = attention_problem(config, family, layers)
     return (None, problem) if problem else (read_attention(config, family, hidden, layers), "")
+
+
+def _tied(config: Config) -> bool:
+    """Whether the embedding is the head: of a wrapper its own key counts, as in Transformers."""
+    inner, outer = config.flag_or(False, "tie_word_embeddings"), config.whole.get("tie_word_embeddings")
+    return outer if isinstance(outer, bool) else inner
 
 
 def _activation(config: Config) -> str:

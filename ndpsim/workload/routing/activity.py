@@ -10,11 +10,13 @@ from numpy.typing import NDArray
 
 from ndpsim.base.reported import quantity
 from ndpsim.workload.routing.drawing import class_counts
+from ndpsim.workload.routing.estimates import Estimate, estimate
 from ndpsim.workload.routing.trace import Routing, loads_of
 
 #: The weight of the last step in the moving average of the TriMoE paper, equation 8.
 EMA = 0.3
 
+_TOP_PAIRS = 0.1
 _AT_ONCE = 1 << 26  # maximum bytes of a table of choices
 _ONES = np.array([byte.bit_count() for byte in range(256)], np.uint8)  # in a byte
 
@@ -44,6 +46,47 @@ class LoadPrediction:
     load_overlap: float = field(metadata=quantity("selections foretold", "%"))
     hot_found: float = field(metadata=quantity("hot experts found", "%"))
     class_accuracy: float = field(metadata=quantity("experts in the right class", "%"))
+
+
+@dataclass(frozen=True)
+class CoActivation:
+    """How concentrated the pairs of experts are that a token chooses together in a layer.
+
+    Attributes:
+        top_pairs: share of all pairs of choices that the most frequent 10% of the pairs of experts have.
+        independent: the same share if one choice of each pair is replaced by that of another token: the
+            popularity of experts alone, with the same chance of few samples.
+    """
+
+    top_pairs: Estimate = field(metadata=quantity("of the most frequent 10% of pairs", "%"))
+    independent: Estimate = field(metadata=quantity("if choices were independent", "%"))
+
+
+def co_activation(routing: Routing) -> CoActivation | None:
+    """Experts that tokens choose together, in decode, else in prefill; None if a token has one expert."""
+    by_layer: NDArray[np.int16] | None = routing.prefill_ids
+    if routing.ids.size:
+        by_layer = routing.ids.transpose(1, 0, 2, 3).reshape(len(routing.layers), -1, routing.ids.shape[-1])
+    if by_layer is None or by_layer.shape[-1] < 2 or by_layer.shape[1] < 2:
+        return None
+    found = [
+        [
+            _top_pairs(chosen, other, routing.experts)
+            for other in (chosen, np.roll(chosen, len(chosen) // 2, axis=0))
+        ]
+        for chosen in by_layer.astype(np.int64)
+    ]
+    shares = np.array(found)
+    return CoActivation(*(estimate(shares[:, [which]]) for which in (0, 1)))
+
+
+def _top_pairs(first: NDArray[np.int64], second: NDArray[np.int64], experts: int) -> float:
+    """The share of the most frequent 10% of pairs of experts, of choices [token, k] in two columns."""
+    one, two = np.triu_indices(first.shape[1], 1)
+    low, high = np.minimum(first[:, one], second[:, two]), np.maximum(first[:, one], second[:, two])
+    _, counts = np.unique((low * experts + high)[low != high], return_counts=True)
+    top = max(1, round(_TOP_PAIRS * experts * (experts - 1) / 2))
+    return float(np.sort(counts)[-top:].sum() / max(counts.sum(), 1))
 
 
 def active_by_batch(routing: Routing) -> tuple[ActiveExperts, ...]:

@@ -6,6 +6,10 @@ Fiddler writes it. An object may have the numbers of its layers in the model (`l
 of the model (`model_layers`), and the number of experts that a token chooses (`experts_per_token` or
 `top_k`).
 
+Parquet has a row for each layer and expert, as AISimulate publishes them (ai-dynamo/aisimulate,
+`model_expert_popularity.parquet`): `layer_id`, `expert_id`, `activation_count`, `routed_token_count`. It
+needs pyarrow.
+
 SGLang's recorder in the mode `stat` and its ``--init-expert-location`` have `logical_count`, in JSON or by
 ``torch.save``: [layer][expert], or [step][layer][expert], over all layers of the model. Its steps are added,
 and its layers without selections are dense.
@@ -21,8 +25,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arrays import as_array
-from ndpsim.base.errors import InputError, shown, unknown
+from ndpsim.base.arguments import imported
+from ndpsim.base.arrays import as_array, checked
+from ndpsim.base.errors import InputError, shortened, shown, unknown
 from ndpsim.base.text_files import first_bytes, read_json
 from ndpsim.workload.routing.counts_csv import is_csv, read_csv
 from ndpsim.workload.routing.tensors import read_saved, saved_mentions
@@ -33,6 +38,8 @@ BUNDLED = Path(__file__).parent / "data"
 _LARGEST = 1 << 53
 _KEYS = ("counts", "expert_popularity")
 _OF_SGLANG = "logical_count"
+_COLUMNS = ("layer_id", "expert_id", "activation_count", "routed_token_count")  # of Parquet
+_MAX_ROWS = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -80,11 +87,60 @@ def read_counts(path: Path) -> ExpertCounts:
         InputError: the file cannot be read or does not hold counts.
     """
     head = first_bytes(path)
-    if is_csv(head):
+    if is_parquet(head):
+        content: Any = _of_parquet(path)
+    elif is_csv(head):
         content = read_csv(path)
     else:
         content = read_saved(path) if has_counts_of_torch(path, head) else read_json(path)
     return parse_counts(content, str(path))
+
+
+def is_parquet(head: bytes) -> bool:
+    """Whether a file is Parquet, by its first bytes."""
+    return head.startswith(b"PAR1")
+
+
+def _of_parquet(path: Path) -> dict[str, Any]:
+    """A Parquet file in the form of other files.
+
+    Raises:
+        InputError: pyarrow is missing, or the file is damaged, too large or lacks a column.
+    """
+    parquet = imported("pyarrow.parquet", "pip install pyarrow")
+    try:
+        file = parquet.ParquetFile(path)
+        names, rows = file.schema_arrow.names, file.metadata.num_rows
+        lacking = next((name for name in _COLUMNS if name not in names), "")
+        table = None if lacking or rows > _MAX_ROWS else file.read(columns=list(_COLUMNS))
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        raise InputError(f"is no Parquet file: {shortened(str(error))}", "form", file=path) from None
+    if lacking:
+        raise InputError("is no column of this Parquet file", "missing", file=path, key=lacking)
+    if table is None:
+        raise InputError(f"has {rows:,} rows, and at most {_MAX_ROWS:,} are read", "too-large", file=path)
+    return _dense_counts(table, path)
+
+
+def _dense_counts(table: Any, path: Path) -> dict[str, Any]:
+    """Counts of all layers and experts from a table with a row for each.
+
+    Raises:
+        InputError: a column has other values, or a row comes twice.
+    """
+    columns = {name: checked(table[name].to_numpy(), ("row",), path, name) for name in _COLUMNS}
+    layers, rows = np.unique(columns["layer_id"], return_inverse=True)
+    experts = columns["expert_id"]
+    if experts.min() < 0 or experts.max() >= MAX_EXPERTS or layers.min() < 0:
+        raise InputError(f"is not from 0 to {MAX_EXPERTS - 1}", "range", file=path, key="expert_id")
+    counts = np.zeros((len(layers), int(experts.max()) + 1), np.int64)
+    if len(np.unique(rows * counts.shape[1] + experts)) < len(experts):
+        raise InputError("has a layer and an expert again", "twice", file=path, key="expert_id")
+    counts[rows, experts] = columns["activation_count"]
+    tokens, k = int(columns["routed_token_count"][0]), 0
+    if tokens > 0 and (counts.sum(axis=1) % tokens == 0).all():
+        k = int(counts[0].sum()) // tokens
+    return {"counts": counts.tolist(), "layers": layers.tolist()} | ({"experts_per_token": k} if k else {})
 
 
 def has_counts_of_torch(path: Path, head: bytes) -> bool:

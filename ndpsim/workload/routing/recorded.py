@@ -174,3 +174,58 @@ def _check_pass(pass_: Pass, layers: tuple[int, ...], file: Path) -> None:
             first = next(iter(pass_.rows))
             problem = f"has {len(rows)} tokens in layer {layer}, and {pass_.tokens} in layer {first}"
             raise InputError(f"{pass_.place} {problem}", "conflict", file=file)
+
+
+#: A sequence of a batch: its file, and the experts of its prompt and its generated tokens [token, layer, k].
+RecordedSequence = tuple[Path, NDArray[Any] | None, NDArray[Any] | None]
+
+
+def of_sequences(
+    sequences: Sequence[RecordedSequence],
+    stated: Stated,
+    prompt: str,
+    generated: str,
+    layers: tuple[int, ...] | None = None,
+) -> Recorded:
+    """A batch of sequences that were recorded one by one, as long as the shortest, or the stated steps.
+
+    prompt, generated: what files call these parts. layers: their numbers in the model; None: not known.
+
+    Raises:
+        InputError: sequences differ in layers or experts, some lack a part, or lengths differ and no number
+            of steps is stated.
+    """
+    shapes = {array.shape[1:]: path for path, *arrays in sequences for array in arrays if array is not None}
+    if not shapes:
+        raise InputError(f"has neither {generated} nor {prompt}", "missing", file=sequences[0][0])
+    if len(shapes) > 1:
+        (count, k), (others, other_k) = list(shapes)[:2]
+        problem = f"has {others} layers and {other_k} experts a token, and a file before {count} and {k}"
+        raise InputError(problem, "conflict", file=list(shapes.values())[1])
+    count, k = next(iter(shapes))
+    for index, what in ((1, prompt), (2, generated)):
+        lacking = [sequence[0] for sequence in sequences if sequence[index] is None]
+        if lacking and len(lacking) < len(sequences):
+            raise InputError(f"has no {what}, and other sequences have", "missing", file=lacking[0])
+    decoded = [(path, array) for path, _, array in sequences if array is not None]
+    prompts = [array for _, array, _ in sequences if array is not None]
+    return Recorded(
+        tuple(range(count)) if layers is None else layers,
+        _steps_of(decoded, stated.steps) if decoded else np.zeros((0, count, 0, k), np.int16),
+        np.concatenate(prompts).swapaxes(0, 1) if prompts else None,
+        tuple(len(tokens) for tokens in prompts),
+        numbers_in_model=layers is not None,
+    )
+
+
+def _steps_of(generated: list[tuple[Path, NDArray[Any]]], steps: int | None) -> NDArray[Any]:
+    """The generated tokens of all sequences: [step, layer, token, k]."""
+    path, shortest = min(generated, key=lambda sequence: len(sequence[1]))
+    if steps is None and any(len(array) != len(shortest) for _, array in generated):
+        problem = (
+            f"generated {len(shortest)} tokens, and others more; say how many steps, up to {len(shortest)}"
+        )
+        raise InputError(problem, "missing", file=path)
+    if steps is not None and steps > len(shortest):
+        raise InputError(f"generated {len(shortest)} tokens, fewer than {steps} steps", "range", file=path)
+    return np.stack([array[: steps or len(shortest)] for _, array in generated], axis=2)

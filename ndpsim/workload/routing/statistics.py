@@ -9,9 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import instance
+from ndpsim.base.arguments import flag, instance
 from ndpsim.base.reported import Reported, quantity
-from ndpsim.workload.routing.activity import ActiveExperts, LoadPrediction, active_by_batch, predicted
+from ndpsim.workload.routing.activity import (
+    ActiveExperts,
+    CoActivation,
+    LoadPrediction,
+    active_by_batch,
+    co_activation,
+    predicted,
+)
 from ndpsim.workload.routing.drawing import class_counts
 from ndpsim.workload.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.workload.routing.trace import Routing
@@ -99,6 +106,7 @@ class RoutingStatistics(Reported):
         prefill_overlap: share of decode's 10% most popular experts that are among prefill's.
         active_experts: number of experts that a batch of tokens of one step chooses, by its size.
         prediction: accuracy of predicting the loads of the next step by a moving average.
+        co_activation: experts that tokens choose together; None without pairs, or if they were not asked for.
     """
 
     trace: Mapping[str, Any]
@@ -116,19 +124,23 @@ class RoutingStatistics(Reported):
     )
     active_experts: tuple[ActiveExperts, ...] = field(metadata=quantity("active experts"))
     prediction: LoadPrediction | None = field(metadata=quantity("prediction by a moving average"))
+    co_activation: CoActivation | None = field(default=None, metadata=quantity("pairs of experts"))
 
 
-def describe_routing(routing: Routing) -> RoutingStatistics:
+def describe_routing(routing: Routing, pairs: bool = True) -> RoutingStatistics:
     """Describe a routing trace by its statistics.
 
     >>> routing = ndpsim.generate_routing("skewed", "mixtral-8x7b", batch=2, steps=1)
     >>> ndpsim.describe_routing(routing).trace["experts"]
     8
 
+    Args:
+        pairs: whether to count pairs of experts, too, which takes the longest.
+
     Raises:
         InputError: `routing` is not a trace.
     """
-    routing = instance(routing, "routing", Routing)
+    routing, pairs = instance(routing, "routing", Routing), flag(pairs, "pairs")
     layers = [_Layer(routing, row) for row in range(len(routing.layers))]
     decode = [layer.loads for layer in layers if layer.loads is not None]
     in_steps = [layer.step_shares for layer in layers if layer.step_shares is not None]
@@ -147,6 +159,7 @@ def describe_routing(routing: Routing) -> RoutingStatistics:
         prefill_overlap=_estimate_of([_overlap(*pair) for pair in both]),
         active_experts=active,
         prediction=predicted(routing),
+        co_activation=co_activation(routing) if pairs else None,
     )
 
 

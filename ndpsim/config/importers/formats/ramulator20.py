@@ -19,6 +19,13 @@ _ROOT = "MemorySystem"
 _PARTS = ramulator.PartNames("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
 
+# From src/dram/impl of v2.0a: `m_internal_prefetch_size`, `timing_presets`, and tCK = 2/rate for all.
+_WHY_NOT = {
+    "LPDDR5": "Ramulator 2.0 takes 312 ps for a clock of 1250 ps, and 8 of the 16 words of a burst",
+    "GDDR6": "Ramulator 2.0 takes 1000 ps for a clock of 570 ps, and 8 of the 16 words of a burst",
+    "HBM3": "Ramulator 2.0 has only 2000 MT/s, with channels of 128 bits, for it",
+}
+
 # Ours: Ramulator's.
 _SIZES = dict(dq="dq", bankgroups="bankgroup", banks_per_group="bank", rows="row", columns="column")
 _RENAMED = {"nRFC": "nRFC1"}  # ours: the name in Ramulator 2.0 for DDR5
@@ -65,7 +72,7 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     root = file.tree
     memory = ramulator.memory_of(root, _ROOT)
     dram = memory.part("DRAM")
-    standard, place = ramulator.known_standard(dram, _STANDARDS)
+    standard, place = ramulator.known_standard(dram, _STANDARDS, _WHY_NOT)
     organisation, timing = dram.part("org"), dram.part("timing")
     org, org_said = _organisation(organisation, standard)
     clocks, preset = _timing(timing, sheet, standard, org)

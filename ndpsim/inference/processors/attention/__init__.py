@@ -1,14 +1,14 @@
 """Operations of the GPU for the attention of a layer, with a module for each kind.
 
-`attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA) or `delta_rule`
-(linear attention). The sizes of caches are in `ndpsim.workload.models`, with the shapes.
+`attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA) or `recurrent`
+(a state in their place). The sizes of caches are in `ndpsim.workload.models`, with the shapes.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from ndpsim.inference.processors.attention import delta_rule, keys, latent
+from ndpsim.inference.processors.attention import keys, latent, recurrent
 from ndpsim.inference.processors.operations import AnyStep, Operation
 from ndpsim.workload.models import LayerAttention, LinearAttention
 
@@ -25,7 +25,7 @@ def attention_operations(
     attending: the sequences of `step` whose queries meet keys on the GPU, which matters to `keys` alone.
     """
     if isinstance(attention, LinearAttention):
-        return delta_rule.operations(attention, hidden, step, bits)
+        return recurrent.operations(attention, hidden, step, bits)
     if attention.latent_rank:
         return latent.operations(attention, hidden, step, bits)
     return keys.operations(attention, hidden, step, bits, attending)

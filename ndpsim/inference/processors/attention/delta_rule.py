@@ -12,64 +12,25 @@ A head has a state S of d_v x d_k numbers, and for every token, with a decay a a
   with the state. Six kernels (chunk_gated_delta_rule of flash-linear-attention) write and read once what the
   next one needs: the c x c matrix, three vectors a token (d_k, d_v, d_v) and each chunk's state.
 
-The convolution makes 2 operations for each token, channel and tap. Not counted: norms of queries and keys,
-gates a and b, and the sums of d_v entries.
+Kimi Delta Attention (arXiv 2510.26692) has a decay for each of the d_k entries and the same products, as
+recurrent_kimi_delta_attention and chunk_kimi_delta_attention of Transformers.
+
+Not counted: norms of queries and keys, gates a and b, and the sums of d_v entries.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
+from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep
 from ndpsim.workload.models import LinearAttention
 
 _CHUNK = 64
 _CHUNK_KERNELS = 6
 
 
-def operations(
-    attention: LinearAttention, hidden: int, step: AnyStep, bits: int | Fraction
-) -> list[Operation]:
-    """The projections, the convolution, the delta rule, and the gated norm of the result."""
-    *projections, convolution, output = attention.matrices(hidden)
-    tokens, results = step.tokens, attention.value_heads * attention.value_size
-    # The last tokens, if there are any, are read before the step and written after it.
-    kept = -(-step.state_moves * attention.convolution_bits // 8)
-    convolved = Operation(
-        "attention",
-        "conv1d",
-        2 * convolution.rows * convolution.columns * tokens,
-        -(-convolution.rows * convolution.columns * bits // 8),
-        2 * tokens * attention.channels * ACTIVATION_BYTES,
-        kept,
-    )
-    return [
-        *(product("attention", matrix.name, [matrix], tokens, bits) for matrix in projections),
-        convolved,
-        *(_rule(attention, part) for part in step.by_kernel),
-        # The result and the gate are read, and the product of its norm is written.
-        Operation("attention", "norm_and_gate", 0, 0, 3 * tokens * results * ACTIVATION_BYTES),
-        product("attention", "out_proj", [output], tokens, bits),
-    ]
-
-
-def _rule(attention: LinearAttention, step: AnyStep) -> Operation:
-    """The delta rule on sequences that all have one new token, or all have more."""
-    # Queries, keys, values and results; the numbers a and b of each head.
-    results = attention.value_heads * attention.value_size
-    vectors = step.tokens * (attention.channels + results + 2 * attention.value_heads) * ACTIVATION_BYTES
-    state = -(-step.state_moves * attention.state_values * attention.state_bits // 8)
-    flops, between, kernels = (_recurrent if step.new_tokens == 1 else _chunked)(attention, step)
-    return Operation("attention", "delta_rule", flops, 0, vectors + between, state, kernels, attends=True)
-
-
-def _recurrent(attention: LinearAttention, step: AnyStep) -> tuple[int, int, int]:
-    """Operations, bytes between kernels, and kernels, for one new token of each sequence."""
-    return 7 * step.tokens * attention.state_values, 0, 1
-
-
-def _chunked(attention: LinearAttention, step: AnyStep) -> tuple[int, int, int]:
-    """Operations, bytes between kernels, and kernels, for more than one new token of each sequence."""
+def rule(attention: LinearAttention, step: AnyStep) -> tuple[int, int, int]:
+    """Operations, bytes between kernels, and kernels; all sequences have one new token, or all have more."""
+    if step.new_tokens == 1:
+        return 7 * step.tokens * attention.state_values, 0, 1
     length, keys, values = _CHUNK, attention.key_size, attention.value_size
     chunks = attention.value_heads * step.chunks(length)
     within = length * length * (6 * keys + 4 * values) + length * (length - 1) * (2 * length - 1) // 3

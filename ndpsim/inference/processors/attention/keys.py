@@ -35,7 +35,7 @@ def operations(
             2 * attending.pairs(attention) * around,
             attending.tokens * around * ACTIVATION_BYTES,
         )
-        read = attending.cached(attention, attending.attended(attention))
+        read = attending.attended_bytes(attention)
         done.append(Operation("attention", "attend", flops, 0, activations, read, attends=True))
     if attention.gated:
         # The result and the gate are read, and the product is written.

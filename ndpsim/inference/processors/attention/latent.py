@@ -6,6 +6,12 @@
 - More new tokens: kv_b_proj makes keys and values of all of the context, which are written and read once,
   then as with keys and values.
 
+- With an index (DeepSeek-V3.2, arXiv 2512.02556), always with latent vectors, as multi-query attention: p
+  counts the chosen tokens alone, and their latent vectors are read once (of many new tokens, at most all).
+  The index has its projections; each of its queries meets the one key of every token up to it, with the sum
+  over heads 2 p heads (index_size + 1) operations; its keys are read once, scores of 4 bytes are written, and
+  read by the choice.
+
 In a step with sequences of both kinds each kind has its own kernels, as in vLLM
 (vllm/model_executor/layers/attention/mla_attention.py).
 """
@@ -17,6 +23,8 @@ from fractions import Fraction
 from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
 from ndpsim.workload.models import Attention, Matrix
 
+_SCORE_BYTES = _NUMBER_BYTES = 4
+
 
 def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
     """The projections, the cache's new entries, and queries with latent vectors."""
@@ -26,14 +34,48 @@ def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fra
     entries, cached = tokens * attention.cached_values * ACTIVATION_BYTES, step.cached(attention, tokens)
     weights = -(-expand.rows * expand.columns * bits // 8)
     attend: list[Operation] = []
+    projections = [name for name in matrices if not name.startswith("indexer.")]
     for part in step.by_kernel:
-        by = _with_vectors if part.new_tokens == 1 else _with_keys
+        by = _with_vectors if part.new_tokens == 1 or attention.top_tokens else _with_keys
         attend += by(attention, expand, part, weights)
     return [
-        *(product("attention", name, [matrix], tokens, bits) for name, matrix in matrices.items()),
+        *(product("attention", name, [matrices[name]], tokens, bits) for name in projections),
         Operation("attention", "cache_entries", 0, 0, entries, cached),
+        *(_index(attention, hidden, step, bits) if attention.index_heads else ()),
         *attend,
+        *_gate(attention, tokens),
         product("attention", "o_proj", [output], tokens, bits),
+    ]
+
+
+def _gate(attention: Attention, tokens: int) -> list[Operation]:
+    """The gate of the whole result, if any: the result and the gate are read, and the product is written."""
+    if not attention.gated:
+        return []
+    results = attention.heads * attention.value_size
+    return [Operation("attention", "output_gate", 0, 0, 3 * tokens * results * ACTIVATION_BYTES)]
+
+
+def _index(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
+    """The index: its projections, the scores of all tokens, and the choice."""
+    heads, size, pairs = attention.index_heads, attention.index_size, step.index_pairs()
+    queries = step.tokens * heads * (size + 1) * ACTIVATION_BYTES
+    chosen = step.pairs(attention) * _NUMBER_BYTES
+    return [
+        *(
+            product("attention", matrix.name, [matrix], step.tokens, bits)
+            for matrix in attention.index_matrices(hidden)
+        ),
+        Operation(
+            "attention",
+            "indexer.scores",
+            2 * pairs * heads * (size + 1),
+            0,
+            queries + pairs * _SCORE_BYTES,
+            step.index_bytes(attention),
+            attends=True,
+        ),
+        Operation("attention", "indexer.choice", 0, 0, pairs * _SCORE_BYTES + chosen),
     ]
 
 
@@ -45,7 +87,7 @@ def _with_vectors(attention: Attention, expand: Matrix, step: AnyStep, weights: 
     flops = 2 * expand.rows * expand.columns * step.tokens
     around = heads * (2 * rank + attention.rope_size)
     activations = step.tokens * around * ACTIVATION_BYTES
-    cache, pairs = step.cached(attention, step.attended(attention)), step.pairs(attention)
+    cache, pairs = step.attended_bytes(attention), step.pairs(attention)
     return [
         Operation("attention", "kv_b_proj", flops, weights, moved, kernels=2),
         Operation("attention", "attend", 2 * pairs * around, 0, activations, cache, attends=True),
@@ -56,7 +98,7 @@ def _with_keys(attention: Attention, expand: Matrix, step: AnyStep, weights: int
     """Queries with the keys and values that are made of latent vectors; `weights`: bytes of kv_b_proj."""
     all_tokens = step.attended(attention)
     flops = 2 * expand.rows * expand.columns * all_tokens
-    cache, made = step.cached(attention, all_tokens), all_tokens * expand.rows * ACTIVATION_BYTES
+    cache, made = step.attended_bytes(attention), all_tokens * expand.rows * ACTIVATION_BYTES
     around = attention.heads * (attention.head_size + attention.value_size)
     keys = all_tokens * (expand.rows + attention.rope_size)
     activations, pairs = (step.tokens * around + keys) * ACTIVATION_BYTES, step.pairs(attention)

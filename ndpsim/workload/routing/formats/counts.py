@@ -6,6 +6,7 @@ Everything else is arbitrary: the trace has one step, whose tokens choose in the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.workload.routing.counts import has_counts_of_torch, read_counts
+from ndpsim.workload.routing.counts import has_counts_of_torch, is_parquet, read_counts
 from ndpsim.workload.routing.counts_csv import is_csv
 from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
+
+_PASSES = re.compile(rb'\[\s*\{\s*"\d')
 
 
 def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
@@ -65,14 +68,15 @@ def _tokens(counts: NDArray[np.int64], tokens: int, k: int) -> NDArray[np.int16]
 def _recognises(path: Path, head: bytes) -> bool:
     start = head.lstrip()
     keyed = any(f'"{key}"'.encode() in head for key in ("counts", "expert_popularity", "logical_count"))
-    listed = start.startswith(b"[") or (start.startswith(b"{") and keyed)
-    return is_csv(head) or listed or has_counts_of_torch(path, head)
+    # A list of objects whose first key is a number has passes of tokens: see `passes_json`.
+    listed = (start.startswith(b"[") and not _PASSES.match(start)) or (start.startswith(b"{") and keyed)
+    return is_csv(head) or is_parquet(head) or listed or has_counts_of_torch(path, head)
 
 
 FORMAT = RoutingFormat(
     example='{"experts_per_token": 2, "counts": [[2520, 2687, 2904], [2958, 2718, 2435]]}',
-    meaning="JSON, CSV with columns layer,expert_0,... or layer,expert,count, or logical_count of SGLang: "
-    "selections of each expert; as one step with just these loads",
+    meaning="JSON, CSV with columns layer,expert_0,... or layer,expert,count, Parquet of AISimulate, or "
+    "logical_count of SGLang: selections of each expert; as one step with just these loads",
     recognises=_recognises,
     read=_read,
 )

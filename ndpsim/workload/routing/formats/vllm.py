@@ -13,21 +13,24 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arrays import NPY, array_names, array_of, checked, npy_of, read_npy, read_npz
 from ndpsim.base.errors import InputError
 from ndpsim.base.text_files import read_json
-from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
+from ndpsim.workload.routing.recorded import (
+    Recorded,
+    RecordedSequence,
+    RoutingFormat,
+    Stated,
+    of_sequences,
+)
 
 _DECODE, _PROMPT = "routed_experts", "prompt_routed_experts"
 _AXES = ("token", "layer", "k")
 
-_Sequence = tuple[Path, NDArray[Any] | None, NDArray[Any] | None]  # prompt and generated tokens
 
-
-def _sequences(path: Path) -> Iterator[_Sequence]:
+def _sequences(path: Path) -> Iterator[RecordedSequence]:
     if path.suffix == ".npy":
         yield path, None, checked(read_npy(path), _AXES, path, _DECODE)
     elif path.suffix == ".npz":
@@ -41,7 +44,7 @@ def _sequences(path: Path) -> Iterator[_Sequence]:
         yield from _response_sequences(read_json(path), path)
 
 
-def _response_sequences(response: Any, path: Path) -> Iterator[_Sequence]:
+def _response_sequences(response: Any, path: Path) -> Iterator[RecordedSequence]:
     if not isinstance(response, dict):
         raise InputError("is not a JSON object", "form", file=path)
     prompt = _decoded(response.get(_PROMPT), path, _PROMPT)
@@ -73,41 +76,9 @@ def _bytes(text: Any, path: Path, key: str) -> bytes:
 
 
 def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
-    sequences = [sequence for path in paths for sequence in _sequences(path)]
-    shapes = {array.shape[1:]: path for path, *arrays in sequences for array in arrays if array is not None}
-    if not shapes:
-        raise InputError(f"has neither {_DECODE} nor {_PROMPT}", "missing", file=paths[0])
-    if len(shapes) > 1:
-        (layers, k), (others, other_k) = list(shapes)[:2]
-        problem = f"has {others} layers and {other_k} experts a token, and a file before {layers} and {k}"
-        raise InputError(problem, "conflict", file=list(shapes.values())[1])
-    layers, k = next(iter(shapes))
-    for index, what in ((1, _PROMPT), (2, _DECODE)):
-        lacking = [sequence[0] for sequence in sequences if sequence[index] is None]
-        if lacking and len(lacking) < len(sequences):
-            raise InputError(f"has no {what}, and other sequences have", "missing", file=lacking[0])
-    generated = [(path, array) for path, _, array in sequences if array is not None]
-    prompts = [array for _, array, _ in sequences if array is not None]
-    return Recorded(
-        tuple(range(layers)),
-        _decode(generated, stated.steps) if generated else np.zeros((0, layers, 0, k), np.int16),
-        np.concatenate(prompts).swapaxes(0, 1) if prompts else None,
-        tuple(len(prompt) for prompt in prompts),
-        numbers_in_model=False,
+    return of_sequences(
+        [sequence for path in paths for sequence in _sequences(path)], stated, _PROMPT, _DECODE
     )
-
-
-def _decode(generated: list[tuple[Path, NDArray[Any]]], steps: int | None) -> NDArray[Any]:
-    """The generated tokens of all sequences: [step, layer, token, k]."""
-    path, shortest = min(generated, key=lambda sequence: len(sequence[1]))
-    if steps is None and any(len(array) != len(shortest) for _, array in generated):
-        problem = (
-            f"generated {len(shortest)} tokens, and others more; say how many steps, up to {len(shortest)}"
-        )
-        raise InputError(problem, "missing", file=path)
-    if steps is not None and steps > len(shortest):
-        raise InputError(f"generated {len(shortest)} tokens, fewer than {steps} steps", "range", file=path)
-    return np.stack([array[: steps or len(shortest)] for _, array in generated], axis=2)
 
 
 def _recognises(path: Path, head: bytes) -> bool:

@@ -1,0 +1,126 @@
+"""Reads the state of layers that have one in place of keys and values, by the kind of a family."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from ndpsim.base.errors import one_of
+from ndpsim.workload.models._config import Config
+from ndpsim.workload.models.attention import LinearAttention
+from ndpsim.workload.models.expert import MAX_SIZE
+from ndpsim.workload.models.recurrent import (
+    KimiDelta,
+    Lightning,
+    SelectiveScan,
+    ShortConvolution,
+    StateSpace,
+)
+
+_MAX_HEADS = 1 << 16
+_STATE_TYPE = "mamba_ssm_dtype"
+_STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
+
+
+def read_state(config: Config, kind: str, hidden: int) -> LinearAttention:
+    """The layers of a kind: a key of `_KINDS`.
+
+    Raises:
+        InputError: a value is out of range or missing, or sizes do not fit each other.
+    """
+    return _KINDS[kind](config, hidden)
+
+
+def _gated_delta(config: Config, hidden: int) -> LinearAttention:
+    key_heads = config.integer(("linear_num_key_heads",), _MAX_HEADS)
+    value_heads = config.integer(("linear_num_value_heads",), _MAX_HEADS)
+    if value_heads % key_heads:
+        problem = f"{value_heads} cannot share {key_heads} heads of keys evenly"
+        raise config.error("linear_num_value_heads", problem, code="conflict")
+    named = config.string_or("float32", _STATE_TYPE)
+    if named not in _STATE_BITS:
+        raise config.error(_STATE_TYPE, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
+    return LinearAttention(
+        key_heads,
+        value_heads,
+        config.integer(("linear_key_head_dim",), MAX_SIZE),
+        config.integer(("linear_value_head_dim",), MAX_SIZE),
+        config.integer(("linear_conv_kernel_dim",), MAX_SIZE),
+        _STATE_BITS[named],
+    )
+
+
+def _kimi_low_rank(config: Config, hidden: int) -> LinearAttention:
+    """Kimi Linear; as published its sizes are in `linear_attn_config`."""
+    inner = config.inner(config.object_of("linear_attn_config"), "linear_attn_config.")
+
+    def size(of_file: str, saved: str, most: int) -> int:
+        return inner.integer((of_file,), most) if inner.find((of_file,)) else config.integer((saved,), most)
+
+    heads = size("num_heads", "linear_num_heads", _MAX_HEADS)
+    width = size("head_dim", "linear_head_dim", MAX_SIZE)
+    taps = size("short_conv_kernel_size", "linear_conv_kernel_dim", MAX_SIZE)
+    return KimiDelta(heads, heads, width, width, taps, gate_rank=width)
+
+
+def _kimi_full(config: Config, hidden: int) -> LinearAttention:
+    """Bailing; saved files have the head size as `linear_head_dim`, published ones as `head_dim`."""
+    heads = config.integer(("linear_num_heads", "num_attention_heads"), _MAX_HEADS)
+    width = config.integer(("linear_head_dim", "head_dim"), MAX_SIZE)
+    taps = config.integer(("short_conv_kernel_size", "linear_conv_kernel_dim"), MAX_SIZE)
+    return KimiDelta(heads, heads, width, width, taps)
+
+
+def _mamba_2(config: Config, hidden: int) -> LinearAttention:
+    heads = config.integer(("mamba_n_heads",), _MAX_HEADS)
+    inner = config.integer_or(2, ("mamba_expand",), MAX_SIZE, low=1) * hidden
+    groups = config.integer(("mamba_n_groups",), _MAX_HEADS)
+    width = config.values.get("mamba_d_head")
+    size = inner // heads if width in (None, "auto") else config.integer(("mamba_d_head",), MAX_SIZE)
+    if size * heads != inner or heads % groups:
+        problem = f"{heads} of {size} entries in {groups} groups are not mamba_expand x hidden_size, {inner}"
+        raise config.error("mamba_n_heads", problem, code="conflict")
+    return StateSpace(
+        key_heads=groups,
+        value_heads=heads,
+        key_size=config.integer(("mamba_d_state",), MAX_SIZE),
+        value_size=size,
+        convolution=config.integer(("mamba_d_conv",), MAX_SIZE),
+        chunk=config.integer_or(256, ("mamba_chunk_size",), MAX_SIZE, low=1),
+    )
+
+
+def _mamba(config: Config, hidden: int) -> LinearAttention:
+    rank = config.values.get("mamba_dt_rank")
+    return SelectiveScan(
+        key_heads=1,
+        value_heads=config.integer(("mamba_expand",), MAX_SIZE) * hidden,
+        key_size=config.integer(("mamba_d_state",), MAX_SIZE),
+        value_size=1,
+        convolution=config.integer(("mamba_d_conv",), MAX_SIZE),
+        rank=-(-hidden // 16) if rank in (None, "auto") else config.integer(("mamba_dt_rank",), MAX_SIZE),
+    )
+
+
+def _lightning(config: Config, hidden: int) -> LinearAttention:
+    heads = config.integer(("num_attention_heads",), _MAX_HEADS)
+    size = config.integer_or(hidden // heads, ("head_dim",), MAX_SIZE, low=1)
+    chunk = config.integer_or(256, ("block_size",), MAX_SIZE, low=1)
+    return Lightning(heads, heads, size, size, 1, chunk=chunk)
+
+
+def _short_convolution(config: Config, hidden: int) -> LinearAttention:
+    for key in ("conv_dim", "conv_dim_out"):
+        if config.integer_or(hidden, (key,), MAX_SIZE, low=1) != hidden:
+            raise config.error(key, f"is not the hidden size of {hidden}", code="unsupported")
+    return ShortConvolution(0, 1, 0, hidden, config.integer(("conv_L_cache",), MAX_SIZE))
+
+
+_KINDS: Mapping[str, Callable[[Config, int], LinearAttention]] = {
+    "gated-delta": _gated_delta,
+    "kimi-delta": _kimi_full,
+    "kimi-delta-low-rank": _kimi_low_rank,
+    "mamba-2": _mamba_2,
+    "mamba": _mamba,
+    "lightning": _lightning,
+    "short-convolution": _short_convolution,
+}
