@@ -71,7 +71,8 @@ VALUES = {
         # 8 cores with two vector units of 256 bits, and 12 with two of 128.
         "host.part": "core-i7-14700", "host.cpu_cores": 8 + 12 / 2, "host.cpu_clock_ghz": 5.3, "host.cpu_isa": "avx2",
         "host.cpu_family": "raptor-lake", "host.cpu_memory_channels": 2, "host.cpu_memory_mtps": 5600, "host.cpu_sockets_most": 1,
-        "host.cpu_added_tokens": 0, "pcie.gbps": round(16 * 32 / 8 * 128 / 130, 3), **_under("pcie", _PCIE_OF_CONSUMERS),
+        "host.cpu_added_tokens": 0, "host.cpu_read_share": round(0.8203 * 0.7362, 4),
+        "pcie.gbps": round(16 * 32 / 8 * 128 / 130, 3), **_under("pcie", _PCIE_OF_CONSUMERS),
         "gpu.reserved_gb": 16 / 10, "dram.part": "ddr4-3200", "gpu.part": "rtx-5080", "pcie.part": "pcie-5-x16",
         "dram.org": "DDR4_8Gb_x8", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.subchannels": 1, "host.channels": 2,
@@ -115,6 +116,7 @@ VALUES = {
         "dram.org": "DDR4_8Gb_x4", "dram.timing": "DDR4_3200AA", "dram.refresh": "all-bank", "dram.read_buffer": 32,
         "dimm.count": 8, "dimm.ranks": 2, "dimm.subchannels": 1,
         "host.channels": 8, "host.memory_bandwidth_gbps": 8 * 3.2 * 8, "host.cpu_added_tokens": 0,
+        "host.cpu_read_share": round(0.6486 * 0.7362, 4),
         "gpu.tflops": 71.2, "gpu.expert_buffers": 2, "gpu.reserved_gb": 2.4, **_under("pcie", _PCIE_OF_CONSUMERS), "pcie.gbps": round(25 * 280 / 256, 3),
     },
 }  # fmt: skip
@@ -207,8 +209,9 @@ def test_what_a_hardware_file_need_not_say(tmp_path):
         "host.part": None, "host.cpu_expert_overhead_us": 0, "host.cpu_layer_overhead_us": 0, "host.cpu_sockets": 1,
         **{f"host.cpu_{key}": None for key in (
             "family", "read_share", "clock_ghz", "isa", "fabric_gbps", "sockets_most", "read_gbps", "cores", "threads",
-            "memory_channels", "memory_mtps", "memory_mtps_2dpc",
+            "memory_channels", "memory_mtps", "memory_mtps_2dpc", "memory_gbps", "roofline_power",
         )},
+        "host.cpu_thread_overhead_us": 0,
     }  # fmt: skip
 
 

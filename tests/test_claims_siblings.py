@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from ndpsim.studies.claims import evaluate
 from ndpsim.studies.claims.claim import Assumption, Claim, ClaimRun, read_papers, read_tolerances
 from ndpsim.studies.claims.evaluate import Change, changed, judged, loads_of, runs_of
 from ndpsim.studies.claims.report import write_report
@@ -74,6 +75,14 @@ def test_a_headline_stands_on_measured_and_on_skewed_loads(paper, claim):
     routing = [assumption for assumption in claim.assumptions if assumption.key == "routing"]
     others = {loads_of(changed(claim, one, value)) for one in routing for value in one.values}
     assert {"measured", "skewed"} <= {loads_of(claim), *others}
+
+
+def test_a_report_changes_the_loads_of_headlines_alone(monkeypatch):
+    asked = []
+    monkeypatch.setattr(evaluate, "sensitivity", lambda claims, *_: asked.extend(claims) or {})
+    evaluate.on_other_loads([(paper, claim) for paper in PAPERS for claim in paper.claims], 1)
+    assert [claim.name for _, claim in asked] == [claim.name for _, claim in HEADLINES]
+    assert {one.key for _, claim in asked for one in claim.assumptions} == {"routing"}
 
 
 def test_a_value_by_model_is_that_of_each_run_s_model_and_leaves_others_as_they_are():

@@ -36,7 +36,7 @@ from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.layers.log import writing_log
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.processors import Cpu, Gpu, Step, load_processors
-from ndpsim.inference.processors.cpu import PEAK_OPERATIONS
+from ndpsim.inference.processors.cpu import PEAK_OPERATIONS, memory_gbps
 from ndpsim.inference.processors.dense import timed
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.inference.processors.fitted import ANY, FOLDER, fitted_values
@@ -348,7 +348,9 @@ def test_the_committed_fits_are_current() -> None:
 # The channels of dali-7532-3090: eight of DDR4-3200, 8 B each.
 CHANNELS_GBPS = 8 * 3.2 * 8
 # Without that file's values of its CPU.
-UNKNOWN = ("part", "cpu_tflops", "cpu_compute_efficiency", "cpu_read_gbps", "cpu_cores", "cpu_threads")
+UNKNOWN = (
+    "part", "cpu_tflops", "cpu_compute_efficiency", "cpu_read_gbps", "cpu_read_share", "cpu_cores", "cpu_threads",
+)  # fmt: skip
 FITTED = {
     (row["key"], row["family"]): float(row["value"])
     for row in csv.DictReader((FOLDER / "cpu.csv").read_text().splitlines())
@@ -437,9 +439,44 @@ def test_the_least_of_channels_fabric_cores_and_what_is_stated_limits_the_readin
 
 
 def test_a_family_that_nothing_was_measured_of_has_the_mean_of_all():
-    assert ("read_share", "granite-rapids") not in FITTED
+    assert ("read_share", "sapphire-rapids") not in FITTED
     expected = PROGRAMS * FITTED["read_share", "any"] * CHANNELS_GBPS
-    assert reads(cpu_family="granite-rapids") == pytest.approx(expected)
+    assert reads(cpu_family="sapphire-rapids") == pytest.approx(expected)
+
+
+def test_what_the_memory_gives_and_what_the_program_reads_are_two_things():
+    assert reads(cpu_memory_gbps=100) == 100
+    assert reads(cpu_memory_gbps=100, cpu_read_gbps=90) == 90
+    assert reads(cpu_family="zen4", cpu_memory_gbps=100) == pytest.approx(100 * PROGRAMS)
+    assert reads(cpu_family="zen4", cpu_memory_gbps=100, cpu_fabric_gbps=80) == pytest.approx(80 * PROGRAMS)
+    assert reads(cpu_family="zen4", cpu_memory_gbps=100, cpu_read_share=0.25) == pytest.approx(51.2)
+
+
+def test_some_threads_wait_for_the_same_channels():
+    """100 GB/s of 16 cores of 25 GB/s: alone 4 read sqrt(1/2) of it, and all 4 / sqrt(17) of it."""
+    assert memory_gbps([100, None, 300], 16, 16, 25) == pytest.approx(100)
+    assert memory_gbps([100], 4, 16, 25) == pytest.approx(100 * (17 / 16 / 2) ** 0.5)
+    assert memory_gbps([100], 1, 16, 25) == pytest.approx(25 * (17 / 16 * 16 / 17) ** 0.5)
+    assert memory_gbps([1000], 2, 2, 25) == 50
+    assert (memory_gbps([], 2, 4, 25), memory_gbps([None, 7], None, None, 25), memory_gbps([], None, None, 0)) == (
+        50, 7, None,
+    )  # fmt: skip
+
+
+def test_reading_and_computing_add_with_a_power_of_one():
+    given = dict(cpu_tflops=1, cpu_compute_efficiency=0.5, cpu_read_gbps=50, cpu_added_tokens=-0.25)
+    expert = Expert(100, 50)  # 15,000 weights, 30,000 B
+    # 600 ns of reading; 3.75 tokens of 60 ns each.
+    assert cpu_of(**given).expert_time(expert, 4).time_ns == pytest.approx(600)
+    assert cpu_of(**given, cpu_roofline_power=1).expert_time(expert, 4).time_ns == pytest.approx(825)
+
+
+def test_threads_lengthen_a_layer():
+    given = dict(
+        cpu_cores=16, cpu_clock_ghz=4, cpu_isa="avx2", cpu_layer_overhead_us=40, cpu_thread_overhead_us=2
+    )
+    assert cpu_of(**given).layer_overhead_ns == pytest.approx(40_000 + 16 * 2_000)
+    assert cpu_of(**given, cpu_threads=5).layer_overhead_ns == pytest.approx(40_000 + 5 * 2_000)
 
 
 @given(
@@ -547,6 +584,13 @@ def test_the_committed_fits_of_cpus_are_current():
     words = "python validation/cpu.py writes it"
     assert (FOLDER / "cpu.csv").read_text(encoding="utf-8") == fits.fits(), words
     assert (VALIDATION / "cpu.md").read_text(encoding="utf-8") == fits.text(), words
+
+
+def test_the_committed_fits_of_weight_formats_are_current():
+    fits = script("validation/cpu_formats.py")
+    words = "python validation/cpu_formats.py writes it"
+    assert (FOLDER / "formats.csv").read_text(encoding="utf-8") == fits.fits_text(), words
+    assert (VALIDATION / "cpu_formats.md").read_text(encoding="utf-8") == fits.text(), words
 
 
 def test_a_line_finds_the_costs_that_made_it():

@@ -198,7 +198,11 @@ def test_a_verdict_is_news_when_it_is_not_the_expected_one_for_better_or_worse()
     assert judged(claim, paper, 30.0, {}, TOLERANCES).is_news
     assert judged(off, paper, 25.0, {}, TOLERANCES).is_news
     assert not judged(off, paper, 30.0, {}, TOLERANCES).is_news
-    assert replace(judged(claim, paper, 25.0, {}, TOLERANCES), verdict="not-run").is_news
+    not_run = replace(judged(claim, paper, 25.0, {}, TOLERANCES), verdict="not-run", reason="no such file")
+    assert not_run.is_news
+    assert not not_run.is_skipped
+    without = replace(not_run, reason="optimal: policy dali: needs scipy: pip install 'ndpsim[milp]'")
+    assert (without.is_skipped, without.is_news) == (True, False)
 
 
 # Runs
@@ -515,7 +519,7 @@ def test_a_claim_is_shown_with_its_quote_its_tolerance_and_its_commands():
     for words in ("8.7 x", "up to 8.7", "printed", "50% (systems)", "ndpsim validate cxl-decode-largest"):
         assert words in shown
     assert (
-        "ndpsim moe --batch 1 --gpu-experts 4 --hw cxl --model mixtral-8x7b --policy cxl:bits=2 --steps 16"
+        "ndpsim moe --batch 1 --gpu-experts 4 --hw cxl --model mixtral-8x7b --policy cxl:bits=3 --steps 16"
         in shown
     )
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from ndpsim import generate_routing
 from ndpsim.dimm.layout import MATRICES
 from ndpsim.inference.processors import Step, operations
-from ndpsim.inference.processors.cpu import PEAK_OPERATIONS
+from ndpsim.inference.processors.cpu import PEAK_OPERATIONS, memory_gbps
 from ndpsim.inference.processors.fitted import ANY, FOLDER
 from ndpsim.workload.models import load_model
 from ndpsim.workload.models.weights import weight_file
@@ -86,27 +86,30 @@ A program that unpacks weights value by value is slower and is not part of the f
 
 ## Reading: a core
 
-The table has the rate of one thread, by family as above. N threads read N times as fast, up to the limit
-of all threads. This rule is not fitted.
+The table has the rates of some threads. c is the rate of one, by family as above, from the row of a CPU with
+the fewest threads. n of N threads read no more than n c, and R g(n) / g(N) with g(n) = (1 + (R / n
+c)^2)^(-1/2) and the rate R of all: some threads wait for the same channels before all channels are busy. The
+form is from the rows of the EPYC 7773X, which a limit at which threads stop to add (g = min(n c / R, 1))
+misses by {sharp:+.0%} at worst.
 
 | CPU | threads | measured GB/s | model | error | left out |
 |---|---|---|---|---|---|
 {threads}
 
-Of all families: {any_core:.1f} GB/s. The model is too fast with 2 to 16 threads, because some of them
-wait for the same channels. A rate that flattens towards the limit, L (1 - (1 - core / L) ^ threads),
-would be more accurate there, but would give the 32 cores of an EPYC 9355 only {flat:.0%} of their
-measured rate. The times of the Threadripper 7960X are those of a program, which reads less than the
-memory delivers.
+Of all families: {any_core:.1f} GB/s. "Left out" is the error of c. The rows of the EPYC 7773X, the Xeon 6980P
+and the Threadripper 7960X are rates of programs, over {expert_share:.3f}. The Threadripper's program has many
+small kernels, in which more than reading does not scale.
 
 ## Products of many tokens
 
-The figures are operations in a clock on one core. With this number the model takes as long as the
-measured prompt. An expert takes at least the time to read its weights. Its tokens come from the trace
-that `ndpsim moe` makes for the model. If a CPU's memory is not known, the time to read is ignored. Routed
-experts are a little more than half of the operations. Attention and dense parts are assumed to run at the
-same rate, in the same code; their operations are computed from the model's shape. Clocks are the data
-sheets' base clocks (`host.cpu_clock_ghz`). CPUs exceed them under load by an unknown amount.
+The figures are operations in a clock on one core. With this number the model takes as long as the measured
+prompt. An expert takes at least the time to read its weights; the last columns of the second table have it
+take the sum of both, as `ndpsim predict` does (`host.cpu_roofline_power` of 1), by formats
+[cpu_formats.md](cpu_formats.md). Its tokens come from the trace that `ndpsim moe` makes for the model. If a
+CPU's memory is not known, the time to read is ignored. Routed experts are a little more than half of the
+operations. Attention and dense parts are assumed to run at the same rate, in the same code; their operations
+are computed from the model's shape. Clocks are the data sheets' base clocks (`host.cpu_clock_ghz`). CPUs
+exceed them under load by an unknown amount.
 
 | CPU | code | model | experts' share | tokens an expert | operations | model | error | left out |
 |---|---|---|---|---|---|---|---|---|
@@ -117,8 +120,8 @@ instructions could start. There is no trend between 16 and 48 tokens an expert, 
 `host.cpu_added_tokens` stays 0. Without VNNI the program uses its AVX2 code. AMX is one unnamed Xeon,
 assumed to be a 6454S; its rate at 8 bits is compared with twice the operations of BF16.
 
-| isa | operations a clock | reached | efficiency |
-|---|---|---|---|
+| isa | operations a clock | reached | efficiency | if both add | efficiency | worst left out |
+|---|---|---|---|---|---|---|
 {isas}
 
 ## Overheads
@@ -160,6 +163,8 @@ class Read(NamedTuple):
     peak_gbps: float
     fabric_gbps: float | None
     gbps: float
+    all_threads: int | None
+    memory_gbps: float | None
 
     @property
     def share(self) -> float:
@@ -188,7 +193,9 @@ def reads(test: str) -> list[Read]:
     """Measured rates of reading."""
     return [
         Read(row["cpu"], row["family"], test, int(row["threads"]), float(row["peak_gbps"]),
-             float(row["fabric_gbps"]) if row["fabric_gbps"] else None, float(row["gbps"]))
+             float(row["fabric_gbps"]) if row["fabric_gbps"] else None, float(row["gbps"]),
+             int(row["all_threads"]) if row["all_threads"] else None,
+             float(row["memory_gbps"]) if row["memory_gbps"] else None)
         for row in rows("cpu_reads.csv")
         if row["test"] == test
     ]  # fmt: skip
@@ -224,8 +231,11 @@ def prompt_loads(name: str, tokens: int) -> NDArray[np.int64]:
     return np.array([np.bincount(ids.ravel(), minlength=trace.experts) for ids in trace.prefill_ids])
 
 
-def prompt_s(row: Mapping[str, str], rate: float) -> float:
-    """The time of a prompt with so many operations a second: an expert takes no less than its reading."""
+def prompt_s(row: Mapping[str, str], rate: float, adds: bool) -> float:
+    """The time of a prompt with so many operations a second: an expert takes its reading and its products.
+
+    adds: the sum of both (host.cpu_roofline_power of 1), else the longer one.
+    """
     model, prompt, gbps = load_model(row["model"]), int(row["tokens"]), limit_gbps(row)
     experts, of_all = flops(row["model"], prompt)
     if gbps is None:
@@ -233,28 +243,29 @@ def prompt_s(row: Mapping[str, str], rate: float) -> float:
     bits = weight_file(row["weights"], model).bits
     size = sum(float(bits[one]) for one in MATRICES) / 3 / 8 * model.expert.weights
     loads = prompt_loads(row["model"], prompt)
-    times = np.maximum(2.0 * model.expert.weights * loads / rate, (loads > 0) * size / gbps / 1e9)
+    together = np.add if adds else np.maximum
+    times = together(2.0 * model.expert.weights * loads / rate, (loads > 0) * size / gbps / 1e9)
     return (of_all - experts) / rate + float(times.sum())
 
 
-def reached_rate(row: Mapping[str, str]) -> float:
+def reached_rate(row: Mapping[str, str], adds: bool) -> float:
     """Operations a second with which the model takes as long as was measured."""
     measured = int(row["tokens"]) / float(row["rate"])
     low, high = 1e9, 1e16
     while high / low > 1.0001:
         middle = (low * high) ** 0.5
-        low, high = (middle, high) if prompt_s(row, middle) > measured else (low, middle)
+        low, high = (middle, high) if prompt_s(row, middle, adds) > measured else (low, middle)
     return low
 
 
-def product(row: Mapping[str, str]) -> Product:
+def product(row: Mapping[str, str], adds: bool) -> Product:
     """A row of cpu_products.csv."""
     share, tokens, rate = None, None, float(row["rate"]) * 1e12
     if row["model"]:
         prompt, model = int(row["tokens"]), load_model(row["model"])
         experts, of_all = flops(row["model"], prompt)
         share, tokens = experts / of_all, prompt * model.experts_per_token / model.routed_experts
-        rate = reached_rate(row)
+        rate = reached_rate(row, adds)
     if row["weights"] == "INT8":
         rate /= AMX_INT8
     name = f"{row['model'] or 'experts'}, {row['weights']}"
@@ -263,9 +274,9 @@ def product(row: Mapping[str, str]) -> Product:
 
 
 @functools.cache
-def products() -> tuple[Product, ...]:
-    """Measured products."""
-    return tuple(product(row) for row in rows("cpu_products.csv"))
+def products(adds: bool) -> tuple[Product, ...]:
+    """Measured products; adds: as in `prompt_s`."""
+    return tuple(product(row, adds) for row in rows("cpu_products.csv"))
 
 
 def by_group(pairs: Iterable[tuple[str, float]]) -> dict[str, float]:
@@ -291,9 +302,37 @@ def share_pairs() -> list[tuple[str, float]]:
     return [(read.family, read.share) for read in reads("share")]
 
 
+def core_gbps(read: Read) -> float:
+    """What a core reads by the model, from a row with few threads: the inverse of `memory_gbps`."""
+    low, high = read.gbps / read.threads, 1e3
+    while high / low > 1.00001:
+        middle = (low * high) ** 0.5
+        rate = memory_gbps([read.peak_gbps], read.threads, read.all_threads, middle)
+        low, high = (middle, high) if (rate or 0) < read.gbps else (low, middle)
+    return low
+
+
+@functools.cache
+def of_threads() -> tuple[Read, ...]:
+    """Rates of some threads; those of programs over the share that programs read of what the memory gives."""
+    share = by_group(expert_pairs())[ANY]
+    of_programs = [
+        read._replace(gbps=read.gbps / share, peak_gbps=read.peak_gbps / share) for read in reads("program")
+    ]
+    return *reads("threads"), *of_programs
+
+
+def fewest_threads() -> list[Read]:
+    """Of each CPU in the table of threads, the row with the fewest."""
+    found: dict[str, Read] = {}
+    for read in of_threads():
+        found.setdefault(read.cpu, read)
+    return list(found.values())
+
+
 def core_pairs() -> list[tuple[str, float]]:
     """Family and what one thread reads."""
-    return [(read.family, read.gbps) for read in reads("threads") if read.threads == 1]
+    return [(read.family, core_gbps(read)) for read in fewest_threads()]
 
 
 def expert_pairs() -> list[tuple[str, float]]:
@@ -301,9 +340,9 @@ def expert_pairs() -> list[tuple[str, float]]:
     return [("all", read.gbps / model_gbps(read)) for read in reads("experts")]
 
 
-def product_pairs() -> list[tuple[str, float]]:
+def product_pairs(adds: bool = False) -> list[tuple[str, float]]:
     """Code and operations a clock and core."""
-    return [(one.code, one.operations) for one in products()]
+    return [(one.code, one.operations) for one in products(adds)]
 
 
 def of(means: Mapping[str, float], group: str) -> float:
@@ -311,20 +350,26 @@ def of(means: Mapping[str, float], group: str) -> float:
     return means.get(group, means[ANY])
 
 
+def sharpest() -> float:
+    """The worst error of the EPYC 7773X if threads add up to the rate of all."""
+    rows_of = [read for read in of_threads() if read.cpu == "EPYC 7773X"]
+    core = rows_of[0].gbps / rows_of[0].threads
+    return max((min(read.threads * core, read.peak_gbps) / read.gbps - 1 for read in rows_of), key=abs)
+
+
+def memory_limit(read: Read) -> float:
+    """What the memory gives to all threads: measured on the same machine, or by the family."""
+    share = of(by_group(share_pairs()), read.family)
+    memory = share * read.peak_gbps if read.memory_gbps is None else read.memory_gbps
+    return memory if read.fabric_gbps is None else min(memory, read.fabric_gbps)
+
+
 def model_gbps(read: Read) -> float:
     """The rate of this many threads by the model."""
-    limits = [read.threads * of(by_group(core_pairs()), read.family)]
-    if read.test == "threads":
-        return min(*limits, read.peak_gbps)
-    limits.append(of(by_group(share_pairs()), read.family) * read.peak_gbps)
-    return min(limits if read.fabric_gbps is None else [*limits, read.fabric_gbps])
-
-
-def flattened(read: Read) -> float:
-    """The rate of threads that wait for the same channels, as a share of the measured rate."""
-    limit = of(by_group(share_pairs()), read.family) * read.peak_gbps
+    if read.test not in ("threads", "program"):
+        return memory_limit(read)
     core = of(by_group(core_pairs()), read.family)
-    return limit * (1 - (1 - core / limit) ** read.threads) / read.gbps
+    return memory_gbps([read.peak_gbps], read.threads, read.all_threads, core) or 0.0
 
 
 def steps() -> tuple[list[int], list[float]]:
@@ -384,10 +429,10 @@ def expert_cells() -> list[list[str]]:
 def thread_cells() -> list[list[str]]:
     """The rate of a few threads."""
     outside, cells = iter(left_out(core_pairs())), []
-    for read in reads("threads"):
-        error = f"{next(outside):+.0%}" if read.threads == 1 else "not fitted"
+    for read in of_threads():
+        error = f"{next(outside):+.0%}" if read in fewest_threads() else "not fitted"
         model = model_gbps(read)
-        cells.append([read.cpu, str(read.threads), f"{read.gbps:g}", f"{model:.1f}",
+        cells.append([read.cpu, str(read.threads), f"{read.gbps:.1f}", f"{model:.1f}",
                       f"{model / read.gbps - 1:+.0%}", error])  # fmt: skip
     return cells
 
@@ -395,7 +440,7 @@ def thread_cells() -> list[list[str]]:
 def product_cells() -> list[list[str]]:
     """Operations a clock and core."""
     means, cells = by_group(product_pairs()), []
-    for one, error in zip(products(), left_out(product_pairs()), strict=True):
+    for one, error in zip(products(adds=False), left_out(product_pairs()), strict=True):
         share = "" if one.experts is None else f"{one.experts:.0%}"
         tokens = "not stated" if one.tokens is None else f"{one.tokens:g}"
         model = means[one.code]
@@ -404,13 +449,22 @@ def product_cells() -> list[list[str]]:
     return cells
 
 
+def worst(code: str) -> float:
+    """The worst error of a row that is left out, if reading and products add."""
+    pairs = product_pairs(adds=True)
+    return max(
+        (error for (of_row, _), error in zip(pairs, left_out(pairs), strict=True) if of_row == code), key=abs
+    )
+
+
 def isa_cells() -> list[list[str]]:
     """Efficiencies."""
-    means = by_group(product_pairs())
+    longer, both = by_group(product_pairs()), by_group(product_pairs(adds=True))
     return [
-        [isa, str(PEAK_OPERATIONS[isa]), f"{means[code]:.1f}", f"{means[code] / PEAK_OPERATIONS[isa]:.4f}"]
+        [isa, str(PEAK_OPERATIONS[isa]), f"{longer[code]:.1f}", f"{longer[code] / PEAK_OPERATIONS[isa]:.4f}",
+         f"{both[code]:.1f}", f"{both[code] / PEAK_OPERATIONS[isa]:.4f}", f"{worst(code):+.0%}"]
         for isa, code in CODE_OF.items()
-    ]
+    ]  # fmt: skip
 
 
 def step_cells() -> list[list[str]]:
@@ -433,6 +487,7 @@ def fits() -> str:
     shares, cores = share_pairs(), core_pairs()
     for quantity, unit, names, pairs in (
         ("compute_efficiency", "share", CODE_OF, product_pairs()),
+        ("adding_efficiency", "share", CODE_OF, product_pairs(adds=True)),
         ("read_share", "share", {family: family for family in by_group(shares)}, shares),
         ("expert_read_share", "share", {ANY: ANY}, expert_pairs()),
         ("core_read_gbps", "GB/s", {family: family for family in by_group(cores)}, cores),
@@ -462,7 +517,7 @@ def text() -> str:
         scalar=", ".join(f"{cpu}, {gbps} GB/s of {limit}" for cpu, gbps, limit, _ in plain_cells("scalar")),
         threads=table_lines(thread_cells()),
         any_core=by_group(core_pairs())[ANY],
-        flat=flattened(next(read for read in reads("share") if read.cpu == "EPYC 9355")),
+        sharp=sharpest(),
         products=table_lines(product_cells()), isas=table_lines(isa_cells()), layer_us=layer_us,
         expert_us=expert_us, expert_mb=EXPERT_MB, expert_gbps=EXPERT_MB * 1e3 / expert_us,
         steps=table_lines(step_cells()), stream=STREAM_GBPS, many=MANY_EXPERTS, many_mib=MANY_MIB,

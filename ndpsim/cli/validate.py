@@ -55,7 +55,7 @@ def command(options: Options) -> None:
     of ndpsim are read from the cache. ndpsim show claim NAME prints a claim and the commands of its runs.
     """
     from ndpsim.cli.sweep import keys_as_typed, pairs
-    from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, with_settings
+    from ndpsim.studies.claims.evaluate import chosen_claims, evaluate, on_other_loads, with_settings
     from ndpsim.studies.claims.evaluate import sensitivity as at_other_values
     from ndpsim.studies.claims.pairs import pairs as at_two_values
     from ndpsim.studies.claims.words import plain_data, print_outcomes
@@ -78,7 +78,9 @@ def command(options: Options) -> None:
     if "report" in options:
         from ndpsim.studies.claims.report import write_report
 
-        write_report(Path(options["report"]), outcomes, changes, two)
+        with progress_of("changing loads") as progress:
+            loads = on_other_loads(claims, processes, progress) if changes is None else changes
+        write_report(Path(options["report"]), outcomes, changes, two, loads)
     answer(
         options,
         lambda: plain_data(outcomes, changes, two),

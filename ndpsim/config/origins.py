@@ -255,11 +255,16 @@ _REASONS = {
         "not given: the fitted value of cpu_isa (validation/cpu.md); without cpu_isa, times are not known"
     ),
     "host.cpu_added_tokens": "assumption: the time is proportional to the number of tokens",
-    "host.cpu_read_gbps": "assumption: the CPU reads at the rate of the channels",
+    "host.cpu_roofline_power": "assumption: reading and computing overlap completely",
+    "host.cpu_memory_gbps": (
+        "not given: a fitted share of the channels by cpu_family (validation/cpu.md); without it, all"
+    ),
+    "host.cpu_read_gbps": "assumption: the program reads at the rate of the memory",
     "host.cpu_read_share": (
-        "not given: the fitted value of cpu_family (validation/cpu.md); without cpu_family, 1"
+        "not given: the fitted share of what the memory gives (validation/cpu.md); without cpu_family, 1"
     ),
     "host.cpu_expert_overhead_us": "assumption: no overhead beyond compute or memory time",
+    "host.cpu_thread_overhead_us": "assumption: threads do not wait for each other",
     "host.cpu_layer_overhead_us": "assumption: the CPU begins as soon as activations have arrived",
     "host.cpu_sockets": _ONE,
     "host.cpu_sockets_most": "not given: the value of cpu_sockets",

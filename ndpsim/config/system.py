@@ -128,22 +128,36 @@ class Host(Section):
     cpu_compute_efficiency: Share | None = key(
         "share of cpu_tflops that an expert of many tokens reaches", None
     )
-    cpu_added_tokens: int = key(
-        "tokens that are added to an expert's tokens in the computation of its time",
-        0,
-        ge=0,
+    cpu_added_tokens: float = key(
+        "tokens that are added to an expert's tokens in the computation of its time: unpacking of weights, "
+        "partly filled tiles; below 0: the first token is computed while weights are read",
+        0.0,
+        ge=-1,
         le=65_536,
         unit="tokens",
     )
-    cpu_read_gbps: Gbps | None = key("highest rate at which the CPU reads an expert's weights", None)
+    cpu_roofline_power: Annotated[float, Field(ge=1, le=64)] | None = key(
+        "p: computing c and reading r of an expert combine to (c^p + r^p)^(1/p), with 1 to their sum; null: "
+        "the longer one",
+        None,
+    )
+    cpu_memory_gbps: Gbps | None = key(
+        "what the memory gives when all cores read; of it, programs read the fitted share of cpu_family", None
+    )
+    cpu_read_gbps: Gbps | None = key("highest rate at which the program reads an expert's weights", None)
     cpu_read_share: Share | None = key(
-        "share of the channels' peak that the CPU reaches when it reads weights", None
+        "share of the channels' peak that the program reaches when it reads weights", None
     )
     cpu_expert_overhead_us: Microseconds = key(
         "additional time of an expert on the CPU: distribution of its parts to threads", 0.0
     )
     cpu_layer_overhead_us: Microseconds = key(
         "additional time of a layer with experts on the CPU: start of threads, wait for the GPU", 0.0
+    )
+    cpu_thread_overhead_us: Microseconds = key(
+        "additional time of a layer for each thread of the CPU: threads wait for each other after every "
+        "operation",
+        0.0,
     )
     cpu_sockets: int = key("CPUs that compute experts", 1, ge=1, le=64)
     cpu_cores: int | None = key(

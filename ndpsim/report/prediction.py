@@ -73,6 +73,6 @@ def _print_band(result: Prediction) -> None:
     band = result.decode.band
     if band is not None:
         print_text(
-            f"In brackets: 80% of {band.machines} measured runs are within this range around their "
-            "predictions (validation/machines.md)."
+            f"In brackets: 80% of machines are expected within this range, by {band.runs} measured runs "
+            "(validation/machines.md)."
         )

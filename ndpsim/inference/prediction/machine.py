@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,12 @@ from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.files import PART_KINDS
 from ndpsim.config.hardware import DIMM_BITS
 from ndpsim.config.parts import Part, load_part
+from ndpsim.config.system import System
+from ndpsim.inference.prediction.kernels import USUAL, Kernels
 from ndpsim.inference.processors import Processors
+from ndpsim.inference.processors.fitted import fitted_values
+
+_log = logging.getLogger("ndpsim")
 
 #: The description whose parts are replaced.
 TEMPLATE = Path(__file__).parent / "machine.yaml"
@@ -24,6 +30,18 @@ NO_GPU = "none"
 #: Core i9-14900KF (JustVugg/colibri, issue 537).
 CORE_COPY_GBPS = 16.0
 
+#: Rate of reading another socket's memory over that of the own: 0.446 and 0.432, of 2x Xeon 6980P (MLC 247.5
+#: of 554.8 GB/s; ikawrakow/ik_llama.cpp 8337e4c, discussion 201) and of a server of 2x 24 cores (34.4 of
+#: 79.7).
+REMOTE_SHARE = 0.44
+
+#: Share of a memory that weights may take before a notice says that the system may have to page.
+_MUCH = 0.8
+
+#: Share of the time of reading that is left at least if the first token is computed meanwhile.
+_LEAST = 0.1
+
+_DESKTOP_CHANNELS = 4
 _MOST_DIMMS = 64
 _RANKS = (1, 2, 4, 8)
 
@@ -59,17 +77,24 @@ def _part(name: str, key: str, kind: str) -> Part:
     return part
 
 
-def _alone(hardware: Hardware) -> list[str]:
-    """The CPU as the GPU of the description: it computes everything, from all of the host's memory."""
-    cpu = Processors(hardware).cpu
-    read_gbps = cpu.read_gbps or hardware.host_gbps
+def _alone(hardware: Hardware, kernels: Kernels) -> list[str]:
+    """The CPU as the GPU of the description: it computes everything, from all of the host's memory.
+
+    A byte is read and unpacked; the threads wait for each other in attention, once a layer.
+    """
+    processors = Processors(hardware)
+    cpu, host = processors.cpu, hardware.system.host
+    unpacking_ns = cpu.compute_ns(2 * cpu.added_tokens * 8 / kernels.bits)
+    reading_ns = 1 / (cpu.read_gbps or hardware.host_gbps)
+    byte_ns = max(reading_ns + unpacking_ns, _LEAST * reading_ns)
     overhead_us = cpu.expert_overhead_ns / 1000
+    barriers_us = (processors.cpu_threads or 0) * host.cpu_thread_overhead_us
     values = {
         "family": "null",
         "tflops": cpu.peak_tflops,
         "compute_efficiency": cpu.compute_efficiency,
         "attention_efficiency": cpu.compute_efficiency,
-        "memory_tbps": read_gbps / 1000,
+        "memory_tbps": 1 / byte_ns / 1000,
         "memory_efficiency": 1,
         "memory_gb": hardware.capacity_bytes / 1e9,
         "reserved_gb": 0,
@@ -77,8 +102,18 @@ def _alone(hardware: Hardware) -> list[str]:
         "expert_calls": "single",
         "expert_overhead_us": overhead_us,
         "kernel_overhead_us": overhead_us,
+        "attention_overhead_us": overhead_us + barriers_us,
+        "roofline_power": "null" if host.cpu_roofline_power is None else host.cpu_roofline_power,
     }
     return [f"gpu.{key}={value}" for key, value in values.items()]
+
+
+def _spread_gbps(hardware: Hardware) -> float:
+    """What the memories of all sockets give if pages are spread over them: some are read over a link."""
+    host, gbps = hardware.system.host, hardware.host_gbps
+    if host.cpu_family is not None:
+        gbps *= fitted_values("cpu", host.cpu_family)["read_share"]
+    return gbps * host.cpu_sockets / (1 + (host.cpu_sockets - 1) / REMOTE_SHARE)
 
 
 @dataclass(frozen=True)
@@ -87,8 +122,9 @@ class OwnMachine:
 
     `dimms`: DIMMs of all sockets together, evenly over their channels. `memory_gb`: size of the host's
     memory; None: as much as needed. `pinned`: whether copies to the GPU come from pinned memory; if not, a
-    CPU core copies them first. `matrix_units`: whether kernels use AMX if the CPU has it. `channel_factor`:
-    factor of the CPU's number of channels. `sets`: further changes, KEY=VALUE.
+    CPU core copies them first. `matrix_units`: whether kernels use AMX if the CPU has it. `kernels`: of the
+    weights on the CPU. `copies`: whether each socket reads a copy of them in its own memory.
+    `channel_factor`: factor of the CPU's number of channels. `sets`: further changes, KEY=VALUE.
     """
 
     cpu: str
@@ -100,6 +136,8 @@ class OwnMachine:
     memory_gb: float | None = None
     pinned: bool = True
     matrix_units: bool = False
+    kernels: Kernels = USUAL
+    copies: bool = False
     channel_factor: int = 1
     sets: tuple[str, ...] = ()
 
@@ -107,6 +145,18 @@ class OwnMachine:
     def cpu_alone(self) -> bool:
         """Whether there is no GPU, so that the CPU computes everything."""
         return self.gpu == NO_GPU
+
+    @property
+    def kind(self) -> str:
+        """The kind of machine, within which predictions err alike."""
+        if self.sockets > 1:
+            return "two sockets"
+        if self.cpu_alone:
+            return "CPU alone"
+        if self.matrix_units and _part(self.cpu, "cpu", "cpus").values.get("cpu_isa") == "amx":
+            return "GPU and AMX"
+        channels = _part(self.cpu, "cpu", "cpus").values.get("cpu_memory_channels", 0)
+        return "GPU and desktop" if channels <= _DESKTOP_CHANNELS else "GPU and server"
 
     @property
     def title(self) -> str:
@@ -141,28 +191,37 @@ class OwnMachine:
             f"host.channels={channels}",
             f"dimm.count={self.dimms}",
             f"dimm.subchannels={max(1, DIMM_BITS // bits)}",
-            *self._of_program(bare),
         )
+        sets += tuple(self._of_program(sets, bare.system))
+        needed_bytes *= self.sockets if self.copies else 1
         self._check_size(needed_bytes)
         for ranks in _RANKS:
             of_ranks = (*sets, f"dimm.ranks={ranks}", *self.sets)
             hardware = load_hardware(TEMPLATE, of_ranks)
             if hardware.capacity_bytes >= needed_bytes:
-                return load_hardware(TEMPLATE, (*of_ranks, *_alone(hardware))) if self.cpu_alone else hardware
+                if not self.cpu_alone:
+                    return hardware
+                return load_hardware(TEMPLATE, (*of_ranks, *_alone(hardware, self.kernels)))
         problem = (
             f"{self.dimms}x {self.memory} hold {format_bytes(hardware.capacity_bytes)} at most, and the "
             f"weights in the host's memory take {format_bytes(needed_bytes)}"
         )
         raise InputError(problem, "too-large", key="memory")
 
-    def _of_program(self, bare: Hardware) -> list[str]:
-        """Changes, KEY=VALUE, for what the program does not use of the machine."""
-        sets, system = [], bare.system
+    def _of_program(self, sets: tuple[str, ...], system: System) -> list[str]:
+        """Changes, KEY=VALUE, by the program: what it does not use of the machine, and its kernels."""
+        found = []
         if not self.matrix_units and system.host.cpu_isa == "amx":
-            sets.append("host.cpu_isa=avx512-vnni")
+            found.append("host.cpu_isa=avx512-vnni")
         if not self.pinned and system.pcie is not None:
-            sets.append(f"pcie.gbps={min(system.pcie.gbps, CORE_COPY_GBPS):g}")
-        return sets
+            found.append(f"pcie.gbps={min(system.pcie.gbps, CORE_COPY_GBPS):g}")
+        usual = load_hardware(TEMPLATE, (*sets, *found, *self.sets))
+        efficiency = self.kernels.efficiency * Processors(usual).cpu.compute_efficiency
+        found.append(f"host.cpu_compute_efficiency={min(1.0, efficiency):.6g}")
+        found.append(f"host.cpu_added_tokens={self.kernels.added_tokens:.6g}")
+        if self.sockets > 1 and not self.copies and system.host.cpu_memory_gbps is None:
+            found.append(f"host.cpu_memory_gbps={_spread_gbps(usual):.6g}")
+        return found
 
     def _channels(self, bare: Hardware) -> int:
         """Memory channels of all sockets."""
@@ -185,3 +244,9 @@ class OwnMachine:
             needed = f"{needed_bytes / 1e9:.1f} GB of weights in the host's memory"
             problem = f"{self.memory_gb:g} GB do not hold the {needed}"
             raise InputError(problem, "too-large", key="memory_gb")
+        if self.memory_gb is not None and needed_bytes > _MUCH * self.memory_gb * 1e9:
+            share = needed_bytes / (self.memory_gb * 1e9)
+            _log.warning(
+                "the weights take %.0f%% of the memory: if the system pages, it is slower than predicted",
+                100 * share,
+            )

@@ -27,6 +27,8 @@ class Program:
         pinned: whether copies come from pinned memory; if not, the CPU first copies weights to a pinned
             buffer.
         matrix_units: whether its kernels for the weights' format use AMX if the CPU has it.
+        kernels: program whose kernels, measured by format, stand for those of its own; None: they were not.
+        copies: whether each socket reads a copy of the weights in its own memory.
         source: the source of these values.
     """
 
@@ -35,6 +37,8 @@ class Program:
     offload_tokens: int | None
     pinned: bool
     matrix_units: bool
+    kernels: str | None
+    copies: bool
     source: str
 
     def asked_policy(self, model: MoeShape, cpu_layers: int | None) -> str:
@@ -58,30 +62,31 @@ class Program:
 PROGRAMS: Mapping[str, Program] = MappingProxyType(
     {
         "ik_llama.cpp": Program(
-            "llama-cpp", 512, 32, False, False,
+            "llama-cpp", 512, 32, False, False, "ik_llama.cpp", False,
             "ikawrakow/ik_llama.cpp 8337e4c: ggml-cuda.cu (op offload from 32 x experts / experts of a token "
             "on), common.h (n_ubatch 512); weights are mapped from their file",
         ),
         "ik_llama.cpp-repacked": Program(
-            "llama-cpp", 512, None, False, False,
+            "llama-cpp", 512, None, False, False, "ik_llama.cpp", False,
             "ikawrakow/ik_llama.cpp 8337e4c: weights repacked for the CPU (_R4 files, -rtr) stay there",
         ),
         "llama.cpp": Program(
-            "llama-cpp", 512, 0, False, False,
+            "llama-cpp", 512, 0, False, False, "llama.cpp", False,
             "ggml-org/llama.cpp 0054c01: ggml-backend.cpp, GGML_OP_OFFLOAD_MIN_BATCH 32; common.h (n_ubatch "
             "512); weights are mapped from their file",
         ),
         "ktransformers": Program(
-            "ktransformers", 8192, None, True, False,
+            "ktransformers", 8192, None, True, False, "ik_llama.cpp", True,
             "kvcache-ai/ktransformers 95009ea: doc/en/DeepseekR1_V3_tutorial.md, llamafile kernels for GGUF "
-            "weights; chunk_size 8192",
+            "weights, which are an older form of ik_llama.cpp's; chunk_size 8192; a copy of the weights for "
+            "each socket (USE_NUMA)",
         ),
         "ktransformers-amx": Program(
-            "ktransformers", 8192, None, True, True,
+            "ktransformers", 8192, None, True, True, None, True,
             "kvcache-ai/ktransformers 95009ea: doc/en/AMX.md, AMX kernels for weights of its own formats",
         ),
         "streaming": Program(
-            "llama-cpp", 20_000, 0, True, False,
+            "llama-cpp", 20_000, 0, True, False, None, False,
             "brontoguana/krasis 2a419dc, README: a prefill goes through the GPU layer after layer, decode "
             "computes experts on the CPU",
         ),

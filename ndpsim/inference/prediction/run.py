@@ -12,13 +12,18 @@ from ndpsim.base.options.predict import PredictSettings
 from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware
 from ndpsim.inference.prediction.band import band_of
-from ndpsim.inference.prediction.machine import OwnMachine, parse_memory
+from ndpsim.inference.prediction.kernels import kernels_of
+from ndpsim.inference.prediction.machine import NO_GPU, OwnMachine, parse_memory
 from ndpsim.inference.prediction.phases import Workload, decode, prefill
 from ndpsim.inference.prediction.programs import PROGRAMS, program_of
 from ndpsim.inference.prediction.upgrades import UPGRADES, Upgraded
 from ndpsim.simulate.results.prediction import PhasePrediction, Prediction, Upgrade
 from ndpsim.workload.models import MoeShape, load_model
+from ndpsim.workload.models.stored import Tensor, WeightFile
 from ndpsim.workload.models.weights import OWN, own_weight_file, weight_file
+
+EXPERT_CLASSES = ("gate", "up", "down")
+NOT_MULTIPLIED = ("embedding", "norms", "mla_copies", "others")
 
 _USUAL = "q4_k_m"  # the file of a model that has none of its own
 _ALL_OF_IT = 1.1  # factor of the weights' size, for the KV cache and work space on a CPU alone
@@ -44,6 +49,7 @@ def predict(
     shape = load_model(settings.model)
     name, dimms = parse_memory(settings.memory)
     chosen = program_of(settings.program)
+    weights = _own_or_usual(shape) if settings.weights is None else settings.weights
     machine = OwnMachine(
         cpu=settings.cpu,
         sockets=settings.sockets,
@@ -54,6 +60,8 @@ def predict(
         memory_gb=settings.memory_gb,
         pinned=chosen.pinned,
         matrix_units=chosen.matrix_units,
+        kernels=kernels_of(chosen.kernels, _on_cpu(weight_file(weights, shape), settings.gpu)),
+        copies=chosen.copies,
         sets=setting_texts(settings.sets),
     )
     n_cpu_moe, upgrades = settings.n_cpu_moe, settings.upgrades
@@ -68,7 +76,7 @@ def predict(
         generated=settings.generated,
         chunk=chosen.chunk if settings.chunk is None else settings.chunk,
         weights={
-            "weights": _own_or_usual(shape) if settings.weights is None else settings.weights,
+            "weights": weights,
             "kv_bits": settings.kv_bits,
         },
         seed=settings.seed,
@@ -90,6 +98,13 @@ def _own_or_usual(model: MoeShape) -> str:
     return _USUAL if own_weight_file(model) is None else OWN
 
 
+def _on_cpu(file: WeightFile, gpu: str) -> list[Tensor]:
+    """The tensors that the CPU multiplies: the experts beside a GPU, else all but the embedding."""
+    experts = [tensor for group in EXPERT_CLASSES for tensor in file.of_class(group)]
+    alone = [tensor for tensor in file.tensors if tensor.group not in NOT_MULTIPLIED]
+    return alone if gpu == NO_GPU or not experts else experts
+
+
 def _upgrades_of(model: MoeShape) -> Mapping[str, Callable[[OwnMachine], Upgraded]]:
     """The upgrades that may help a model; units in DIMMs compute only experts."""
     return {name: upgrade for name, upgrade in UPGRADES.items() if model.has_experts or name != "ndp"}
@@ -99,7 +114,7 @@ def _phases(machine: OwnMachine, work: Workload, progress: Callable[[float], Non
     """Simulate the machine without upgrades."""
     # Memory for all experts, including those on the GPU: programs map the whole file.
     file = weight_file(work.weights["weights"], load_model(work.model))
-    experts = sum(tensor.bytes for group in ("gate", "up", "down") for tensor in file.of_class(group))
+    experts = sum(tensor.bytes for group in EXPERT_CLASSES for tensor in file.of_class(group))
     needed = _ALL_OF_IT * file.bytes if machine.cpu_alone else experts
     hardware = machine.hardware(max(needed, 1))
     done = decode(hardware, work)
@@ -112,8 +127,8 @@ def _phases(machine: OwnMachine, work: Workload, progress: Callable[[float], Non
     return Prediction(
         config=_config(machine, work, hardware, done.config),
         title=f"{work.model} on {machine.title}",
-        prefill=_phase("prefill", work.prompt, prompt_ns, prompt_parts),
-        decode=_phase("decode", 1, done.step_ns, step_parts),
+        prefill=_phase(machine.kind, "prefill", work.prompt, prompt_ns, prompt_parts),
+        decode=_phase(machine.kind, "decode", 1, done.step_ns, step_parts),
         gpu_bytes=gpu_bytes,
         host_bytes=host_bytes,
         upgrades=(),
@@ -125,17 +140,24 @@ def _on_the_cpu(parts_ns: Mapping[str, float]) -> dict[str, float]:
     return {name.replace("on the GPU", "on the CPU"): ns for name, ns in parts_ns.items()}
 
 
-def _phase(name: str, tokens: int, time_ns: float, parts_ns: Mapping[str, float]) -> PhasePrediction:
+def _phase(
+    kind: str, name: str, tokens: int, time_ns: float, parts_ns: Mapping[str, float]
+) -> PhasePrediction:
     rate = tokens / time_ns * 1e9
     ordered = dict(sorted(parts_ns.items(), key=lambda part: -part[1]))
-    return PhasePrediction(rate, time_ns, ordered, next(iter(ordered)), band_of(name, rate))
+    return PhasePrediction(rate, time_ns, ordered, next(iter(ordered)), band_of(kind, name, rate))
 
 
 def _config(
     machine: OwnMachine, work: Workload, hardware: Hardware, of_run: Mapping[str, Any]
 ) -> Mapping[str, Any]:
     return {
-        "machine": {**asdict(machine), "sets": list(machine.sets)},
+        "machine": {
+            **asdict(machine),
+            "kernels": machine.kernels._asdict(),
+            "sets": list(machine.sets),
+            "kind": machine.kind,
+        },
         "work": {**asdict(work), "weights": dict(work.weights)},
         "hardware": of_run["hardware"],
         "rates": {row.key: [row.value, row.unit, row.origin] for row in hardware.rows() if _is_rate(row.key)},

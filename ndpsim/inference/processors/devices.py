@@ -77,7 +77,8 @@ class ExpertTime(Reported):
 class Processor:
     """Base of GPU and CPU: `peak_tflops` of the matrix units, and `tables` of measured times.
 
-    Without a table, the time of an expert comes from the roofline.
+    Without a table, the time of an expert comes from the roofline. `roofline_power`: how the times of
+    computing and reading combine; None: to the longer one.
     """
 
     name: ClassVar[str]
@@ -85,6 +86,7 @@ class Processor:
     peak_tflops: float
     compute_efficiency: float
     tables: tuple[ExpertTable, ...]
+    roofline_power: float | None = field(default=None, kw_only=True)
 
     def expert_time(
         self, expert: Expert, tokens: int, bits: int | ExpertFormat = 16, share: float = 1.0
@@ -131,8 +133,12 @@ class Processor:
         return flops / ((efficiency or self.compute_efficiency) * self.peak_tflops * 1e3)
 
     def together_ns(self, compute_ns: float, memory_ns: float) -> float:
-        """The time of overlapping compute and memory: the longer of both."""
-        return max(compute_ns, memory_ns)
+        """The time of overlapping compute and memory: at least the longer of both, at most their sum."""
+        longer, power = max(compute_ns, memory_ns), self.roofline_power
+        if power is None or longer == 0:
+            return longer
+        shorter = min(compute_ns, memory_ns)
+        return float(longer * (1 + (shorter / longer) ** power) ** (1 / power))
 
     def _roofline(
         self, expert: Expert, tokens: int, size: int, bits: int

@@ -54,7 +54,6 @@ class Gpu(Processor):
         fp8_efficiency, fp4_efficiency: shares of these peaks that experts reach; None: as with 16 bits.
         call_overhead_ns, slice_ns: additional time of a fused call, and of each expert in it.
         tile_tokens: tokens of an expert are rounded up to multiples of this number.
-        roofline_power: None: the longer of compute and memory.
     """
 
     name = "gpu"
@@ -72,7 +71,6 @@ class Gpu(Processor):
     call_overhead_ns: float = 0.0
     slice_ns: float = 0.0
     tile_tokens: int = 1
-    roofline_power: float | None = None
     attention_overhead_ns: float | None = None
     fused_memory_efficiency: float | None = None
     fp8_tflops: float | None = None
@@ -88,14 +86,6 @@ class Gpu(Processor):
     def read_ns(self, size: float) -> float:
         """The time of reading or writing this number of bytes of the GPU's memory."""
         return size / (self.memory_efficiency * self.memory_gbps)
-
-    def together_ns(self, compute_ns: float, memory_ns: float) -> float:
-        """The time of overlapping compute and memory: at least the longer of both, at most their sum."""
-        longer, power = max(compute_ns, memory_ns), self.roofline_power
-        if power is None or longer == 0:
-            return longer
-        shorter = min(compute_ns, memory_ns)
-        return float(longer * (1 + (shorter / longer) ** power) ** (1 / power))
 
     def _roofline(
         self, expert: Expert, tokens: int, size: int, bits: int

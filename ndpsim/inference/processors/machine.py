@@ -18,7 +18,7 @@ from ndpsim.config.system import GPU_FITTED
 from ndpsim.dimm.layout import ExpertFormat
 from ndpsim.inference.processors import dense, memory
 from ndpsim.inference.processors.banks import AttentionDevices
-from ndpsim.inference.processors.cpu import Cpu, peak_tflops
+from ndpsim.inference.processors.cpu import Cpu, memory_gbps, peak_tflops
 from ndpsim.inference.processors.dense import DenseTime
 from ndpsim.inference.processors.fitted import fitted_values
 from ndpsim.inference.processors.gpu import Gpu
@@ -100,7 +100,8 @@ class Processors:
         host = self.hardware.system.host
         efficiency = host.cpu_compute_efficiency
         if efficiency is None and host.cpu_isa is not None:
-            efficiency = fitted_values("cpu", host.cpu_isa)["compute_efficiency"]
+            key = "compute_efficiency" if host.cpu_roofline_power is None else "adding_efficiency"
+            efficiency = fitted_values("cpu", host.cpu_isa)[key]
         return Cpu(
             peak_tflops=self._cpu_tflops(),
             compute_efficiency=self._given("host.cpu_compute_efficiency", efficiency),
@@ -108,7 +109,9 @@ class Processors:
             added_tokens=host.cpu_added_tokens,
             read_gbps=self._cpu_read_gbps(),
             expert_overhead_ns=_scaled(host.cpu_expert_overhead_us, 1000),
-            layer_overhead_ns=_scaled(host.cpu_layer_overhead_us, 1000),
+            layer_overhead_ns=_scaled(host.cpu_layer_overhead_us, 1000)
+            + (self.cpu_threads or 0) * _scaled(host.cpu_thread_overhead_us, 1000),
+            roofline_power=host.cpu_roofline_power,
         )
 
     def _cpu_tflops(self) -> float:
@@ -122,23 +125,31 @@ class Processors:
             tflops *= min(host.cpu_threads, host.cpu_sockets * cores) / (host.cpu_sockets * cores)
         return tflops
 
-    def _cpu_read_gbps(self) -> float | None:
-        """The CPU's read bandwidth; None if the file does not give it."""
+    @property
+    def cpu_threads(self) -> int | None:
+        """Threads with a core of their own; None if the file gives neither threads nor cores."""
         host = self.hardware.system.host
-        sockets, share, reached = host.cpu_sockets, host.cpu_read_share, 1.0
-        limits: list[float | None] = [host.cpu_fabric_gbps and sockets * host.cpu_fabric_gbps]
+        cores = None if host.cpu_cores is None else host.cpu_sockets * host.cpu_cores
+        return min((count for count in (host.cpu_threads, cores) if count is not None), default=None)
+
+    def _cpu_read_gbps(self) -> float | None:
+        """The rate at which the CPU reads weights; None if the file does not give it."""
+        host, peak_gbps = self.hardware.system.host, self.hardware.host_memory.host_gbps
+        fabric_gbps = host.cpu_fabric_gbps and host.cpu_sockets * host.cpu_fabric_gbps
+        of_program = host.cpu_read_share and host.cpu_read_share * peak_gbps
+        limits, core_gbps, reached = [fabric_gbps, host.cpu_memory_gbps], 0.0, 1.0
+        threads = cores = None
         if host.cpu_family is not None:
             fitted = fitted_values("cpu", host.cpu_family)
-            if share is None and host.cpu_read_gbps is None:
+            threads, cores, core_gbps = self.cpu_threads, host.cpu_cores, fitted["core_read_gbps"]
+            if host.cpu_memory_gbps is None:
+                limits.append(fitted["read_share"] * peak_gbps)
+            if of_program is None and host.cpu_read_gbps is None:
                 reached = fitted["expert_read_share"]
-            share = fitted["read_share"] if share is None else share
-            cores = None if host.cpu_cores is None else sockets * host.cpu_cores
-            threads = min((count for count in (host.cpu_threads, cores) if count is not None), default=None)
-            limits.append(threads and threads * fitted["core_read_gbps"])
-        limits.append(share and share * self.hardware.host_memory.host_gbps)
-        least = min((limit for limit in limits if limit is not None), default=None)
-        both = (host.cpu_read_gbps, None if least is None else reached * least)
-        return min((limit for limit in both if limit is not None), default=None)
+        cores = threads if cores is None else host.cpu_sockets * cores
+        given = memory_gbps(limits, threads, cores, core_gbps)
+        rates = (host.cpu_read_gbps, of_program, None if given is None else reached * given)
+        return min((rate for rate in rates if rate is not None), default=None)
 
     def power_w(self, model: str | PathLike[str] | MoeShape) -> dict[str, float] | None:
         """Measured power in W of "cpu" and "gpu" while the model runs; None if no source gives it.

@@ -11,11 +11,11 @@ from ndpsim.base.units import TIMES
 
 
 class Band(NamedTuple):
-    """Tokens/s between which a measured machine is expected, and how many machines say so."""
+    """Tokens/s between which a measured machine is expected, and how many measured runs say so."""
 
     low: float
     high: float
-    machines: int
+    runs: int
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -38,6 +38,8 @@ _SHARES = {"%": 100.0, "share": 1.0}
 _ROUNDED = 1e-12  # relative rounding error of doubles
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]+)?", re.ASCII)
 
+_MISSING_EXTRA = "pip install 'ndpsim["  # of every message about an optional package
+
 
 @dataclass(frozen=True)
 class Outcome:
@@ -66,9 +68,15 @@ class Outcome:
     reason: str | None = None
 
     @property
+    def is_skipped(self) -> bool:
+        """Whether a run of it needs an optional package that is not installed."""
+        return self.verdict == "not-run" and _MISSING_EXTRA in (self.reason or "")
+
+    @property
     def is_news(self) -> bool:
         """Whether the verdict differs from the expected one, for the better or for the worse."""
-        return self.claim.kind != "not-reproducible" and self.verdict != self.claim.expected
+        compared = self.claim.kind != "not-reproducible" and not self.is_skipped
+        return compared and self.verdict != self.claim.expected
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -323,6 +331,23 @@ def sensitivity(
         outcome = _outcome(paper, claim, runs, found, tolerances)
         changes.setdefault(claim.name, []).append(Change(assumption, value, outcome, loads))
     return changes
+
+
+def on_other_loads(
+    claims: Sequence[tuple[Paper, Claim]], jobs: int, progress: Callable[[float], None] = lambda share: None
+) -> dict[str, list[Change]]:
+    """`sensitivity` of the headlines among the claims to the routing of their assumptions alone."""
+    headlines = [
+        (
+            paper,
+            claim.model_copy(
+                update={"assumptions": [one for one in claim.assumptions if one.key == "routing"]}
+            ),
+        )
+        for paper, claim in claims
+        if claim.is_headline
+    ]
+    return sensitivity(headlines, jobs, progress)
 
 
 def changed(claim: Claim, assumption: Assumption, value: Any) -> Claim:

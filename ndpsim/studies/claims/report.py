@@ -49,16 +49,22 @@ class _Picture:
 
 
 def write_report(
-    folder: Path, outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair] = ()
+    folder: Path,
+    outcomes: Sequence[Outcome],
+    changes: Changes | None,
+    pairs: Sequence[Pair] = (),
+    loads: Changes | None = None,
 ) -> None:
     """Write REPORT.md, and in ``figures`` a picture of every figure with two claims or more.
+
+    loads: outcomes of the headlines with other loads; None: those among `changes`.
 
     Raises:
         InputError: a file cannot be written.
     """
     pictures = _draw(folder, outcomes, changes or {})
     with replacing(folder / "REPORT.md") as file:
-        file.write("\n".join(_lines(outcomes, changes, pairs, pictures)).encode() + b"\n")
+        file.write("\n".join(_lines(outcomes, changes, pairs, pictures, loads or changes)).encode() + b"\n")
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -67,7 +73,11 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
 
 
 def _lines(
-    outcomes: Sequence[Outcome], changes: Changes | None, pairs: Sequence[Pair], pictures: Sequence[_Picture]
+    outcomes: Sequence[Outcome],
+    changes: Changes | None,
+    pairs: Sequence[Pair],
+    pictures: Sequence[_Picture],
+    loads: Changes | None,
 ) -> list[str]:
     option = "" if changes is None else " --sensitivity"
     papers = {outcome.paper.paper: outcome.paper for outcome in outcomes}
@@ -82,7 +92,7 @@ def _lines(
         "",
         *(f"- {line}" for line in summary(outcomes)),
         "",
-        *_headlines(outcomes, changes),
+        *_headlines(outcomes, loads),
         "Contents: " + ", ".join(f"[{name}](#{name})" for name in papers) + ".",
         "",
         "## Tolerances",

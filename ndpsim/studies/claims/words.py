@@ -344,7 +344,8 @@ def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None, pairs: 
         print_table("", COLUMNS, map(row_of, compared), left=3)
     for outcome in compared:
         if outcome.verdict == "not-run":
-            print_text(f"{outcome.claim.name} is not run: {outcome.reason}")
+            what = "skipped" if outcome.is_skipped else "not run"
+            print_text(f"{outcome.claim.name} is {what}: {outcome.reason}")
     if changes is not None:
         rows = [sensitivity_row(outcome, changes.get(outcome.claim.name, ())) for outcome in compared]
         print_table("", SENSITIVITY_COLUMNS, rows, left=1)
