@@ -264,7 +264,7 @@ def test_the_rate_is_that_at_which_the_asked_share_is_within_the_level(monkeypat
 PARTS: dict[str, Any] = dict(
     cpu="cpu.yaml", memory="ddr5-4800x2", gpu="rtx-4090", model="config.json", weights="q8_0", prompt=64, n_cpu_moe=3,
     upgrades=False, sets=(
-        *LAUNCHES[:7], "host.cpu_read_share=0.5", "host.cpu_expert_overhead_us=3", "host.cpu_layer_overhead_us=7",
+        *LAUNCHES[:7], "host.cpu_read_share=0.5", "host.cpu_tflops=10000", "host.cpu_thread_overhead_us=0", "host.cpu_added_tokens=0", "host.cpu_expert_overhead_us=3", "host.cpu_layer_overhead_us=7",
         "pcie.packet_bytes=256", "pcie.header_bytes=0", "pcie.latency_ns=1000", "pcie.copy_overhead_us=2",
     ),
 )  # fmt: skip
@@ -351,7 +351,7 @@ def test_a_prediction_reads_the_experts_that_the_prompt_of_a_seed_chooses(seed):
     prompt = find_routing(None, load_model("config.json"), batch=1, steps=1, prompt=64, seed=seed).prefill_ids
     experts = sum(len(np.unique(layer)) for layer in prompt)
     found = predict(**PARTS, seed=seed).prefill.parts_ns[READING] / 1000
-    assert found == pytest.approx(experts * read_us(Q8, GBPS) / 6)
+    assert found == pytest.approx(experts * read_us(Q8, GBPS) / 6, rel=1e-3)
 
 
 # ---- optimize: the time of point n is 100 / n, its energy n * n, and it has the sum of its parts
@@ -565,9 +565,9 @@ def test_what_a_prediction_prints(capsys, monkeypatch):
     """Kernels of 3 x 8 + 2, 130 us in each phase; CPU and GPU hand over in three layers, 7 us each.
 
     Decode: six experts of 65.28 us to read and 3 more. Prefill: 33 of 48 experts, which 64 tokens of seed 1 choose, and
-    for each layer 3 us and 64 vectors of 2 KB at 16 GB/s there and back, which are 11.19 us.
+    for each layer 3 us and 64 vectors of 2 KB at 16 GB/s there and back, which are 11.19 us. Nothing is computed, and no thread waits for another.
     """
-    monkeypatch.setattr(band, "_ratios", lambda phase: (0.5, 0.5, 0.5) if phase == "prefill" else (2.0,))
+    monkeypatch.setattr(band, "_ratios", lambda phase: (("any", 0.5 if phase == "prefill" else 2.0),))
     result = predict(**PARTS)
     reading, hand_over, dense = read_us(Q8, GBPS), 3 * 7, 130
     step = {READING: reading, "attention and dense parts": dense, "hand-over between GPU and CPU": hand_over}
