@@ -20,9 +20,10 @@ from ndpsim.inference.processors.layer_attention import simulate_layer_attention
 from ndpsim.inference.processors.operations import MixedStep
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.policies import Assignment, Policy
+from ndpsim.simulate import bank_turns
 from ndpsim.simulate.bank_operands import layouts_of, simulate_bank_attention, simulate_bank_expert, units_of
 from ndpsim.simulate.bank_turns import AttentionTurns, bank_expert_token
-from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.simulate.results.cache import ResultCache, digest_of
 from ndpsim.studies.sweeps.run import sweep
 from ndpsim.workload.models import Attention, Expert, LinearAttention, load_model
 from ndpsim.workload.requests import Requests
@@ -311,6 +312,31 @@ def test_impossible_devices_are_refused_at_their_place(hw, sets, key):
     with pytest.raises(InputError) as error:
         load_hardware(hw, sets)
     assert error.value.key == key
+
+
+def test_a_turn_is_kept_by_all_that_it_depends_on(monkeypatch):
+    """The key of each call differs from all others; nothing is simulated."""
+    keys = []
+
+    class Kept:
+        def __init__(self, kind, cache, recording, given, labels):
+            keys.append(digest_of(given))
+
+        def find(self, *watching):
+            return kept
+
+    kept = bank_expert_token(load_bank_hardware("aim"), Expert(64, 32), CACHE)
+    monkeypatch.setattr(bank_turns, "Lookup", Kept)
+    usual = dict(heads=16, kv_heads=4, head_size=64, value_size=64)
+    for device in (("aim", ()), ("attacc", ()), ("attacc", ("vectors=2",)), ("attacc", ("level=buffer",))):
+        hardware = load_bank_hardware(*device)
+        for changed in ({}, dict(heads=32), dict(kv_heads=8), dict(head_size=128, value_size=128)):
+            turns = AttentionTurns(hardware, Attention(**{**usual, **changed}), "small", CACHE)
+            for context, items in ((64, 1), (128, 1), (64, 2)):
+                turns.turn(context, items)
+        for expert in (Expert(64, 32), Expert(64, 64), Expert(128, 32)):
+            bank_expert_token(hardware, expert, CACHE)
+    assert len(set(keys)) == len(keys)
 
 
 # ---- Serving

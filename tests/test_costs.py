@@ -12,8 +12,9 @@ import pytest
 from mistakes import refused
 from ndpsim.cli.notices import notices
 from ndpsim.config import load_hardware
-from ndpsim.inference.layers import contention
+from ndpsim.inference.layers import contention, relayouts
 from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.location import Location
 from ndpsim.inference.layers.shared_dimm import measured_by
 from ndpsim.inference.layers.transfers import _BesideOfTokens
 from ndpsim.simulate import simulate_expert, simulate_host_read, simulate_relayout
@@ -63,6 +64,30 @@ def test_a_table_of_slowdowns_is_kept_by_all_that_it_depends_on(monkeypatch):
     assert len(set(keys)) == len(others) + 2
     contention.slowdown_table(**{**first, "cache": True})
     assert keys[-1] == keys[0]
+
+
+def test_a_moved_expert_is_kept_by_all_that_it_depends_on(monkeypatch):
+    """As above; an expert of more bytes than move at once is kept by one of its slices."""
+    keys = []
+
+    class Kept:
+        def __init__(self, kind, cache, recording, given, labels):
+            keys.append(digest_of(given))
+
+        def find(self, *watching):
+            return relayouts.MovedExpert(1.0, 1, {}, None)
+
+    monkeypatch.setattr(relayouts, "Lookup", Kept)
+    first = dict(sets=(UNREFRESHED,), model=MODEL, bits=16, source=Location(0, 2), target=Location(2, 2))
+    others = [
+        dict(sets=()), dict(sets=(UNREFRESHED, "link.link_gbps=3")), dict(model=Expert(96, 41)), dict(bits=8),
+        dict(model=Expert(98, 40)), dict(source=Location(4, 2)), dict(source=Location(0, 4)), dict(target=Location(4, 2)),
+    ]  # fmt: skip
+    for changed in ({}, *others):
+        asked = {**first, **changed}
+        ours = costs(*asked["sets"], model=asked["model"], bits=asked["bits"])
+        ours.relayout(asked["source"].name, asked["target"].name)
+    assert len(set(keys)) == len(keys) == len(others) + 1
 
 
 # ---- each cost is a simulation's -----------------------------------------------------------------------

@@ -22,7 +22,7 @@ from ndpsim.base.arguments import progress_bar, progress_function, setting_texts
 from ndpsim.base.reported import html_columns
 from ndpsim.config.files import data_path
 from ndpsim.report.moe import moe_answer, print_moe
-from ndpsim.report.ranking import ranked_answer
+from ndpsim.report.ranking import deciding_metric, ranked_answer
 
 SMALL = ndpsim.Expert(256, 128)
 
@@ -210,3 +210,9 @@ def test_a_script_of_a_user_is_well_typed(checker: str, tmp_path: Path):
     )
     done = subprocess.run([program, *options, script], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
+
+
+def test_points_with_other_work_are_compared_by_rates_and_others_by_time_too():
+    metrics = ("time_ns", "bandwidth_gbps")
+    assert deciding_metric(metrics, ["dimm.ranks"]) == "time_ns"
+    assert deciding_metric(metrics, ["dimm.ranks", "tokens"]) == "bandwidth_gbps"

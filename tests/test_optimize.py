@@ -336,6 +336,7 @@ def test_the_base_is_run_first_and_points_are_compared_with_it():
         ({"vary": {"n": "2.0..1.0"}}, "form n"),
         ({"vary": {"n": "log:0..4"}}, "form n"),
         ({"vary": {"n": "1.5..4.5"}}, "type n"),
+        ({"vary": {"n": "1.0..4.5"}}, "type n"),
         ({"objectives": {}}, "missing objectives"),
         ({"constraints": {"time_ns": "< 50"}}, "form time_ns"),
         ({"derived": {"x": "n +"}}, "form x"),

@@ -535,6 +535,10 @@ def test_a_model_without_experts_is_computed_by_one_processor() -> None:
     rate = alone.config["rates"]["gpu.memory_tbps"][0] * 1000
     assert read / rate <= alone.decode.time_ns < 8 / 7 * read / rate
     assert on_gpu.decode.time_ns < alone.decode.time_ns / 4
+    # Of a token, 32 layers keep keys and values of 8 heads of 128: those of the prompt and of half of what follows.
+    long = predict(**parts, gpu="none", prompt=4096, generated=2048)
+    cache = 32 * 2 * 8 * 128 * 2 * (4096 + 1024 - 512 - 64)
+    assert long.decode.time_ns - alone.decode.time_ns == pytest.approx(cache / rate, rel=0.05)
     with refused("conflict n_cpu_moe"):
         predict(**parts, gpu="rtx-4090", n_cpu_moe=3)
     with refused("too-large gpu.memory_gb"):

@@ -276,6 +276,16 @@ def test_another_argument_is_another_result(name):
         assert cache.hits == before + 1
 
 
+def test_every_kind_of_cached_result_has_a_test_of_what_it_depends_on():
+    """Those of calls are above; those of layers are in `test_costs`, turns in banks in `test_attention_device`."""
+    known = {
+        f"simulate/{name}.py" for name in ("contention", "expert", "host", "relayout", "trace", "bank_turns")
+    }
+    known |= {"inference/layers/contention.py", "inference/layers/relayouts.py"}
+    sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
+    assert {name for name, text in sources.items() if "= Lookup(" in text} == known
+
+
 def test_other_requests_are_another_result():
     place = np.array([[0, 0, 0, 0, 1, 1], [0, 0, 0, 0, 1, 2]])
     asked = [

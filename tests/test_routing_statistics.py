@@ -54,6 +54,15 @@ def test_shares_and_ranks_by_hand():
     assert found.layers[0].hot == pytest.approx(0.5)
 
 
+def test_what_no_token_chose_and_the_largest_load_are_of_all_layers():
+    """Of four experts, tokens chose three in one layer and one in the other: 1 + 3; 2 and 4 of 4 selections."""
+    ids = np.array([[[[0], [0], [1], [2]], [[3], [3], [3], [3]]]], np.int16)
+    found = describe_routing(Routing(4, (0, 1), ids)).decode
+    assert found.unused == 4
+    assert found.largest_over_mean.value == pytest.approx((2 + 4) / 2)
+    assert [(layer.layer, layer.hot) for layer in found.layers] == [(0, 0.5), (1, 1.0)]
+
+
 def test_classes_have_at_least_one_hot_expert_and_all_together_all():
     assert class_counts(160) == (8, 40, 112)
     assert class_counts(128) == (6, 32, 90)

@@ -99,6 +99,18 @@ def test_whole_blocks_of_an_equal_prompt_are_found_except_for_the_last_token():
     assert KvCache(8, 4, finds_prefixes=False).found(sequence(1, 9, (7, 8))) == []
 
 
+def test_blocks_that_have_been_free_longest_are_taken_first_and_of_a_sequence_the_last_one():
+    kv = KvCache(5, 4)
+    long, short, other = sequence(0, 12), sequence(1, 4), sequence(2, 4)
+    assert all(kv.allocate(one, one.prompt_tokens) for one in (long, short, other))
+    mine, his = list(long.blocks), list(short.blocks)
+    kv.release(long)
+    kv.release(short)
+    later = sequence(3, 16)
+    assert kv.allocate(later, 16)
+    assert later.blocks == [*mine[::-1], *his]
+
+
 def test_blocks_of_requests_are_cut_into_those_of_the_kv_cache():
     asked = requests((1100, 1), (10, 1), block_tokens=512, blocks=(np.array([3, 4, 5]), np.array([6])))
     of = prompt_hashes(asked, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +21,7 @@ from ndpsim.inference.serving.gpus import Exchange, GpuSteps
 from ndpsim.inference.serving.kv import KvCache
 from ndpsim.inference.serving.scheduler import Limits
 from ndpsim.inference.serving.server import set_up
-from ndpsim.inference.serving.summary import _most_waiting, _over_time, _steady, served
+from ndpsim.inference.serving.summary import _most_waiting, _of_last_steps, _over_time, _steady, served
 from ndpsim.policies import OfflineView, Placement, choose_policy, policies
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.report.serving import found_note, rates_notes, serving_notes, serving_table
@@ -235,6 +236,19 @@ def test_a_machine_serves_what_arrives_if_latencies_do_not_grow():
     assert _steady(at_rate([100.0] * 60)) == (40, pytest.approx(1.0), False)
 
 
+def test_the_steady_part_begins_with_a_latency_that_nine_of_ten_have():
+    """Of 60 requests, one each 10 ns, every fifth takes 300 ns: arrivals from 300 ns on, and ends until 590 ns."""
+    latencies = [300.0 if number % 5 == 0 else 20.0 for number in range(60)]
+    ends = sorted(10.0 * number + latency for number, latency in enumerate(latencies))
+    assert _steady(at_rate(latencies)).requests == sum(end <= 590 for end in ends) - 30
+
+
+def test_between_steps_the_gpu_has_the_experts_of_the_last_one():
+    """Two experts in a step of 10 us, and until the next one, which has four: 0 to 50 and 50 to 100 us."""
+    history: Any = SimpleNamespace(start_ns=array("d", [0, 50e3]), residents=[2, 4])
+    assert _of_last_steps(history, np.array([0, 10e3, 40e3, 60e3, 100e3])) == pytest.approx((2, 2, 3, 4))
+
+
 def test_a_rate_is_too_high_if_latencies_grow_though_no_request_waits():
     """Each request arrives 10 ns after the one before and ends 12.5 ns after it: 80% are served."""
     steady = _steady(at_rate(2.5 * np.arange(200)))
@@ -303,6 +317,21 @@ def test_a_step_that_is_formed_ahead_leaves_a_new_request_to_the_one_after_it(ah
     assert second.admitted_ns == first.first_token_ns
     assert (second.end_ns == first.end_ns) == ahead
     assert second.end_ns > second.admitted_ns
+
+
+def test_policies_see_which_tokens_of_a_step_are_of_prompts():
+    """The second of two prompts of 16 tokens comes within the first step, and is computed beside a decoded token."""
+    seen = []
+
+    class Seen(OnGpu):
+        def assign(self, view: Any) -> Any:
+            seen.append((view.step, view.phase, view.tokens, view.prompt_tokens))
+            return super().assign(view)
+
+    serve(requests((16, 3), (16, 3), arrivals=[0.0, 1.0]), policy=Seen, async_scheduling=False)
+    assert [step[1:] for step in dict.fromkeys(seen)] == [
+        ("mixed", 16, 16), ("mixed", 17, 16), ("decode", 2, 0), ("decode", 1, 0),
+    ]  # fmt: skip
 
 
 def test_requests_within_a_level_have_both_times_of_it():

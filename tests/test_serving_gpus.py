@@ -167,6 +167,10 @@ def test_with_tensor_parallelism_gpus_have_halves_and_add_up_twice_a_layer():
     assert one.ttft_ns == pytest.approx(work_ns + links_ns, rel=1e-12)
 
 
+def test_words_that_cannot_be_shared_evenly_are_shared_as_far_as_they_can():
+    assert tensor_part(replace(MODEL, vocabulary=1001), 2).vocabulary == 501
+
+
 def experts_ns(prompts: list[int], seed: int = 1) -> float:
     """The time of the small model's experts on two GPUs, each of which has 8 of 16: the slower one in each layer."""
     routed = SequenceRouting("skewed", MODEL, np.array(prompts), seed)

@@ -173,6 +173,8 @@ def test_a_row_cycle_that_is_too_short_is_refused_with_one_that_would_do(overrid
     [
         # JESD79-5C, 13.2: 14160 x 997 / 416 / 1000 = 33.9, so 34 and not 35.
         ("DDR5", "tRCD", "14.16ns", 34, "14.16 ns -> 34 clocks, rounded by JESD79-5C, 13.2"),
+        # 48000 x 997 / 416 / 1000 = 115.04; with the clock of 416.67 ps it would be 114.85.
+        ("DDR5", "tFAW", "48ns", 116, "48 ns -> 116 clocks, rounded by JESD79-5C, 13.2"),
         ("DDR5", "nCCDL_WR", "20 ns", 48, "20 ns -> 48 clocks, rounded by JESD79-5C, 13.2"),
         ("DDR5", "tCCD_L_WR", "20ns", 48, "20 ns -> 48 clocks, rounded by JESD79-5C, 13.2"),
         ("DDR5", "tREFI", "3.9us", 9360, "3.9 us -> 9360 clocks, rounded down"),

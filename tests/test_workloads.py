@@ -330,6 +330,9 @@ def test_lengths_of_a_file_are_drawn_in_pairs(tmp_path):
     drawn = generate_requests(f"closed-loop:requests=3000,lengths={tmp_path / 'r.csv'}")
     assert (drawn.prompt_tokens == 10 * drawn.output_tokens).all()
     assert np.bincount(drawn.output_tokens)[1:] == pytest.approx(1000, abs=150)
+    # Of three pairs, a third is the same with another seed.
+    other = generate_requests(f"closed-loop:requests=3000,lengths={tmp_path / 'r.csv'}", seed=2)
+    assert (drawn.output_tokens == other.output_tokens).mean() == pytest.approx(1 / 3, abs=0.05)
 
 
 def test_a_closed_loop_says_how_many_requests_are_in_the_system():

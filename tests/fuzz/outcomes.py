@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,12 @@ from calls import call
 from ndpsim.base.errors import InputError, MismatchError
 
 MOST_BYTES = 1000  # of a message
+
+
+def examples(usual: int) -> int:
+    """How many a long test has: as many as ``FUZZ_EXAMPLES`` says."""
+    return int(os.environ.get("FUZZ_EXAMPLES", usual))
+
 
 #: How attempts of this process ended.
 COUNTED: Counter[str] = Counter()

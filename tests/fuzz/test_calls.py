@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ndpsim
-from fuzz.outcomes import attempt
+from fuzz.outcomes import attempt, examples
 from fuzz.values import ODD
 from ndpsim.dram.traces import HEADER
 from test_python_face import CALLS
@@ -46,7 +46,7 @@ def test_no_argument_of_a_call_takes_an_odd_value_with_a_traceback(name, here):
 
 
 @pytest.mark.long
-@settings(max_examples=20_000)
+@settings(max_examples=examples(20_000))
 @given(st.sampled_from(_PAIRS), st.sampled_from(sorted(ODD)))
 @example(("run_trace", "refresh"), "a generator")
 @example(("run_trace", "requests"), "half a surrogate pair")

@@ -1,6 +1,7 @@
 """The fast controller, the plain one and, where it is installed, Ramulator 2.1 with the same drawn work, for hours.
 
-`test_controller` and `test_fast_forward` compare the first two with fewer examples.
+`test_controller` and `test_fast_forward` compare the first two with fewer examples. ``FUZZ_EXAMPLES=300 pytest -m long
+tests/fuzz`` ends sooner.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from builders.one_channel import run_on
-from fuzz.outcomes import COUNTED
+from fuzz.outcomes import COUNTED, examples
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.dram import state
 from ndpsim.dram.engines import ScanController, compare_channels, make_controller
@@ -24,7 +25,7 @@ from ndpsim.studies import ramulator
 from test_controller import DEVICES, workloads
 from test_fast_forward import assert_fast_forwarded_stepped_and_scanned_agree, channels, works
 
-_LONG = settings(max_examples=5_000, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_LONG = settings(max_examples=examples(5_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @pytest.mark.long

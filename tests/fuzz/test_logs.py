@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fuzz.outcomes import attempt
+from fuzz.outcomes import attempt, examples
 from fuzz.test_readers import _DAMAGES, damaged
 from ndpsim.audit import check_schedule, check_serving
 from ndpsim.inference.layers.log import writing_log
@@ -84,7 +84,7 @@ def test_a_damaged_log_is_judged_or_refused(logs, kind, changes, damages, tmp_pa
 
 
 @pytest.mark.long
-@settings(max_examples=20_000)
+@settings(max_examples=examples(20_000))
 @given(kind=_KINDS, changes=_CHANGES)
 def test_damaged_logs_for_hours(logs, kind, changes, tmp_path_factory):
     _attempt(kind, _changed(logs[kind], changes), tmp_path_factory.getbasetemp())

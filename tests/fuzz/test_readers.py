@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import ndpsim
 from calls import GIVEN
-from fuzz.outcomes import attempt
+from fuzz.outcomes import attempt, examples
 from ndpsim.config import data_path
 from ndpsim.studies.sweeps.file import read_definition
 from test_command_formats import EXPECTED
@@ -152,7 +152,7 @@ def test_a_damaged_file_is_refused_in_a_line_or_read(name, damages, tmp_path_fac
 
 
 @pytest.mark.long
-@settings(max_examples=50_000)
+@settings(max_examples=examples(50_000))
 @given(name=st.sampled_from(sorted(FILES)), damages=_DAMAGES)
 def test_damaged_files_for_hours(name, damages, tmp_path_factory):
     _attempt(name, damages, tmp_path_factory.getbasetemp())

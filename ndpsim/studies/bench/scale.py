@@ -59,6 +59,12 @@ requests = "poisson:rate=2000,requests={count},input_tokens=16,output_tokens=2"
 result = ndpsim.run_serving("trimoe", "qwen3-30b-a3b", requests, "balance", gpu_experts=128, max_batch=256)
 assert result.requests == {count}
 """
+_SERVE_ON_GPU = """
+import ndpsim
+requests = "poisson:rate=2000,requests={count},input_tokens=16,output_tokens=2"
+result = ndpsim.run_serving("trimoe", "llama-3.1-8b", requests, max_batch=256)
+assert result.requests == {count}
+"""
 _CONTEXT = """
 import ndpsim
 work = {{"batch": 1, "steps": 1, "layers": [0, 1], "context": {count}, "kv": "host"}}
@@ -141,6 +147,7 @@ SCALE_ROWS: Sequence[ScaleRow] = (
         _RECORDING,
     ),
     ScaleRow("serve", "requests that are served", 10**6, _SERVE),
+    ScaleRow("serve_on_gpu", "requests that a GPU with all weights serves", 10**6, _SERVE_ON_GPU),
     ScaleRow("sweep", "points of a sweep", 10**5, _SWEEP),
     ScaleRow("resume", "points of a finished sweep, run again", 10**5, _SWEEP, _SWEEP),
     ScaleRow("context", "tokens of context", 10**6, _CONTEXT),
