@@ -386,7 +386,13 @@ def moe_by_hand() -> SimpleNamespace:
             end = CheckedEnd("dimm 0", 55e3, 55e3 * (1 - error), error)
             check = LayerCheck(1, 4, 0.05, 60e3, 60e3, 0.0, (end,))
         trace = generate_routing("skewed", model, 8, 2)
-        config = {"model": model.name, "hardware": {"name": hardware.system.name}, "bits": 16}
+        config = {
+            "model": model.name,
+            "hardware": {"name": hardware.system.name},
+            "bits": 16,
+            "steps": 2,
+            "host_gbps": None,
+        }
         runs = tuple(policy_run(name, place, check) for place, name in enumerate(names))
         return MoeResult(config, describe_routing(trace).to_dict(), runs, {})
 

@@ -145,6 +145,7 @@ BESIDE = [
     "ndpsim import broken.cfg",
     "ndpsim routing import broken.csv --experts 4 --format selections -o broken.npz",
     "ndpsim list",
+    "ndpsim list routing-formats",
     "ndpsim dram --help",
     "ndpsim show schema hw",
 ]
@@ -417,7 +418,7 @@ def test_the_policy_of_its_page_runs_and_so_does_one_changed_a_little(tmp_path, 
     ("name", "command"),
     [
         ("DDR3", "list"),
-        ("selections", "list"),
+        ("selections", "list routing-formats"),
         ("ramulator1", "list"),
         ("FCFS", "dram --help"),
         ("FCFS", "show schema hw"),
@@ -426,4 +427,4 @@ def test_the_policy_of_its_page_runs_and_so_does_one_changed_a_little(tmp_path, 
     ],
 )
 def test_what_was_added_is_named(ran, name, command):
-    assert re.search(rf"\b{name}\b", beside(ran, f"ndpsim {command}")[1])
+    assert re.search(rf"\b{name}\b", ran.of[f"ndpsim {command}"][1])

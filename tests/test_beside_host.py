@@ -10,11 +10,13 @@ from mistakes import refused
 from ndpsim.audit import check_schedule
 from ndpsim.config import load_hardware
 from ndpsim.inference.layers import beside_host
-from ndpsim.inference.layers.beside_host import checked_traffic
+from ndpsim.inference.layers.beside_host import BesideHost, checked_traffic
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.log import writing_log
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.simulate import simulate_contention, simulate_host_read
+from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.simulate.results.expert import OverRefresh
 from ndpsim.studies.sweeps.commands.moe import COMMAND as MOE
 from ndpsim.workload.models import Expert
 from ndpsim.workload.requests import generate_requests
@@ -69,6 +71,35 @@ def test_a_read_has_what_the_traffic_leaves_of_its_channel():
         cost = costs(gbps).host_read(None)
         left = read.bandwidth_gbps / read.channels - gbps
         assert 0.75 * left < cost.gbps_per_channel < 1.05 * left
+
+
+def test_a_kept_time_is_for_the_same_expert_and_traffic_only(monkeypatch):
+    """What is simulated is replaced by a count of simulations."""
+    simulated = []
+    for name in ("_ends_ns", "_move_ns"):
+        monkeypatch.setattr(BesideHost, name, lambda *given: simulated.append(given) or 1.0)
+    cache, alone = ResultCache(disk_bytes=0), OverRefresh(1e3, 1e3, 1e3, None, (5, 9), (1e3, 1e3))
+    usual = dict(memory=ONE, bits=16, arbitration="host-first", traffic=checked_traffic(ONE, 5), cache=cache)
+    others = (
+        {},
+        {"memory": load_hardware("trimoe", ("dimm.count=8", "dram.refresh=none", "dimm.ranks=1"))},
+        {"bits": 8},
+        {"arbitration": "slice"},
+        {"traffic": checked_traffic(ONE, 6)},
+    )
+    asked = (
+        (EXPERT, [1], 1),
+        (Expert(512, 512), [1], 1),
+        (EXPERT, [2], 1),
+        (EXPERT, [1, 1], 1),
+        (EXPERT, [1], 2),
+    )
+    for other in others:
+        for expert in asked:
+            before = len(simulated)
+            for _ in range(2):
+                BesideHost(**{**usual, **other}).expert_ns(*expert, alone)
+            assert len(simulated) == before + len(alone.start_clocks), (other, expert)
 
 
 def test_the_host_s_own_memory_has_none_of_the_traffic():

@@ -182,6 +182,7 @@ SERVED: dict[str, Case] = {
 #: The test of an option whose value by hand needs more than a run.
 ELSEWHERE = {
     "serve": {
+        "host_gbps": "test_beside_host.test_requests_are_served_beside_traffic",
         "attention": "test_attention_device.test_serving_computes_the_attention_of_each_step",
         "arbitration": "test_every_option.test_the_arbitration_of_serving_is_that_of_its_costs",
         "find_rate": "test_serving_figures.test_the_highest_rate_is_found_within_the_64th_root_of_two",

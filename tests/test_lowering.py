@@ -980,7 +980,7 @@ _DESCRIBED = {
     "dram.": "part",
     "host.": "part memory_bandwidth_gbps memory_tb measured_power",
     "host.cpu_": "tflops compute_efficiency added_tokens expert_times read_gbps read_share expert_overhead_us "
-    "layer_overhead_us sockets sockets_most cores clock_ghz isa family memory_channels memory_mtps "
+    "layer_overhead_us thread_overhead_us memory_gbps roofline_power sockets sockets_most cores clock_ghz isa family memory_channels memory_mtps "
     "memory_mtps_2dpc fabric_gbps threads",
     "host.memory.": "part standard org timing channels dimms ranks",
     "gpu.": "part tflops memory_gb memory_tbps pcie_gbps count link_gbps link_latency_us compute_efficiency "

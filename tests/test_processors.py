@@ -853,7 +853,7 @@ def test_layers_of_several_kinds_hold_what_each_keeps() -> None:
 @pytest.mark.parametrize("name", MIXTURES)
 def test_what_is_held_and_what_is_left_make_the_memory(name: str) -> None:
     memory = TRIMOE.gpu_memory(name, 64, 512)
-    assert sum(memory.parts.values()) + memory.experts_bytes == memory.memory_bytes == 80 * 10**9
+    assert sum(memory.parts.values()) + memory.experts_bytes == memory.memory_bytes == 80 * 2**30
     assert 0 <= memory.experts_bytes - memory.experts * memory.expert_bytes < memory.expert_bytes
 
 
@@ -862,7 +862,7 @@ def test_what_is_held_and_what_is_left_make_the_memory(name: str) -> None:
 
 def test_what_the_hardware_file_says_counts() -> None:
     gpu, cpu = TRIMOE.gpu, TRIMOE.cpu
-    assert (gpu.peak_tflops, gpu.memory_gbps, gpu.memory_bytes) == (819.6, 2040, 80 * 10**9)
+    assert (gpu.peak_tflops, gpu.memory_gbps, gpu.memory_bytes) == (819.6, 2040, 80 * 2**30)
     assert (gpu.expert_overhead_ns, gpu.kernel_overhead_ns, gpu.reserved_bytes) == (18_000, 3_000, 8 * 10**9)
     assert (gpu.expert_buffers, cpu.added_tokens, cpu.peak_tflops) == (2, 12, 90.1)
     for key, value, found in (

@@ -277,11 +277,11 @@ def test_another_argument_is_another_result(name):
 
 
 def test_every_kind_of_cached_result_has_a_test_of_what_it_depends_on():
-    """Those of calls are above; those of layers are in `test_costs`, turns in banks in `test_attention_device`."""
+    """Those of calls are above; those of layers and those of turns in banks have tests of their own."""
     known = {
         f"simulate/{name}.py" for name in ("contention", "expert", "host", "relayout", "trace", "bank_turns")
     }
-    known |= {"inference/layers/contention.py", "inference/layers/relayouts.py"}
+    known |= {f"inference/layers/{name}.py" for name in ("contention", "relayouts", "beside_host")}
     sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
     assert {name for name, text in sources.items() if "= Lookup(" in text} == known
 

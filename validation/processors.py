@@ -146,7 +146,7 @@ def text() -> str:
         at=AT_TOKENS,
         file_overhead=gpu.expert_overhead_ns / 1e3,
         overheads="\n".join(overheads),
-        added=cpu.added_tokens,
+        added=f"{cpu.added_tokens:g}",
         cpu_tflops=CPU_TFLOPS,
         cpu_tokens=cpu_tokens(processors),
         rates=rates,

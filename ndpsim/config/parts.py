@@ -35,7 +35,7 @@ _PROCESSOR_KEYS: dict[KeyPath, tuple[KeyPath, ...]] = {
         ("host", name)
         for name in (
             "cpu_tflops", "cpu_compute_efficiency", "cpu_added_tokens", "cpu_memory_gbps", "cpu_read_gbps",
-            "cpu_read_share",            "cpu_expert_times", "measured_power",
+            "cpu_read_share", "cpu_expert_times", "measured_power",
         )
     ),
 }  # fmt: skip

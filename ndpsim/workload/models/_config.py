@@ -56,13 +56,13 @@ class Config:
         """The keys that were asked for."""
         return self.values.read
 
-    def inner(self, values: Mapping[str, Any], prefix: str) -> Config:
+    def within(self, values: Mapping[str, Any], prefix: str) -> Config:
         """An object inside; the error of a key has `prefix` before it."""
         return Config(self.file, self.text, Values(values), prefix, self.whole)
 
     def overlaid(self, values: Mapping[str, Any]) -> Config:
         """The same object with some values changed; keys that are read of it count as read of this one."""
-        changed = self.inner({**self.values, **values}, self.prefix)
+        changed = self.within({**self.values, **values}, self.prefix)
         changed.values.read = self.values.read
         return changed
 
@@ -206,7 +206,7 @@ def parse(text: str, file: str) -> Config:
         return whole
     if not isinstance(inner, dict):
         raise whole.error("text_config", "is not a JSON object", code="type")
-    return whole.inner(inner, "text_config.")
+    return whole.within(inner, "text_config.")
 
 
 def read_text(path: Path) -> str:

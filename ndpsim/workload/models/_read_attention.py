@@ -273,7 +273,7 @@ def _layers_with_state(config: Config, state: str, layers: int) -> list[bool]:
         size = config.integer(("layer_group_size",), MAX_SIZE)
         return [(layer + 1) % size != 0 for layer in range(layers)]
     if state == "kimi-delta-low-rank" and config.find(("linear_attn_config",)):
-        of_kinds = config.inner(config.object_of("linear_attn_config"), "linear_attn_config.")
+        of_kinds = config.within(config.object_of("linear_attn_config"), "linear_attn_config.")
         full = _numbered_from_1(of_kinds, "full_attn_layers", layers)
         if full & (other := _numbered_from_1(of_kinds, "kda_layers", layers)) or len(full | other) != layers:
             raise of_kinds.error(

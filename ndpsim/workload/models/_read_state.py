@@ -51,7 +51,7 @@ def _gated_delta(config: Config, hidden: int) -> LinearAttention:
 
 def _kimi_low_rank(config: Config, hidden: int) -> LinearAttention:
     """Kimi Linear; as published its sizes are in `linear_attn_config`."""
-    inner = config.inner(config.object_of("linear_attn_config"), "linear_attn_config.")
+    inner = config.within(config.object_of("linear_attn_config"), "linear_attn_config.")
 
     def size(of_file: str, saved: str, most: int) -> int:
         return inner.integer((of_file,), most) if inner.find((of_file,)) else config.integer((saved,), most)

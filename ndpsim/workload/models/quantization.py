@@ -87,15 +87,15 @@ def read_quantization(config: Config, beside: Config | None = None) -> Quantizat
     compression = config.whole.get("compression_config")  # the key of early compressed-tensors
     key = "quantization_config" if found or not compression else "compression_config"
     found = found or compression
-    asked = config.inner({}, f"{key}.")
+    asked = config.within({}, f"{key}.")
     if not found:
         if beside is None:
             return None
         found, key = beside.values.get("quantization"), "quantization"
-        asked = beside.inner({}, "quantization.")
+        asked = beside.within({}, "quantization.")
     if not isinstance(found, dict):
-        raise asked.inner({}, "").error(key, "is not a JSON object", code="type")
-    asked = asked.inner(found, asked.prefix)
+        raise asked.within({}, "").error(key, "is not a JSON object", code="type")
+    asked = asked.within(found, asked.prefix)
     method = "modelopt" if beside is not None and key == "quantization" else _method(asked)
     source = f"{key} of {asked.file}"
     if found.get("dequantize") is True:
@@ -199,7 +199,7 @@ def _gptq(config: Config, plain: Block, model: Config) -> tuple[list[Rule], Bloc
     bits, group = config.integer(("bits",), 8), _group(config, ("group_size",), 128)
     block, rules = _integers(bits, group, bits), []
     for pattern, changed in config.object_of("dynamic").items():
-        inner = config.inner(changed or {}, f"{config.prefix}dynamic.")
+        inner = config.within(changed or {}, f"{config.prefix}dynamic.")
         try:
             modules = Modules.of([pattern.removeprefix("-:").removeprefix("+:")], "regex")
         except ValueError as error:
@@ -224,7 +224,7 @@ def _auto_round(config: Config, plain: Block, model: Config) -> tuple[list[Rule]
     bits, group = config.integer(("bits",), 8), _group(config, ("group_size",), 128)
     rules = []
     for name, changed in config.object_of("extra_config").items():
-        inner = config.inner(changed if isinstance(changed, dict) else {}, config.prefix)
+        inner = config.within(changed if isinstance(changed, dict) else {}, config.prefix)
         own = inner.integer_or(bits, ("bits",), 32, low=1)
         block = plain if own >= 16 else _integers(own, _group(inner, ("group_size",), group), own)
         rules.append((Modules.of([name], "transformers"), block))
@@ -267,7 +267,7 @@ def _modelopt(config: Config, plain: Block, model: Config) -> tuple[list[Rule], 
         raise config.error("quantized_layers", "missing; MIXED_PRECISION needs it", code="missing")
     by_block: dict[Block, list[str]] = {}
     for name, changed in layers.items():
-        inner = config.inner(changed if isinstance(changed, dict) else {}, config.prefix)
+        inner = config.within(changed if isinstance(changed, dict) else {}, config.prefix)
         by_block.setdefault(format_of(inner), []).append(name)
     return [(kept, plain), *((Modules.of(names, "glob"), block) for block, names in by_block.items())], None
 
@@ -287,14 +287,14 @@ def _compressed(config: Config, plain: Block, model: Config) -> tuple[list[Rule]
         prefix = f"{config.prefix}config_groups.{name}."
         if not isinstance(values, dict):
             raise config.error("config_groups", f"{name} is not a JSON object", code="type")
-        group = config.inner(values, prefix)
+        group = config.within(values, prefix)
         targets = _listed(group, "compressed-tensors", "targets")
         weights = values.get("weights")
         if weights is None:  # activations only
             continue
         if not isinstance(weights, dict):
             raise group.error("weights", "is not a JSON object", code="type")
-        inner = config.inner(weights, f"{prefix}weights.")
+        inner = config.within(weights, f"{prefix}weights.")
         stored = group.string_or("", "format") or ("" if outer == "mixed-precision" else outer)
         rules.append((targets, _compressed_block(inner, stored, config, plain)))
     return rules, None

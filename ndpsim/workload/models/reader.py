@@ -232,7 +232,7 @@ def _flat(config: Config) -> Config:
     if not inner:
         return config
     outer = {key: value for key, value in config.values.items() if key not in ("attn_config", "ffn_config")}
-    return config.inner({**inner, **outer}, config.prefix)
+    return config.within({**inner, **outer}, config.prefix)
 
 
 def _shape(config: Config, name: str, source: str) -> MoeShape:
