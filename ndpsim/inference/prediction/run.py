@@ -100,9 +100,13 @@ def _own_or_usual(model: MoeShape) -> str:
 
 def _on_cpu(file: WeightFile, gpu: str) -> list[Tensor]:
     """The tensors that the CPU multiplies: the experts beside a GPU, else all but the embedding."""
-    experts = [tensor for group in EXPERT_CLASSES for tensor in file.of_class(group)]
+    experts = _of_experts(file)
     alone = [tensor for tensor in file.tensors if tensor.group not in NOT_MULTIPLIED]
     return alone if gpu == NO_GPU or not experts else experts
+
+
+def _of_experts(file: WeightFile) -> list[Tensor]:
+    return [tensor for group in EXPERT_CLASSES for tensor in file.of_class(group)]
 
 
 def _upgrades_of(model: MoeShape) -> Mapping[str, Callable[[OwnMachine], Upgraded]]:
@@ -114,7 +118,7 @@ def _phases(machine: OwnMachine, work: Workload, progress: Callable[[float], Non
     """Simulate the machine without upgrades."""
     # Memory for all experts, including those on the GPU: programs map the whole file.
     file = weight_file(work.weights["weights"], load_model(work.model))
-    experts = sum(tensor.bytes for group in EXPERT_CLASSES for tensor in file.of_class(group))
+    experts = sum(tensor.bytes for tensor in _of_experts(file))
     needed = _ALL_OF_IT * file.bytes if machine.cpu_alone else experts
     hardware = machine.hardware(max(needed, 1))
     done = decode(hardware, work)

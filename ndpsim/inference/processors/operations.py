@@ -217,6 +217,14 @@ def bits_of_part(bits: DenseBits, part: str) -> int | Fraction:
     return bits[part]
 
 
+def output_gate(attention: Attention, tokens: int) -> list[Operation]:
+    """The gate of the whole result, if any: the result and the gate are read, and the product is written."""
+    if not attention.gated:
+        return []
+    results = attention.heads * attention.value_size
+    return [Operation("attention", "output_gate", 0, 0, 3 * tokens * results * ACTIVATION_BYTES)]
+
+
 def product(
     part: str, name: str, matrices: Iterable[Matrix], tokens: int, bits: int | Fraction, kernels: int = 1
 ) -> Operation:

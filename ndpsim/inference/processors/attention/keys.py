@@ -11,7 +11,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
+from ndpsim.inference.processors.operations import (
+    ACTIVATION_BYTES,
+    AnyStep,
+    Operation,
+    output_gate,
+    product,
+)
 from ndpsim.workload.models import Attention
 
 
@@ -37,7 +43,4 @@ def operations(
         )
         read = attending.attended_bytes(attention)
         done.append(Operation("attention", "attend", flops, 0, activations, read, attends=True))
-    if attention.gated:
-        # The result and the gate are read, and the product is written.
-        done.append(Operation("attention", "output_gate", 0, 0, 3 * tokens * results * ACTIVATION_BYTES))
-    return [*done, product("attention", "o_proj", [output], tokens, bits)]
+    return [*done, *output_gate(attention, tokens), product("attention", "o_proj", [output], tokens, bits)]

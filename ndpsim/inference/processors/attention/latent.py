@@ -20,7 +20,13 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep, Operation, product
+from ndpsim.inference.processors.operations import (
+    ACTIVATION_BYTES,
+    AnyStep,
+    Operation,
+    output_gate,
+    product,
+)
 from ndpsim.workload.models import Attention, Matrix
 
 _SCORE_BYTES = _NUMBER_BYTES = 4
@@ -43,17 +49,9 @@ def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fra
         Operation("attention", "cache_entries", 0, 0, entries, cached),
         *(_index(attention, hidden, step, bits) if attention.index_heads else ()),
         *attend,
-        *_gate(attention, tokens),
+        *output_gate(attention, tokens),
         product("attention", "o_proj", [output], tokens, bits),
     ]
-
-
-def _gate(attention: Attention, tokens: int) -> list[Operation]:
-    """The gate of the whole result, if any: the result and the gate are read, and the product is written."""
-    if not attention.gated:
-        return []
-    results = attention.heads * attention.value_size
-    return [Operation("attention", "output_gate", 0, 0, 3 * tokens * results * ACTIVATION_BYTES)]
 
 
 def _index(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
