@@ -273,10 +273,11 @@ def test_a_command_that_is_given_too_little_address_space_says_so_in_a_line(argu
     assert "Traceback" not in done.stderr
 
 
-def test_a_kernel_is_compiled_once_there_is_room_for_that(monkeypatch, caplog):
+def test_a_kernel_is_compiled_once_there_is_room_for_that(monkeypatch, caplog, tmp_path):
     def refuse(needed: int, what: str) -> None:
         raise limits.InputError(f"{what} takes {needed} bytes", "too-large")
 
+    monkeypatch.setenv("NDPSIM_CACHE_DIR", str(tmp_path))  # one in which no run before has left the kernel
     thrice = jit.kernel(lambda number: 3 * number)
     with monkeypatch.context() as patch, caplog.at_level("INFO", "ndpsim"):
         patch.setattr(jit, "ensure_address_space", refuse)
