@@ -488,4 +488,5 @@ def parse_shape(text: str | Expert) -> Expert:
             problem = f"{what} {shown(part)} is not a whole number from 1 to {_MAX_SHAPE}"
             raise InputError(problem, "range", key="--shape")
         sizes.append(int(digits))
-    return Expert(*sizes)
+    hidden, intermediate = sizes
+    return Expert(hidden, intermediate)
