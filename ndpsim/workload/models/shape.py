@@ -52,6 +52,7 @@ class MoeShape(Shown):
         attention_problem: the message that names the key of unsupported attention.
         expert_hidden: size that experts work on, if it is not `hidden`; else 0.
         residual: what stands between blocks; None: plain norms and one vector, to which results are added.
+        gated_experts: whether experts have a gate beside up.
         stored: how its own file stores the weights; None: the file does not say so.
     """
 
@@ -76,6 +77,7 @@ class MoeShape(Shown):
     attention_problem: str = ""
     expert_hidden: int = 0
     residual: Residual | None = None
+    gated_experts: bool = True
     stored: Quantization | WeightFile | None = None
 
     @property
@@ -92,7 +94,7 @@ class MoeShape(Shown):
         """
         if not self.has_experts:
             raise InputError(f"{self.name} is a dense model: it has no experts", "unsupported", key="model")
-        return Expert(self.expert_hidden or self.hidden, self.expert_intermediate)
+        return Expert(self.expert_hidden or self.hidden, self.expert_intermediate, self.gated_experts)
 
     @property
     def expert_parameters(self) -> int:
