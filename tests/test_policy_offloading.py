@@ -91,6 +91,14 @@ def test_baselines_need_a_cpu_and_no_ndp_unit(name):
     assert choose_policy(name).policy.engines == ("gpu", "cpu")
 
 
+def test_the_gpu_has_no_call_in_a_layer_of_which_it_has_no_expert():
+    """Of the 5 ns of shared experts, 2 are the call that routed experts share."""
+    policy = choose_policy("hybrimoe").start(machine(), replace(ESTIMATES, call_ns=2.0))
+    view = gated([1, 2, 0, 0])
+    assert policy.times_ns(view, [], [0, 1]) == (5 - 2, 0, 40 + 50)
+    assert policy.times_ns(view, [0], [1]) == (5 + 10, 100, 50)
+
+
 # ---- llama.cpp
 
 
