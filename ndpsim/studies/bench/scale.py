@@ -47,8 +47,8 @@ with open("r.jsonl", "w") as file:
 """
 _SWEEP = """
 import ndpsim
-tokens, bits = [*range(1, 101)], [16, 8, 4, 2]
-sizes = [f"{{8 * (n + 1)}},8" for n in range(max(1, {count} // 400))]
+tokens, bits = [*range(1, 1001)], [16, 8, 4, 2]
+sizes = [f"{{64 * (n + 1)}},64" for n in range(max(1, {count} // 4000))]
 vary = {{"shape": sizes, "bits": bits, "tokens": tokens[:max(1, {count} // (4 * len(sizes)))]}}
 result = ndpsim.sweep("gemv", vary, out="sweep")
 assert not result.failed, result.failed
