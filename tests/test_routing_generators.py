@@ -388,6 +388,18 @@ def test_tokens_of_a_prompt_stick_and_prompts_do_not():
     assert (ids[:, 1:] == ids[:, :-1]).all(-1).mean() < 0.01
 
 
+def test_a_prefill_has_the_cosine_to_decode_that_is_asked():
+    def loads(ids, layers):
+        return [np.bincount(ids[row].ravel(), minlength=64).astype(float) for row in range(layers)]
+
+    for asked in (1.0, 0.6):
+        spec = f"skewed:prefill_cosine={asked}"
+        trace = generate_routing(spec, "deepseek-v2-lite", batch=512, steps=8, prompt=8)
+        layers = len(trace.layers)
+        pairs = zip(loads(trace.prefill_ids, layers), loads(trace.ids.swapaxes(0, 1), layers), strict=True)
+        assert np.mean([cosine(first, second) for first, second in pairs]) == pytest.approx(asked, abs=0.03)
+
+
 def test_the_popularity_of_a_step_drifts_on_from_that_of_the_step_before(monkeypatch):
     """Each step exchanges the shares of eight pairs of 160 experts."""
     drawn = []
