@@ -139,6 +139,19 @@ class Parameters:
         return min(levels, back) if over_lanes else back
 
 
+def rotated(words: Value, width: int, bits: int) -> Value:
+    """Words of `width` bits, side by side, each rotated to the right by some bits."""
+    count = len(words) // width
+    low, top = ((1 << width - bits) - 1, (1 << width) - (1 << width - bits))
+    low, top = (sum(mask << n * width for n in range(count)) for mask in (low, top))
+    return words.shift_right(bits) & low | words.shift_left(width - bits)[: len(words)] & top
+
+
+def extended(number: Value, width: int) -> Value:
+    """A signed number with more bits."""
+    return Cat(number, number[-1].replicate(width - len(number)))
+
+
 class Group(wiring.Component):
     """A group of multipliers: takes a burst, multiplies it for each token, and keeps sums of rows."""
 
@@ -194,23 +207,27 @@ class Group(wiring.Component):
         multiplies, is_top = Signal(), Signal()
         m.d.comb += [multiplies.eq(busy & (clock < p.used)), is_top.eq(clock == p.used - 1)]
         products = self._multiply(m, part, multiplies, is_top, ends_token)
-        stages = [delayed(m, value, p.front) for value in (multiplies, clock, is_top, place)]
-        self._add(m, products, *stages)
+        stage = delayed(m, Cat(multiplies, is_top, place, clock), p.front)
+        self._add(m, products, stage[0], stage[2 + len(place) :], stage[1], stage[2 : 2 + len(place)])
         self._count(m, ends_token, place)
         return m
 
     def _multiply(self, m: Module, part: Value, multiplies: Value, is_top: Value, ends_token: Value) -> Value:
         """The sum, after `front` registers, of the products of a clock: `step_bits` bits of each weight."""
-        p = self.parameters
-        weights = [Signal(p.used * p.step_bits, name=f"weight{number}") for number in range(p.values)]
-        acts = [Signal(signed(p.activation_bits), name=f"act{number}") for number in range(p.values)]
-        for number, (weight, act) in enumerate(zip(weights, acts, strict=True)):
-            with m.If(multiplies & (part == number // p.chunk)):
-                m.d.sync += weight.eq(weight.rotate_right(p.step_bits))
+        p, width = self.parameters, self.parameters.used * self.parameters.step_bits
+        held = Signal(p.values * p.activation_bits)  # the activations
+        acts = [held.word_select(number, p.activation_bits).as_signed() for number in range(p.values)]
+        with m.If(self.load | ends_token):
+            m.d.sync += held.eq(self.activations)
+        weights = list[Value]()
+        for first in range(0, p.values, p.chunk):  # one register for each part of a burst
+            loaded = [self.data.word_select(n, p.bits).as_signed() for n in range(p.values)][first:][: p.chunk]
+            words = Signal(width * len(loaded), name=f"weights{first}")
+            with m.If(multiplies & (part == first // p.chunk)):
+                m.d.sync += words.eq(rotated(words, width, p.step_bits))
             with m.If(self.load):
-                m.d.sync += weight.eq(self.data.word_select(number, p.bits).as_signed())
-            with m.If(self.load | ends_token):
-                m.d.sync += act.eq(self.activations.word_select(number, p.activation_bits))
+                m.d.sync += words.eq(Cat(extended(word, width) for word in loaded))
+            weights += [words.word_select(n, width) for n in range(len(loaded))]
         terms = []
         for place in range(p.chunk):
             some = weights[place][: p.step_bits]
@@ -248,10 +265,7 @@ class Group(wiring.Component):
             ),
             self.sum.eq(Mux(is_open.bit_select(self.sum_head, 1), head.data, 0)),
         ]
-        with m.If(self.sum_leaves):
-            m.d.sync += is_open.bit_select(self.sum_head, 1).eq(0)
-        with m.If(valid):
-            m.d.sync += is_open.bit_select(place, 1).eq(1)
+        m.d.sync += is_open.eq(is_open & ~(self.sum_leaves << self.sum_head) | (valid << place))
 
     def _count(self, m: Module, ends_token: Value, place: Value) -> None:
         """Count the finished bursts of each row and token."""
@@ -271,10 +285,7 @@ class Group(wiring.Component):
             write.data.eq(Mux(is_open.bit_select(place, 1), here.data, 0) + 1),
             self.finished.eq(Mux(is_open.bit_select(self.head, 1), head.data, 0)),
         ]
-        with m.If(self.leaves):
-            m.d.sync += is_open.bit_select(self.head, 1).eq(0)
-        with m.If(ends_token):
-            m.d.sync += is_open.bit_select(place, 1).eq(1)
+        m.d.sync += is_open.eq(is_open & ~(self.leaves << self.head) | (ends_token << place))
 
 
 class Lane(wiring.Component):
