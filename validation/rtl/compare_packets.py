@@ -1,10 +1,10 @@
 """The packetizer of a relayout engine as hardware against the model of it, packet by packet.
 
-A relayout is run first. Its bursts come to the hardware at the clocks at which the DRAM gave them, and credits
-at those of the model. The packets and their order, the clock and the byte of it at which each has left, and the
-clock at which each read is offered, are compared; so is all data. What the packetizer does reaches the DRAM
-through the offers only, and the other nodes through the wire. Pieces that stay within the node do not pass it:
-they leave the buffer as in the model.
+A relayout is run first. Its bursts come to the hardware at the clocks at which the DRAM gave them, and
+credits at those of the model. The packets and their order, the clock and the byte of it at which each has
+left, and the clock at which each read is offered, are compared; so is all data. What the packetizer does
+reaches the DRAM through the offers only, and other nodes through the wire. Pieces that stay within the node
+do not pass it: they leave the buffer as in the model.
 """
 
 from __future__ import annotations
@@ -253,8 +253,8 @@ def compare_packets(job: Job, node: int, unit: Any) -> list[str]:
         )
         if wanted != (flow, number, byte):
             differences.append(
-                f"packet {turn}: number {wanted[1]} of flow {wanted[0]} has left at byte {wanted[2]:g} in the model, "
-                f"number {number} of flow {flow} at byte {byte} in hardware"
+                f"packet {turn}: number {wanted[1]} of flow {wanted[0]} has left at byte {wanted[2]:g} in "
+                f"the model, number {number} of flow {flow} at byte {byte} in hardware"
             )
             break
     offered = -(-packets.offered * engine.unit_ticks // engine.dram_ticks)

@@ -139,19 +139,6 @@ class Parameters:
         return min(levels, back) if over_lanes else back
 
 
-def rotated(words: Value, width: int, bits: int) -> Value:
-    """Words of `width` bits, side by side, each rotated to the right by some bits."""
-    count = len(words) // width
-    low, top = ((1 << width - bits) - 1, (1 << width) - (1 << width - bits))
-    low, top = (sum(mask << n * width for n in range(count)) for mask in (low, top))
-    return words.shift_right(bits) & low | words.shift_left(width - bits)[: len(words)] & top
-
-
-def extended(number: Value, width: int) -> Value:
-    """A signed number with more bits."""
-    return Cat(number, number[-1].replicate(width - len(number)))
-
-
 class Group(wiring.Component):
     """A group of multipliers: takes a burst, multiplies it for each token, and keeps sums of rows."""
 
@@ -214,20 +201,19 @@ class Group(wiring.Component):
 
     def _multiply(self, m: Module, part: Value, multiplies: Value, is_top: Value, ends_token: Value) -> Value:
         """The sum, after `front` registers, of the products of a clock: `step_bits` bits of each weight."""
-        p, width = self.parameters, self.parameters.used * self.parameters.step_bits
-        held = Signal(p.values * p.activation_bits)  # the activations
+        p = self.parameters
+        # A compiled simulation has less to do with one register for all activations, but not for all weights:
+        # shifts of such numbers are slow.
+        held = Signal(p.values * p.activation_bits)
         acts = [held.word_select(number, p.activation_bits).as_signed() for number in range(p.values)]
         with m.If(self.load | ends_token):
             m.d.sync += held.eq(self.activations)
-        weights = list[Value]()
-        for first in range(0, p.values, p.chunk):  # one register for each part of a burst
-            loaded = [self.data.word_select(n, p.bits).as_signed() for n in range(p.values)][first:][: p.chunk]
-            words = Signal(width * len(loaded), name=f"weights{first}")
-            with m.If(multiplies & (part == first // p.chunk)):
-                m.d.sync += words.eq(rotated(words, width, p.step_bits))
+        weights = [Signal(p.used * p.step_bits, name=f"weight{number}") for number in range(p.values)]
+        for number, weight in enumerate(weights):
+            with m.If(multiplies & (part == number // p.chunk)):
+                m.d.sync += weight.eq(weight.rotate_right(p.step_bits))
             with m.If(self.load):
-                m.d.sync += words.eq(Cat(extended(word, width) for word in loaded))
-            weights += [words.word_select(n, width) for n in range(len(loaded))]
+                m.d.sync += weight.eq(self.data.word_select(number, p.bits).as_signed())
         terms = []
         for place in range(p.chunk):
             some = weights[place][: p.step_bits]

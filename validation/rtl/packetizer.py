@@ -1,14 +1,14 @@
 """The packetizer of a relayout engine as hardware: bursts of a node into packets on a wire (Amaranth).
 
-A buffer has `slots` bursts. Whoever reads a burst says before where its pieces go: for each its flow, its slot,
-its bytes, and whether it is the last of its packet. Each flow has a FIFO of these. The packet at its head is
-ready when all its bursts are in the buffer, in whatever order they come, and the flow has a credit. Flows have
-turns. A packet follows the one before it on the wire, also within a clock: `wire_bytes` leave in each. When the
-last byte of a packet leaves, so do its pieces from the buffer, and the slots of bursts without further pieces
-are free.
+A buffer has `slots` bursts. Whoever reads a burst says before where its pieces go: for each its flow, its
+slot, its bytes, and whether it is the last of its packet. Each flow has a FIFO of these. The packet at its
+head is ready when all its bursts are in the buffer, in whatever order they come, and the flow has a credit.
+Flows have turns. A packet follows the one before it on the wire, also within a clock: `wire_bytes` leave in
+each. When the last byte of a packet leaves, so do its pieces from the buffer, and the slots of bursts without
+further pieces are free.
 
-A header has the flow, the bytes of data, the number of the packet in its flow, and the CRC-32 of these; the rest
-of its bytes is 0.
+A header has the flow, the bytes of data, the number of the packet in its flow, and the CRC-32 of these; the
+rest of its bytes is 0.
 """
 
 from __future__ import annotations

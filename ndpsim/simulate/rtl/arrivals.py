@@ -1,4 +1,4 @@
-"""Kernels between the controller of a lane and a unit as hardware: bursts to the unit, and free places back."""
+"""Kernels between the controller of a lane and a unit as hardware: bursts, and free places of FIFOs."""
 
 from __future__ import annotations
 

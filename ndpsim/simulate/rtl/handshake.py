@@ -158,7 +158,10 @@ class RunningUnit(Protocol):
         """
 
     def add_bursts(self, lane: int, fields: Ints) -> None:
-        """Bursts that arrive on a lane, copied: int64[n, 5], edge, row, vector, phase, and number in the weights."""
+        """Bursts that arrive on a lane: int64[n, 5], edge, row, vector, phase, and number in the weights.
+
+        The unit copies them.
+        """
 
     def advance(self, until: int, phase: Phase) -> Advanced:
         """Run up to, not including, an edge, or to the last result that the phase wants."""

@@ -396,9 +396,7 @@ class LanesWithUnit(LanesAlone):
         if len(self._fields) < end - reads.handed:
             self._fields = np.zeros((2 * (end - reads.handed), 5), dtype=np.int64)
         ticks = self.machine.dram_ticks, self.machine.unit_ticks
-        count, reads.handed = take_arrivals(
-            reads.done, reads.handed, end, ticks, reads.bursts, self._fields
-        )
+        count, reads.handed = take_arrivals(reads.done, reads.handed, end, ticks, reads.bursts, self._fields)
         if count:
             self.hardware.add_bursts(reads.number, self._fields[:count])
 
