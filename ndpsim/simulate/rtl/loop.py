@@ -25,11 +25,15 @@ from ndpsim.simulate.alone import LanesAlone, MakeLane, plain
 from ndpsim.simulate.lane import Ints, Lane
 from ndpsim.simulate.machine import NdpMachine, Placed, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import FIRST_CLOCK, Awaited, Queue, TilesFrom
-from ndpsim.simulate.rtl.arrivals import Bursts, set_credits, take_arrivals
+from ndpsim.simulate.rtl import arrivals
+from ndpsim.simulate.rtl.arrivals import Bursts
 from ndpsim.simulate.rtl.handshake import STUCK_EDGES, Bytes, Phase, RunningUnit, Sizes
 
 _SEED = 65
 _ACTIVATION_BITS = 16
+
+_take_arrivals: Any = arrivals.take_arrivals
+_set_credits: Any = arrivals.set_credits
 
 
 class UnitError(InputError):
@@ -384,7 +388,7 @@ class LanesWithUnit(LanesAlone):
     def _set_credits(self, reads: _LaneReads, horizon: int) -> None:
         """The clocks from which places of a lane's FIFO are free; those not known yet are later."""
         fifo = reads.lane.sink
-        set_credits(fifo.credit, reads.credits_of, reads.given, int(fifo.value[sink.TAKEN]), horizon)
+        _set_credits(fifo.credit, reads.credits_of, reads.given, int(fifo.value[sink.TAKEN]), horizon)
 
     def _hand_over(self, reads: _LaneReads) -> None:
         """Give the unit the bursts that a lane has read since the last time."""
@@ -396,7 +400,7 @@ class LanesWithUnit(LanesAlone):
         if len(self._fields) < end - reads.handed:
             self._fields = np.zeros((2 * (end - reads.handed), 5), dtype=np.int64)
         ticks = self.machine.dram_ticks, self.machine.unit_ticks
-        count, reads.handed = take_arrivals(reads.done, reads.handed, end, ticks, reads.bursts, self._fields)
+        count, reads.handed = _take_arrivals(reads.done, reads.handed, end, ticks, reads.bursts, self._fields)
         if count:
             self.hardware.add_bursts(reads.number, self._fields[:count])
 
