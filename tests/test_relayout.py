@@ -170,7 +170,8 @@ def test_what_happened_follows_the_rules_of_the_engine(work):
         before = packet - int(engine.flow_credits[flow[packet]])
         there = max(read_tick[read] for read in packet_reads[packet])
         has_credit = before >= 0 and flow[before] == flow[packet]
-        ready.append(max(there, place_free[before] + latency) if has_credit else there)
+        # A credit, too, is there at an edge.
+        ready.append(max(there, -(-(place_free[before] + latency) // unit) * unit) if has_credit else there)
     over_links = [n for n in range(packets) if len(set(job.flows[flow[n]])) == 2]
     ends = [job.flows[flow[n]] for n in over_links]
     columns = [*map(list, zip(*ends, strict=True))] if ends else [[], []]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, replace
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -13,16 +14,20 @@ import yaml
 from ndpsim.base.errors import InputError
 from ndpsim.config import load_hardware
 from ndpsim.config.banks import load_bank_hardware
+from ndpsim.dimm.layout import ExpertFormat, ExpertWeights, make_layout
 from ndpsim.dimm.units import ActivationUnit
 from ndpsim.dram.banks.programs import Line
 from ndpsim.dram.banks.run import run_program
-from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
+from ndpsim.simulate.machine import geometry_of, lower_machine, named_weights, place_on_dimms
+from ndpsim.simulate.relayout_plan import access_by_units
+from ndpsim.simulate.relayout_run import Job, Transfer
 from ndpsim.workload.models import Expert
 from scripts import ROOT, script
 
 pytest.importorskip("amaranth", reason="needs the extra rtl")
 
 from ndpsim.simulate.rtl import units
+from ndpsim.studies.rtl import build_unit
 
 COMPARE: Any = script("validation/rtl/compare_units.py")
 
@@ -186,6 +191,79 @@ def test_arrays_that_cannot_be_built_are_one_line(sets, bits, words):
     values = {**units.values_of(machine.unit), "lanes": 1, "bits": bits, **changed}
     with pytest.raises(InputError, match=words):
         units.parameters(SYSTOLIC, values)
+
+
+# ---- The packetizer of a relayout engine
+
+PACKETS: Any = script("validation/rtl/compare_packets.py")
+PACKETIZER: Any = units.hardware_module("trimoe_relayout")
+SMALL_CHAIN = (
+    "dimm.count=4",
+    "host.channels=2",
+    "dimm.ranks=1",
+    "link.topology=chain",
+    "ndp.relayout.buffer_kib=1",
+)
+
+
+def packets(targets, *sets, bits=16, shape=(32, 8), **changed):
+    """Differences for experts that all come from DIMM 0, whose packets have one wire."""
+    hardware = load_hardware("trimoe", (*SMALL_CHAIN, *sets))
+    geometry, weights = geometry_of(hardware), ExpertWeights(*shape, ExpertFormat.of(bits))
+    transfers, base = [], 0
+    for name, dimm in targets:
+        source = make_layout("localized", geometry, weights, 0, base)
+        target = make_layout(name, geometry, weights, dimm, source.end)
+        base = target.end
+        transfers.append(Transfer(source, target))
+    job = Job(access_by_units(hardware, geometry), transfers, False)
+    job.run(lambda share: None, Event())
+    sizes = replace(PACKETS.sizes_of(job, 0), **changed)
+    return PACKETS.compare_packets(job, 0, PACKETIZER.Packetizer(sizes))
+
+
+TWO = (("localized", 1), ("localized", 2))
+
+
+@pytest.mark.parametrize(
+    ("targets", "sets", "chosen"),
+    [
+        (TWO, ("link.link_gbps=6", "ndp.relayout.clock_mhz=750"), {}),
+        pytest.param(TWO, (), {"shape": (64, 16)}, marks=pytest.mark.long),
+        pytest.param(
+            (("striped", 0), ("localized", 3)), (), {"bits": 3, "shape": (64, 24)}, marks=pytest.mark.long
+        ),
+        pytest.param(
+            (("striped", 0), ("sharded:2", 1)),
+            ("link.packet_bytes=128", "link.header_bytes=20", "link.hop_latency_ns=30"),
+            {"bits": 8, "shape": (64, 16)},
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_packets_leave_and_reads_are_offered_as_in_the_model(targets, sets, chosen):
+    """Whole bursts or parts of them, slow and fast wires, credits that come late; and data is that of the reads."""
+    assert packets(targets, *sets, **chosen) == []
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        (
+            {"header_bytes": 17},
+            r"packet 0: number 0 of flow 0 has left at byte \d+ in the model, .* at byte \d+",
+        ),
+        ({"places": 9}, r"packet \d+: number \d+ of flow \d has left at byte"),
+    ],
+)
+def test_another_packetizer_is_seen(changed, words):
+    differences = packets(TWO, "link.hop_latency_ns=100", **changed)
+    assert re.match(words, differences[0])
+
+
+def test_a_wire_of_no_whole_bytes_a_clock_is_one_line():
+    with pytest.raises(InputError, match=r"link.link_gbps: cannot be built: 50 bytes in 3 clocks"):
+        build_unit("trimoe_relayout", sets=("ndp.relayout.clock_mhz=1500",))
 
 
 # ---- The unit at a bank

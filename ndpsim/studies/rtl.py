@@ -28,6 +28,7 @@ MACHINES = {
     "edge_activation": ("edge", "ndp.activation"),
     "cxl_activation": ("cxl", "ndp.activation"),
     "cxl_systolic": ("cxl", "ndp.systolic"),
+    "trimoe_relayout": ("trimoe", "ndp.relayout"),
     "aim_bank": ("aim", "unit"),
 }
 
@@ -165,7 +166,11 @@ def build_unit(
             raise InputError("a unit at a bank has no file of rtl_params", "conflict", key="params")
         return BuiltUnit(name, module, units.bank_parameters(module, load_bank_hardware(machine_name, sets)))
     chosen = (f"{key}={params}",) if params else ()
-    hardware = load_hardware(machine_name, (*chosen, *sets), "gemv")
+    command = "relayout" if key == "ndp.relayout" else "gemv"
+    hardware = load_hardware(machine_name, (*chosen, *sets), command)
+    if key == "ndp.relayout":
+        sizes = units.relayout_parameters(module, hardware)
+        return BuiltUnit(name, module, sizes, hardware.ndp.published.area_mm2)
     with hardware.errors_at_origins():
         machine = lower_machine(hardware)
         if key == "ndp.activation":

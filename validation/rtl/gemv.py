@@ -194,23 +194,26 @@ class Group(wiring.Component):
         multiplies, is_top = Signal(), Signal()
         m.d.comb += [multiplies.eq(busy & (clock < p.used)), is_top.eq(clock == p.used - 1)]
         products = self._multiply(m, part, multiplies, is_top, ends_token)
-        stages = [delayed(m, value, p.front) for value in (multiplies, clock, is_top, place)]
-        self._add(m, products, *stages)
+        stage = delayed(m, Cat(multiplies, is_top, place, clock), p.front)
+        self._add(m, products, stage[0], stage[2 + len(place) :], stage[1], stage[2 : 2 + len(place)])
         self._count(m, ends_token, place)
         return m
 
     def _multiply(self, m: Module, part: Value, multiplies: Value, is_top: Value, ends_token: Value) -> Value:
         """The sum, after `front` registers, of the products of a clock: `step_bits` bits of each weight."""
         p = self.parameters
+        # A compiled simulation has less to do with one register for all activations, but not for all weights:
+        # shifts of such numbers are slow.
+        held = Signal(p.values * p.activation_bits)
+        acts = [held.word_select(number, p.activation_bits).as_signed() for number in range(p.values)]
+        with m.If(self.load | ends_token):
+            m.d.sync += held.eq(self.activations)
         weights = [Signal(p.used * p.step_bits, name=f"weight{number}") for number in range(p.values)]
-        acts = [Signal(signed(p.activation_bits), name=f"act{number}") for number in range(p.values)]
-        for number, (weight, act) in enumerate(zip(weights, acts, strict=True)):
+        for number, weight in enumerate(weights):
             with m.If(multiplies & (part == number // p.chunk)):
                 m.d.sync += weight.eq(weight.rotate_right(p.step_bits))
             with m.If(self.load):
                 m.d.sync += weight.eq(self.data.word_select(number, p.bits).as_signed())
-            with m.If(self.load | ends_token):
-                m.d.sync += act.eq(self.activations.word_select(number, p.activation_bits))
         terms = []
         for place in range(p.chunk):
             some = weights[place][: p.step_bits]
@@ -248,10 +251,7 @@ class Group(wiring.Component):
             ),
             self.sum.eq(Mux(is_open.bit_select(self.sum_head, 1), head.data, 0)),
         ]
-        with m.If(self.sum_leaves):
-            m.d.sync += is_open.bit_select(self.sum_head, 1).eq(0)
-        with m.If(valid):
-            m.d.sync += is_open.bit_select(place, 1).eq(1)
+        m.d.sync += is_open.eq(is_open & ~(self.sum_leaves << self.sum_head) | (valid << place))
 
     def _count(self, m: Module, ends_token: Value, place: Value) -> None:
         """Count the finished bursts of each row and token."""
@@ -271,10 +271,7 @@ class Group(wiring.Component):
             write.data.eq(Mux(is_open.bit_select(place, 1), here.data, 0) + 1),
             self.finished.eq(Mux(is_open.bit_select(self.head, 1), head.data, 0)),
         ]
-        with m.If(self.leaves):
-            m.d.sync += is_open.bit_select(self.head, 1).eq(0)
-        with m.If(ends_token):
-            m.d.sync += is_open.bit_select(place, 1).eq(1)
+        m.d.sync += is_open.eq(is_open & ~(self.leaves << self.head) | (ends_token << place))
 
 
 class Lane(wiring.Component):

@@ -150,10 +150,15 @@ def send(fabric, packets, wire, tick):
 
 
 @inlined
+def next_edge(engine, tick):
+    """The tick of the unit's first edge at or after a tick."""
+    return (tick + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
+
+
+@inlined
 def offer(engine, request, tick):
     """Offer a request to its lane, from the unit's next edge and then the lane's next edge on."""
-    edge = (tick + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
-    engine.offered_at[request] = (edge + engine.dram_ticks - 1) // engine.dram_ticks
+    engine.offered_at[request] = (next_edge(engine, tick) + engine.dram_ticks - 1) // engine.dram_ticks
     engine.offered_requests[assume_nonnegative(engine.offered_count[0])] = request
     engine.offered_count[0] += 1
 
@@ -196,7 +201,7 @@ def ready_to_send(engine, flow, packet):
     fabric, packets = engine.fabric, engine.packets
     tick, before = engine.read_until[packet], packet - engine.flow_credits[flow]
     if before >= engine.packed.flow_packet[flow]:
-        tick = max(tick, engine.place_free[before] + engine.credit_ticks[flow])
+        tick = max(tick, next_edge(engine, engine.place_free[before] + engine.credit_ticks[flow]))
     packets.due[packet] = tick
     if is_local(engine, flow):
         if engine.arriving[flow] == packet:
@@ -298,8 +303,7 @@ def advance(engine, until):
 @inlined
 def read_issued(engine, read, clock):
     """RD of a read has issued: its data is in the buffer a read latency later, at the unit's next edge."""
-    there = (clock + engine.read_latency) * engine.dram_ticks
-    tick = (there + engine.unit_ticks - 1) // engine.unit_ticks * engine.unit_ticks
+    tick = next_edge(engine, (clock + engine.read_latency) * engine.dram_ticks)
     engine.read_tick[read] = tick
     for piece in range(engine.packed.read_first[read], engine.packed.read_first[read + 1]):
         packet = assume_nonnegative(engine.packed.read_packet[assume_nonnegative(piece)])

@@ -44,9 +44,8 @@ class AmaranthUnit:
         words = (int.from_bytes(vector.tobytes(), "little") for vector in vectors)
         self._activations.extend(zip(lanes.tolist(), places.tolist(), words, strict=True))
 
-    def add_bursts(self, lane: Ints, fields: Ints) -> None:
-        for number, burst in zip(lane.tolist(), fields.tolist(), strict=True):
-            self._bursts[number].append(burst)
+    def add_bursts(self, lane: int, fields: Ints) -> None:
+        self._bursts[lane].extend(fields.tolist())
 
     def advance(self, until: int, phase: Phase) -> Advanced:
         self._asked, self._advanced = (until, phase), ([], [], None)

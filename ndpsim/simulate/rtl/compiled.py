@@ -41,9 +41,10 @@ class CompiledUnit:
         count = ctypes.c_int64(len(vectors))
         self._library.add_activations(self._run, count, *map(_address, (lanes, places, vectors)))
 
-    def add_bursts(self, lane: Ints, fields: Ints) -> None:
-        lane, fields = np.ascontiguousarray(lane), np.ascontiguousarray(fields)
-        self._library.add_bursts(self._run, ctypes.c_int64(len(lane)), _address(lane), _address(fields))
+    def add_bursts(self, lane: int, fields: Ints) -> None:
+        fields = np.ascontiguousarray(fields)
+        count = ctypes.c_int64(len(fields))
+        self._library.add_bursts(self._run, count, ctypes.c_int64(lane), _address(fields))
 
     def advance(self, until: int, phase: Phase) -> Advanced:
         until = min(until, self.edge + _ROOM)

@@ -116,9 +116,9 @@ void add_activations(Run *run, int64_t count, const int64_t *lanes, const int64_
     run->activations.push_back({lanes[each], places[each], bytes + each * run->vector_bytes});
 }
 
-void add_bursts(Run *run, int64_t count, const int64_t *lane, const int64_t *fields) {
+void add_bursts(Run *run, int64_t count, int64_t lane, const int64_t *fields) {
   for (int64_t each = 0; each < count; each++, fields += 5)
-    run->bursts[lane[each]].push_back({fields[0], fields[1], fields[2], fields[3], fields[4]});
+    run->bursts[lane].push_back({fields[0], fields[1], fields[2], fields[3], fields[4]});
 }
 
 // The ports that `trace` records at an edge, for a comparison of two runs.

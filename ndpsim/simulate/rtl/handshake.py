@@ -157,8 +157,11 @@ class RunningUnit(Protocol):
         `lanes`: int64[vector], the lanes as bits.
         """
 
-    def add_bursts(self, lane: Ints, fields: Ints) -> None:
-        """Bursts that arrive: int64[n, 5], edge, row, vector, phase, and number in the weights."""
+    def add_bursts(self, lane: int, fields: Ints) -> None:
+        """Bursts that arrive on a lane: int64[n, 5], edge, row, vector, phase, and number in the weights.
+
+        The unit copies them.
+        """
 
     def advance(self, until: int, phase: Phase) -> Advanced:
         """Run up to, not including, an edge, or to the last result that the phase wants."""

@@ -25,10 +25,15 @@ from ndpsim.simulate.alone import LanesAlone, MakeLane, plain
 from ndpsim.simulate.lane import Ints, Lane
 from ndpsim.simulate.machine import NdpMachine, Placed, PlacedOnDimms, every_lane
 from ndpsim.simulate.program import FIRST_CLOCK, Awaited, Queue, TilesFrom
+from ndpsim.simulate.rtl import arrivals
+from ndpsim.simulate.rtl.arrivals import Bursts
 from ndpsim.simulate.rtl.handshake import STUCK_EDGES, Bytes, Phase, RunningUnit, Sizes
 
 _SEED = 65
 _ACTIVATION_BITS = 16
+
+_take_arrivals: Any = arrivals.take_arrivals
+_set_credits: Any = arrivals.set_credits
 
 
 class UnitError(InputError):
@@ -69,7 +74,8 @@ class _LaneReads:
         self.given = 0  # of these
         self.handed = 0  # bursts of the open region before the first that the unit does not have
         self.until = 0  # reads up to the end of the regions that may be read
-        self.open: tuple[int, int] | None = None  # the phase that is read, and its first request
+        self.bursts: Bursts | None = None  # of the phase that is read
+        self.done: Ints = np.zeros(0, dtype=np.int64)  # and the clocks at which they arrive
         self.next_phase = 0
 
     def add_credits(self, clocks: Ints) -> None:
@@ -175,6 +181,7 @@ class LanesWithUnit(LanesAlone):
         self._latency = int(machine.tables.read_latency)
         self._sums: list[Ints] = []  # of each phase: int64[row, token]
         self._written_at, self._clock = 0, FIRST_CLOCK
+        self._fields: Ints = np.zeros((64, 5), dtype=np.int64)  # room for bursts that a lane hands over
         self._phases: list[tuple[int, int]] = []  # region and tokens
         for lane in self.lanes:
             requests = len(lane.source.place)
@@ -233,18 +240,18 @@ class LanesWithUnit(LanesAlone):
         of_region = self._placed.interleaving.regions[region]
         return of_region.bursts // of_region.rows
 
-    def _vector_of(self, region: int, column: Ints, tokens: int) -> Ints:
-        """The first vector, in a lane's buffer, of a column of bursts.
+    def _columns(self, region: int) -> int:
+        """Of how many columns of bursts a lane has the activations of one.
 
-        A lane has the activations of its own columns; if these differ from row to row, those of all columns.
+        A lane has those of its own columns; if these differ from row to row, those of all columns.
         """
         lanes = len(self.lanes)
-        return (column // lanes if self._row_bursts(region) % lanes == 0 else column) * tokens
+        return lanes if self._row_bursts(region) % lanes == 0 else 1
 
     def _first_vector(self, region: int) -> int:
         """The first vector of a region: the inputs of down are behind those of gate and up."""
         most = max(tokens for _, tokens in self._phases)
-        return int(self._vector_of(0, np.array([self._row_bursts(0) - 1]), most)[0]) + most if region else 0
+        return ((self._row_bursts(0) - 1) // self._columns(0) + 1) * most if region else 0
 
     def _write_activations(self, number: int) -> None:
         """Give the unit the activations of a phase, and keep the sums that must come out."""
@@ -255,9 +262,9 @@ class LanesWithUnit(LanesAlone):
         self._sums.append(sums)
         count, lanes = len(vectors), len(self.lanes)
         column, token = np.divmod(np.arange(count * tokens), tokens)
-        places = self._first_vector(region) + self._vector_of(region, column, tokens) + token
-        own = self._row_bursts(region) % lanes == 0
-        mask = 1 << (column % lanes) if own else np.full(len(column), (1 << lanes) - 1)
+        columns = self._columns(region)
+        places = self._first_vector(region) + column // columns * tokens + token
+        mask = np.full(len(column), (1 << lanes) - 1) if columns == 1 else 1 << (column % lanes)
         most = self.machine.unit.buffer_bytes // lanes // vectors.shape[-1]
         if int(places.max()) >= most:
             problem = f"a lane needs {int(places.max()) + 1} vectors of activations, its buffer holds {most}"
@@ -345,11 +352,18 @@ class LanesWithUnit(LanesAlone):
         region = self._phases[number][0]
         share: LaneShare = lane.stream.share
         first = sum(share.bursts[:region])
-        reads.open, reads.handed = (number, first), 0
-        lane.sink.done[first : first + share.bursts[region]] = 0  # of an earlier tile
+        reads.bursts, reads.handed = self._bursts_of(reads.number, number), 0
+        reads.done = lane.sink.done[first : first + share.bursts[region]]
+        reads.done[:] = 0  # of an earlier tile
         reads.until += share.bursts[region]
         lane.source.admitted[0] = reads.until
         reads.next_phase += 1
+
+    def _bursts_of(self, lane: int, number: int) -> Bursts:
+        """The bursts of a lane in a phase."""
+        region, tokens = self._phases[number]
+        row_bursts, first = self._row_bursts(region), self._first_vector(region)
+        return Bursts(len(self.lanes), lane, row_bursts, self._columns(region), first, tokens, number % 2)
 
     def _run_lanes(self, horizon: int) -> None:
         """Run all lanes up to a clock, and give the unit what arrives after it."""
@@ -373,38 +387,22 @@ class LanesWithUnit(LanesAlone):
 
     def _set_credits(self, reads: _LaneReads, horizon: int) -> None:
         """The clocks from which places of a lane's FIFO are free; those not known yet are later."""
-        credit, depth = reads.lane.sink.credit, reads.lane.sink.depth
-        taken, given = int(reads.lane.sink.value[sink.TAKEN]), reads.given
-        burst = np.arange(max(0, taken - depth), taken)
-        known = burst[burst < given]
-        credit[known % depth] = reads.credits_of[known]
-        credit[burst[len(known) :] % depth] = horizon
+        fifo = reads.lane.sink
+        _set_credits(fifo.credit, reads.credits_of, reads.given, int(fifo.value[sink.TAKEN]), horizon)
 
     def _hand_over(self, reads: _LaneReads) -> None:
         """Give the unit the bursts that a lane has read since the last time."""
-        if reads.open is None:
+        if reads.bursts is None:
             return
-        lane, machine, lanes = reads.lane, self.machine, len(self.lanes)
-        number, first = reads.open
-        region, tokens = self._phases[number]
-        bursts = lane.stream.share.bursts[region]
         # Reads leave the queue of the controller in another order, but enter it in theirs.
-        taken = min(bursts, int(lane.channel.value[state.TAKEN]) - (reads.until - bursts))
-        done = lane.sink.done[first + reads.handed : first + taken]
-        new = np.flatnonzero(done > 0)
-        if not len(new):
-            return
-        new = new[np.argsort(done[new], kind="stable")]
-        edge = -(-done[new] * machine.dram_ticks // machine.unit_ticks)
-        done[new] = -1
-        new += reads.handed
-        missing = np.flatnonzero(done >= 0)
-        reads.handed = reads.handed + int(missing[0]) if len(missing) else taken
-        burst = new * lanes + reads.number
-        row, column = np.divmod(burst, self._row_bursts(region))
-        vector = self._first_vector(region) + self._vector_of(region, column, tokens)
-        fields = np.stack((edge, row, vector, np.full_like(row, number % 2), burst), axis=1)
-        self.hardware.add_bursts(np.full(len(new), reads.number, dtype=np.int64), fields)
+        taken = int(reads.lane.channel.value[state.TAKEN]) - (reads.until - len(reads.done))
+        end = min(len(reads.done), taken)
+        if len(self._fields) < end - reads.handed:
+            self._fields = np.zeros((2 * (end - reads.handed), 5), dtype=np.int64)
+        ticks = self.machine.dram_ticks, self.machine.unit_ticks
+        count, reads.handed = _take_arrivals(reads.done, reads.handed, end, ticks, reads.bursts, self._fields)
+        if count:
+            self.hardware.add_bursts(reads.number, self._fields[:count])
 
 
 def sizes_of(machine: NdpMachine, bits: int, tokens: int) -> Sizes:

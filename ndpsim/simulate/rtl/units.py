@@ -8,11 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
+from ndpsim.base.units import exact
+from ndpsim.config import Hardware
 from ndpsim.config.banks import BankHardware
 from ndpsim.config.files import data_folder
 from ndpsim.dimm.units import MultiplierUnit
 from ndpsim.dimm.units.systolic import SystolicUnit
-from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms
+from ndpsim.simulate.machine import NdpMachine, PlacedOnDimms, geometry_of
+from ndpsim.simulate.relayout_plan import access_by_units
 from ndpsim.simulate.rtl.build import UnitSource, load_module, need, write_rtlil
 
 #: The hardware of each file of `rtl_params` that has one: its file in `validation/rtl`.
@@ -23,6 +26,7 @@ HARDWARE = {
     "edge_activation": "activation",
     "cxl_activation": "activation",
     "cxl_systolic": "systolic",
+    "trimoe_relayout": "packetizer",
     "aim_bank": "bank",
 }
 
@@ -85,6 +89,34 @@ def systolic_parameters(module: Any, machine: NdpMachine, bits: int, tokens: int
     sizes = parameters(module, values)
     buffer_bits = 8 * machine.unit.buffer_bytes
     return replace(sizes, depth=buffer_bits // (sizes.rows * sizes.vector_bits))
+
+
+def relayout_parameters(module: Any, hardware: Hardware) -> Any:
+    """The sizes of the packetizer of a DIMM that sends whole bursts to all others over one wire.
+
+    Raises:
+        InputError: the wire does not send whole bytes in a clock.
+    """
+    geometry, link = geometry_of(hardware), hardware.system.link
+    access = access_by_units(hardware, geometry)
+    assert link is not None, "access_by_units has refused it"
+    others = max(1, geometry.dimms - 1)
+    wire_bytes = exact(link.link_gbps) * 1000 / exact(hardware.relayout.clock_mhz)
+    if wire_bytes.denominator != 1:
+        problem = f"cannot be built: {wire_bytes.numerator} bytes in {wire_bytes.denominator} clocks"
+        raise InputError(problem, "unsupported", key="link.link_gbps")
+    values = {
+        "slots": access.slots,
+        "lanes": access.lanes,
+        "flows": others,
+        "places": max(1, access.receive_bytes // (others * access.packet_bytes)),
+        "wire_bytes": int(wire_bytes),
+        "burst_bytes": access.device.burst_bytes,
+        "packet_bytes": access.packet_bytes,
+        "header_bytes": access.header_bytes,
+        "packet_pieces": access.packet_bytes // access.device.burst_bytes,
+    }
+    return parameters(module, values)
 
 
 def bank_parameters(module: Any, hardware: BankHardware) -> Any:
