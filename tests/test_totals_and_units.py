@@ -104,7 +104,10 @@ def test_an_error_of_a_number_names_the_unit(key: str, unit: str):
             "gpu.memory_tbps=2040",
             "gpu.memory_tbps: 2040 TB/s is far from all bundled hardware, which has 0.224 to 8 TB/s",
         ),
-        ("ndp.gemv.clock_mhz=1.6", "ndp.gemv.clock_mhz: 1.6 MHz is far from all bundled hardware, which has 1000 MHz;"),
+        (
+            "ndp.gemv.clock_mhz=1.6",
+            "ndp.gemv.clock_mhz: 1.6 MHz is far from all bundled hardware, which has 1000 MHz;",
+        ),
         ("gpu.memory_tbps=2.04", ""),
     ],
 )

@@ -70,8 +70,8 @@ SETS = "sets"
 class InputError(ValueError):
     """A mistake of the user in a file, a key, an option or a value.
 
-    The text is one line, ``FILE:LINE: KEY: what is wrong``, with the parts that are known. A problem that begins
-    with a verb continues the key without a colon: ``dram.standard is missing``.
+    The text is one line, ``FILE:LINE: KEY: what is wrong``, with the parts that are known. A problem that
+    begins with a verb continues the key without a colon: ``dram.standard is missing``.
 
     Args:
         problem: the mistake, with the value and the allowed values.

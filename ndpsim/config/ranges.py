@@ -34,7 +34,8 @@ def notice_far_values(hardware: Hardware) -> None:
             continue
         if not low / _FAR <= value <= _FAR * high:
             origin = hardware.origins[dotted(path)]
-            place = "" if origin.file == SETS else origin.file + (f":{origin.line}: " if origin.line else ": ")
+            line = f":{origin.line}" if origin.line else ""
+            place = "" if origin.file == SETS else f"{origin.file}{line}: "
             _report(place, dotted(path), value, unit_of(path), low, high)
 
 
