@@ -299,7 +299,7 @@ def test_the_summary_of_a_run_is_whole_and_its_values_are_on_one_line(browser, t
 
 @pytest.mark.parametrize("wide", [1280, 400])
 def test_the_summary_of_many_policies_is_not_cut(browser, moe_by_hand, tmp_path, wide):
-    """No table of the summary is wider than its place; on a narrow screen each cell has its head beside it."""
+    """No table of the summary is larger than its place; on a narrow screen each cell has its head beside it."""
     names = [f"policy-{number}" for number in range(14)]
     history = MoeHistory()
     moe_by_hand.play(history, *names)
@@ -310,9 +310,10 @@ def test_the_summary_of_many_policies_is_not_cut(browser, moe_by_hand, tmp_path,
         open_page(browser, tmp_path / "moe.html")
         cut = browser.execute_script(
             "const places = document.querySelectorAll('section:first-of-type .scroll');"
-            "return [...places].map((place) => [place.scrollWidth, place.clientWidth]);"
+            "return [...places].flatMap((place) =>"
+            " [[place.scrollWidth, place.clientWidth], [place.scrollHeight, place.clientHeight]]);"
         )
-        assert len(cut) == 4  # the policies as rows, and as columns in groups of five
+        assert len(cut) == 2 * 4  # the policies as rows, and as columns in groups of five
         assert all(content <= room + 1 for content, room in cut), cut
         page_wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert page_wide <= wide
