@@ -24,12 +24,17 @@ from typing import Any
 CHANGED: dict[str, dict[str, Any]] = {
     "afmoe": {"num_hidden_layers": 12, "num_dense_layers": 3, "global_attn_every_n_layers": 3},
     "axk1": {"num_hidden_layers": 6, "first_k_dense_replace": 2},
+    "axk2": {"num_hidden_layers": 6, "gated_norm_rank": 24, "index_n_heads": 8},
     "bailing_hybrid": {"num_hidden_layers": 12, "layer_group_size": 4, "head_dim": 64},
     "deepseek_v2": {
         "num_experts_per_tok": 6, "num_hidden_layers": 9, "first_k_dense_replace": 2, "q_lora_rank": None,
     },
     "deepseek_v3": {"num_hidden_layers": 8, "first_k_dense_replace": 2, "v_head_dim": 96},
     "deepseek_v32": {"num_hidden_layers": 7, "index_n_heads": 16, "index_head_dim": 96, "index_topk": 512},
+    "deepseek_v4": {
+        "num_hidden_layers": 6, "compress_ratios": [0, 0, 4, 128, 4, 0, 0], "compress_rate_csa": 2,
+        "compress_rate_hca": 4, "o_groups": 4, "o_lora_rank": 512, "index_n_heads": 16, "hc_mult": 3,
+    },
     "dots1": {
         "n_routed_experts": 128, "num_experts_per_tok": 6, "n_shared_experts": 2, "first_k_dense_replace": 1,
     },
@@ -37,10 +42,11 @@ CHANGED: dict[str, dict[str, Any]] = {
     "gemma4_text": {
         "hidden_size": 2816, "intermediate_size": 2112, "moe_intermediate_size": 704, "num_experts": 128,
         "top_k_experts": 8, "num_attention_heads": 16, "num_key_value_heads": 8, "enable_moe_block": True,
-        "hidden_size_per_layer_input": 0,
+        "hidden_size_per_layer_input": 0, "attention_k_eq_v": True, "num_global_key_value_heads": 2,
     },
     "glm4_moe": {"head_dim": 128, "num_hidden_layers": 10, "first_k_dense_replace": 3},
     "glm4v_moe_text": {"head_dim": 128, "num_hidden_layers": 10, "first_k_dense_replace": 3},
+    "glm5_next_text": {"num_hidden_layers": 8, "index_kpool": 8, "linear_num_heads": 32, "hc_mult": 2},
     "glm_moe_dsa": {"num_hidden_layers": 12, "index_topk_freq": 4, "index_skip_topk_offset": 3},
     "gpt_oss": {"num_hidden_layers": 7, "num_key_value_heads": 4, "head_dim": 80},
     "granitemoehybrid": {
@@ -48,6 +54,7 @@ CHANGED: dict[str, dict[str, Any]] = {
         "mamba_n_heads": 64, "mamba_d_state": 128, "mamba_n_groups": 8, "num_key_value_heads": 8,
     },
     "hunyuan_v1_moe": {"num_experts": 16, "moe_topk": 2, "head_dim": 128, "num_key_value_heads": 8},
+    "hy_v4": {"num_hidden_layers": 7, "hc_mult": 2, "index_head_dim": 96, "v_head_dim": 192},
     "jamba": {
         "num_hidden_layers": 12, "attn_layer_period": 4, "attn_layer_offset": 1, "expert_layer_period": 3,
         "expert_layer_offset": 2, "mamba_d_state": 32, "mamba_dt_rank": 100,
@@ -63,9 +70,22 @@ CHANGED: dict[str, dict[str, Any]] = {
     "llama4_text": {"num_hidden_layers": 8, "interleave_moe_layer_step": 2, "attention_chunk_size": 1024},
     "mimo_v2_flash": {"num_hidden_layers": 6},
     "minimax": {"num_hidden_layers": 6, "head_dim": 96},
+    "minimax_m3_vl_text": {
+        "num_hidden_layers": 4, "index_block_size": 64,
+        "layer_types": ["full_attention"] + ["minimax_m3_sparse"] * 3,
+        "mlp_layer_types": ["dense"] + ["sparse"] * 3,
+    },
+    "mistral_large4_text": {
+        "num_hidden_layers": 9, "no_rope_layers": [1, 1, 0] * 3, "qk_rope_head_dim": 32,
+        "indexer_types": ["full", "full", "shared"] * 3,
+    },
     "qwen2_moe": {"num_hidden_layers": 6, "decoder_sparse_step": 2, "mlp_only_layers": [3]},
     "qwen3_moe": {"num_hidden_layers": 6, "head_dim": 80, "mlp_only_layers": [0, 4]},
     "qwen3_next": {"num_hidden_layers": 8, "linear_num_value_heads": 64, "linear_conv_kernel_dim": 3},
+    "qwen4_exp_text": {
+        "num_hidden_layers": 8, "indexer_n_heads": 4, "indexer_kv_heads": 1, "indexer_head_dim": 256,
+        "indexer_budget": 2048, "indexer_compress_ratio": 16, "hc_lowrank": 160,
+    },
     "solar_open": {"num_hidden_layers": 6, "head_dim": 96},
 }  # fmt: skip
 
@@ -74,7 +94,9 @@ _SEVERAL = re.compile(r"\.\d+\.")
 # The part of a model with images or sound that reads text.
 _TEXT = re.compile(r"(^|\.)(language_model|text_model|thinker|llm)\.")
 _OTHER = re.compile(r"(^|\.)(vision|visual|vit|audio|multi_modal|projector|image|talker|encoder|mtp|speech)")
-_CACHED = ("keys", "values", "indexer_keys")
+_CACHED = ("keys", "values", "indexer_keys", "idx_keys")
+# Matrices whose names have these are tables of positions, or vectors; in gated norms there are matrices.
+_NO_MATRIX = re.compile(r"bias|_ape$|A_log$|norm(?!\.mlp)")
 
 
 def types_with_experts() -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -142,7 +164,7 @@ def _weights(model: Any) -> dict[str, Any]:
     named = [(name, shape) for name, shape in named if not _OTHER.search(name)]
     matrices, head, experts = 0, 0, Counter[str]()
     for name, shape in named:
-        if len(shape) < 2 or "bias" in name or "norm" in name or name.endswith("A_log"):
+        if len(shape) < 2 or _NO_MATRIX.search(name):
             continue
         matrices += shape.numel()
         head += shape.numel() if name.startswith("lm_head") else 0
@@ -159,11 +181,15 @@ def _cached(model: Any) -> list[int]:
             module.forward = lambda states, *rest, **more: torch.zeros_like(states)
     with torch.no_grad(), torch.device("meta"):
         cache = model(input_ids=torch.zeros(1, _TOKENS, dtype=torch.long), use_cache=True).past_key_values
-    return [
-        sum(value.numel() for name in _CACHED if hasattr(value := getattr(layer, name, None), "numel"))
-        // _TOKENS
-        for layer in cache.layers
-    ]
+    return [_of_layer(layer) // _TOKENS for layer in cache.layers]
+
+
+def _of_layer(layer: Any) -> int:
+    """Values that a layer of a cache has: those of tokens, and entries that compressors made of several."""
+    found = [getattr(layer, name, None) for name in _CACHED]
+    found += getattr(layer, "compressed_kv", {}).values()
+    # In DeepSeek-V4 keys and values are the same.
+    return sum(value.numel() for value in {id(value): value for value in found}.values() if value is not None)
 
 
 def main(path: str, *types: str) -> None:

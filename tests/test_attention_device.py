@@ -25,7 +25,7 @@ from ndpsim.simulate.bank_operands import layouts_of, simulate_bank_attention, s
 from ndpsim.simulate.bank_turns import AttentionTurns, bank_expert_token
 from ndpsim.simulate.results.cache import ResultCache, digest_of
 from ndpsim.studies.sweeps.run import sweep
-from ndpsim.workload.models import Attention, Expert, LinearAttention, load_model
+from ndpsim.workload.models import Attention, Expert, Index, LinearAttention, load_model
 from ndpsim.workload.requests import Requests
 
 GROUPED = Attention(heads=16, kv_heads=4, head_size=64, value_size=64)
@@ -50,6 +50,13 @@ def devices(machine=MACHINE, model=MODEL, kv_bits=16) -> AttentionDevices:
 
 def turns_of(hw, level="bank", sets=()) -> AttentionTurns:
     return AttentionTurns(load_bank_hardware(hw, [f"level={level}", *sets]), GROUPED, "small", CACHE)
+
+
+def test_units_in_banks_do_not_choose_tokens():
+    indexed = dataclasses.replace(GROUPED, index=Index(64, heads=2, size=16))
+    with pytest.raises(InputError) as error:
+        devices(model=dataclasses.replace(MODEL, attention=indexed))
+    assert (error.value.code, error.value.key) == ("unsupported", "attention")
 
 
 # ---- Turns

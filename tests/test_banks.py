@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calls import call
+from mistakes import refused
 from ndpsim.audit.banks import check_units
 from ndpsim.base.errors import InputError
 from ndpsim.config.banks import bank_hardware_names, load_bank_hardware
@@ -29,7 +30,7 @@ from ndpsim.simulate.bank_layout import place_bank_operands
 from ndpsim.simulate.bank_operands import simulate_bank_attention, simulate_bank_expert
 from ndpsim.simulate.pim import run_pim
 from ndpsim.studies.banks import compare_banks, first_difference, program_of, read_case
-from ndpsim.workload.models import Expert
+from ndpsim.workload.models import Expert, Index, load_model
 from oracles.bank_units import run_in_order, run_look_ahead
 
 CASES = Path(__file__).parents[1] / "validation" / "banks"
@@ -603,6 +604,14 @@ def test_latent_vectors_are_read_once_for_keys_and_values():
     assert run.commands["SFM"] == 128
     rows = run.command_traces.columns[7, run.command_traces.columns[1] == 4]
     assert rows.max() == 0
+
+
+@pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v2"])
+def test_units_in_banks_do_not_choose_tokens(name):
+    shape = load_model(name)
+    indexed = dataclasses.replace(shape.attention, index=Index(64, heads=2, size=6))
+    with refused("unsupported model"):
+        simulate_bank_attention("attacc", dataclasses.replace(shape, attention=indexed), 32)
 
 
 def test_bytes_across_the_pins_are_those_of_registers_and_buffers():

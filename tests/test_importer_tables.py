@@ -130,6 +130,15 @@ def test_ranks_are_rounded_down_as_in_dramsim3(tmp_path, size_mb, ranks, made_mb
     assert all(f"{size_mb} MB become {made_mb} MB, {ranks} x a rank of 8192 MB" in note for note in said)
 
 
+def test_a_rank_has_as_many_chips_as_its_channel_is_wide(tmp_path):
+    """Sixteen chips of 4 pins and 1 GB."""
+    sizes = {**SIZES, "rows": 131072, "device_width": 4}
+    text = ini(dram_structure=sizes, timing={"tCK": 0.625}, system={"channel_size": 32768})
+    result, hardware = imported(tmp_path, "a.ini", text)
+    assert hardware.system.dimm.ranks == 2
+    assert not [note for note in result.notes if "channel_size:" in note]
+
+
 # Ramulator 2.0
 
 

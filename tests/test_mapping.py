@@ -197,6 +197,16 @@ def test_an_xor_starts_at_the_bit_it_names():
     assert int(places.bankgroup[0]) == 0b110
 
 
+def test_an_xor_of_all_bits_ends_with_the_bits_of_its_target():
+    """Three bits of a bank group: from its bit 1 on, two of the row's."""
+    order = parse_mapping(["column", "bankgroup", "bank", "rank", "row"], {}).order
+    device = resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
+    mapping = Mapping(order, (Xor("bankgroup", "row", at=1),))
+    places = map_addresses(np.array([0b111 << (6 + 6 + 3 + 2)]), mapping, device)
+    assert int(places.row[0]) == 0b111
+    assert int(places.bankgroup[0]) == 0b110
+
+
 def test_consecutive_bursts_go_to_consecutive_channels():
     places = map_addresses(np.arange(8, dtype=np.int64) * 64, MAPPERS["RoBaRaCoCh"], DDR5, channels=4)
     assert places.channel.tolist() == [0, 1, 2, 3, 0, 1, 2, 3]

@@ -12,7 +12,7 @@ import pytest
 
 from mistakes import refused
 from ndpsim.inference.processors.memory import dense_weight_bytes
-from ndpsim.workload.models import MoeShape, load_model
+from ndpsim.workload.models import CompressedAttention, LayerAttention, MoeShape, load_model
 from scripts import script
 
 PAGE = script("docs/model_types.py")
@@ -47,9 +47,12 @@ def test_the_records_are_what_the_packages_make() -> None:
 # Not one kind of experts for each hidden value: others of attention, of no weights, and with projections.
 PADDED = ("jetmoe", "longcat_flash")
 # Classes of models without a head over the vocabulary.
-WITHOUT_HEAD = ("openai_privacy_filter", "glm4v_moe_text", "qwen3_vl_moe_text")
+WITHOUT_HEAD = (
+    "openai_privacy_filter", "glm4v_moe_text", "glm5_next_text", "hy_v4_vl_text", "mistral_large4_text",
+    "qwen3_vl_moe_text",
+)  # fmt: skip
 # The gate of a shared expert, which is not modelled: a number for each hidden value.
-SHARED_GATES = ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next")
+SHARED_GATES = ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "qwen4_exp_text")
 
 
 @pytest.mark.parametrize("name", sorted(BUILT))
@@ -73,9 +76,18 @@ def test_a_type_is_read_as_its_model_is_built(name: str, tmp_path: Path) -> None
         dense.pop("head")
     assert sum(dense.values()) + gates + shape.expert_parameters == built["matrices"]
     if "cached" in built:
-        kinds = [shape.attention_kinds[kind].cached_values for kind in shape.kind_of_layer]
+        kinds = [_kept(shape.attention_kinds[kind]) for kind in shape.kind_of_layer]
         known = len(built["cached"])  # some caches end with the last layer that has keys
         assert kinds == built["cached"] + [0] * (shape.layers - known)
+
+
+def _kept(kind: LayerAttention) -> float:
+    """Values of each of four tokens in the cache of Transformers.
+
+    It has the vectors of compressed attention as keys and as values in layers without a compressor.
+    """
+    twice = isinstance(kind, CompressedAttention) and not kind.rate
+    return (2 if twice else 1) * kind.kept_values(4) / 4
 
 
 # By the classes: hidden and intermediate size of an expert, experts, for a token, layers with experts, shared size.
@@ -127,6 +139,10 @@ CACHES = {
     "dots3_note_text": {
         ("gated mla index: top of 2048", 1408, 13), ("gated mla window of 512", 2176, 33),
     },
+    "deepseek_v4": {
+        ("compressed 128 to 1, window of 128", 8, 23),
+        ("compressed 4 to 1, window of 128, index: top of 512", 320, 20),
+    },
     "kimi_linear": {("linear (Kimi delta attention)", 0, 21), ("mla", 1152, 6)},
     "bailing_hybrid": {("linear (Kimi delta attention)", 0, 35), ("gated mla", 1152, 7)},
     "granitemoehybrid": {("linear (Mamba-2)", 0, 32)},
@@ -146,7 +162,6 @@ def test_attention_is_that_of_the_class(name: str, tmp_path: Path) -> None:
     [
         "jetmoe",
         "muse_spark_text",
-        "deepseek_v4",
         "longcat_flash",
     ],
 )
@@ -228,6 +243,32 @@ def test_a_wrapper_says_whether_the_head_is_the_embedding(tmp_path: Path) -> Non
         assert load_model(path).tied_embeddings is tied
 
 
+def test_a_part_without_a_type_has_that_of_the_wrapper(tmp_path: Path) -> None:
+    wrapper = dict(RECORDED["minimax_m3_vl"])
+    wrapper["text_config"] = {
+        key: value for key, value in wrapper["text_config"].items() if key != "model_type"
+    }
+    path = tmp_path / "m3.json"
+    path.write_text(json.dumps(wrapper))
+    assert load_model(path).family == "minimax_m3_vl_text"
+
+
+def test_a_dense_hybrid_has_the_sizes_of_its_card(tmp_path: Path) -> None:
+    """Qwen3.5-27B: 64 layers, every fourth with keys and values."""
+    values = {
+        "model_type": "qwen3_5_text", "hidden_size": 5120, "intermediate_size": 17408, "num_hidden_layers": 64,
+        "num_attention_heads": 24, "num_key_value_heads": 4, "head_dim": 256, "full_attention_interval": 4,
+        "linear_num_key_heads": 16, "linear_num_value_heads": 48, "linear_key_head_dim": 128,
+        "linear_value_head_dim": 128, "linear_conv_kernel_dim": 4, "attn_output_gate": True,
+        "vocab_size": 248320,
+    }  # fmt: skip
+    path = tmp_path / "dense.json"
+    path.write_text(json.dumps(values))
+    shape = load_model(path)
+    assert (shape.layers_of_kind, shape.has_experts) == ((48, 16), False)
+    assert sum(dense_weight_bytes(shape, 8).values()) == pytest.approx(26.9e9, rel=1e-3)
+
+
 # ---- Sizes that differ by layer ---------------------------------------------------------------------------------
 
 
@@ -297,7 +338,13 @@ def test_gemma_has_a_dense_network_beside_the_experts(tmp_path: Path) -> None:
     shape = shape_of(tmp_path, "gemma4_text", **changed)
     assert (shape.routed_experts, shape.experts_per_token, shape.shared_intermediate) == (128, 8, 2112)
     assert [kind.head_size for kind in shape.attention_kinds] == [256, 512]
-    assert shape_of(tmp_path, "gemma4_text", **changed, attention_k_eq_v=True).attention is None
+    own = {"attention_k_eq_v": True, "num_global_key_value_heads": 2, "per_layer_config": None}
+    full = shape_of(tmp_path, "gemma4_text", **changed, **own, global_head_dim=512).attention_kinds[1]
+    assert [matrix.name for matrix in full.matrices(2816)] == ["q_proj", "k_proj", "o_proj"]
+    assert (full.kv_heads, full.cached_values) == (2, 2 * 2 * 512)
+    own["attention_k_eq_v"] = False  # then heads of keys are those of the other layers
+    full = shape_of(tmp_path, "gemma4_text", **changed, **own, global_head_dim=512).attention_kinds[1]
+    assert full.kv_heads == 8
 
 
 def test_what_a_layer_cannot_change_is_refused(tmp_path: Path) -> None:
@@ -349,13 +396,36 @@ def test_keys_of_published_files_that_classes_do_not_have(name: str, changed: An
     assert shape.expert == shape_of(tmp_path, name).expert
 
 
-def test_published_files_of_sparse_attention_are_read_for_their_experts(tmp_path: Path) -> None:
-    shape = shape_of(tmp_path, "deepseek_v4", num_hash_layers=3, mlp_layer_types=None)
-    assert (shape.moe_layers, shape.attention) == (43, None)
+def test_published_files_of_sparse_attention(tmp_path: Path) -> None:
+    ratios = {"compress_ratios": [0, 0, *[4, 128] * 20, 4, 0], "layer_types": None, "compress_rates": None}
+    shape = shape_of(tmp_path, "deepseek_v4", num_hash_layers=3, mlp_layer_types=None, **ratios)
+    assert (shape.moe_layers, shape.layers_of_kind) == (43, (2, 21, 20))
+    assert [kind.rate for kind in shape.attention_kinds] == [0, 4, 128]
+    plain = shape_of(tmp_path, "deepseek_v4", layer_types=None, compress_rates=None)
+    assert plain.attention == shape_of(tmp_path, "deepseek_v4").attention
+    for changed, key in (
+        ({"compress_ratios": [4, 128]}, "compress_ratios"),
+        ({"compress_ratios": [8] * 43}, "compress_ratios"),
+        ({"num_key_value_heads": 2}, "num_key_value_heads"),
+        ({"o_groups": 7}, "o_groups"),
+        ({"layer_types": ["full_attention"] * 43}, "layer_types"),
+    ):
+        code = "conflict" if key != "layer_types" and changed != {"compress_ratios": [8] * 43} else "form"
+        with refused(f"{code} deepseek_v4.json:1 {key}"):
+            shape_of(tmp_path, "deepseek_v4", **({"layer_types": None} | changed))
     own = {"model_type": "minimax_m3", "hidden_act": "swigluoai", "moe_intermediate_size": 3072}
     layers = {"mlp_layer_types": None, "moe_layer_freq": [0] * 3 + [1] * 57, "n_shared_experts": 1}
     shape = shape_of(tmp_path, "minimax_m3_vl_text", **own, **layers)
     assert (shape.expert_intermediate, shape.dense_layers) == (3072, (0, 1, 2))
+    sparse = {"sparse_num_index_heads": 4, "sparse_index_dim": 64, "sparse_block_size": 64,
+              "sparse_topk_blocks": 8, "sparse_local_block": 1, "sparse_attention_freq": [0] * 3 + [1] * 57}  # fmt: skip
+    layers |= {"layer_types": None, "sparse_attention_config": sparse}
+    shape = shape_of(tmp_path, "minimax_m3_vl_text", **own, **layers)
+    assert [kind.title for kind in shape.attention_kinds] == ["gqa", "gqa index: top of 512 in pools of 64"]
+    assert shape.layers_of_kind == (3, 57)
+    layers["sparse_attention_config"] = {**sparse, "sparse_num_index_heads": 8}
+    with refused("conflict minimax_m3_vl_text.json:1 index_n_heads"):
+        shape_of(tmp_path, "minimax_m3_vl_text", **own, **layers)
     with refused("conflict mimo_v2_flash.json:1 sliding_window_size"):
         shape_of(tmp_path, "mimo_v2_flash", sliding_window_size=256)
 

@@ -7,7 +7,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,16 +20,22 @@ ARRIVING = {"seconds": [10, 10.5, 12], "prompts": [100, 200, 300], "outputs": [7
 
 
 def installed(folder: Path) -> Path:
-    """The example as an installer leaves it: the package, and the list of its entry points."""
-    shutil.copytree(EXAMPLE / "ndpsim_extras", folder / "ndpsim_extras")
-    groups = tomllib.loads((EXAMPLE / "pyproject.toml").read_text())["project"]["entry-points"]
-    text = "".join(
-        f"[{group}]\n" + "".join(f"{name} = {module}\n" for name, module in entries.items()) + "\n"
-        for group, entries in groups.items()
-    )
-    (folder / "ndpsim_extras-1.0.dist-info").mkdir()
-    (folder / "ndpsim_extras-1.0.dist-info" / "entry_points.txt").write_text(text)
-    return folder
+    """A folder into which pip has installed the example, from a copy, in which it may build."""
+    pytest.importorskip("hatchling")
+    source, site = folder / "source", folder / "site"
+    shutil.copytree(EXAMPLE, source)
+    command = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "-q",
+        "--no-deps",
+        "--no-build-isolation",
+        "--no-index",
+    ]
+    subprocess.run([*command, "--target", str(site), str(source)], check=True, capture_output=True)
+    return site
 
 
 def run(*arguments: object, path: Path | None = None, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -47,7 +52,8 @@ def test_an_installed_package_is_used_as_if_its_modules_were_here(tmp_path):
     described = run("requests", "describe", "arriving.json", "--json", "-", path=site, cwd=folder)
     found = json.loads(described.stdout)
     assert (found["source"]["imported"], found["prompt_tokens"]["total"]) == ("columns", 600)
-    assert "columns" in run("list", "workload-formats", path=site, cwd=folder).stdout.split()
+    for kind, name in (("workload-formats", "columns"), ("request-formats", "spaced")):
+        assert name in run("list", kind, path=site, cwd=folder).stdout.split()
     script = "import ndpsim; print(ndpsim.check_policy('all-on-cpu').policy)"
     checked = subprocess.run(
         [sys.executable, "-c", script],

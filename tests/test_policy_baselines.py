@@ -390,6 +390,13 @@ def test_records_count_tokens():
     assert policy.last[0, :4].tolist() == [3, 3, 3, 0]
 
 
+def test_a_token_counts_once_and_not_in_each_layer():
+    policy = hobbit(layers=2)
+    for layer in (0, 1):
+        policy.assign(replace(layer_view(IDS, scores=SCORES), layer=layer))
+    assert policy.tokens == 1
+
+
 def test_full_copies_stay_in_place_of_the_least_priority_and_predictions_are_fetched():
     policy, resident = hobbit(), np.zeros((2, 8), np.bool_)
     resident[0, 0] = resident[1, 6] = True

@@ -15,6 +15,7 @@ from builders.policy_machines import machine as plain_machine
 from mistakes import refused
 from ndpsim.policies import PolicyParameters, choose_policy, policies
 from ndpsim.policies.answers import checked_migrations
+from ndpsim.policies.offline import halves
 from ndpsim.policies.offloading import Offloading
 from ndpsim.policies.published.hybrimoe import _both_ends
 from ndpsim.policies.views import (
@@ -89,6 +90,23 @@ def test_baselines_need_a_cpu_and_no_ndp_unit(name):
     with refused("conflict"):
         choose_policy(name).start(replace(machine(), has_cpu=False), ESTIMATES)
     assert choose_policy(name).policy.engines == ("gpu", "cpu")
+
+
+def test_the_gpu_has_no_call_in_a_layer_of_which_it_has_no_expert():
+    """Of the 5 ns of shared experts, 2 are the call that routed experts share."""
+    policy = choose_policy("hybrimoe").start(machine(), replace(ESTIMATES, call_ns=2.0))
+    view = gated([1, 2, 0, 0])
+    assert policy.times_ns(view, [], [0, 1]) == (5 - 2, 0, 40 + 50)
+    assert policy.times_ns(view, [0], [1]) == (5 + 10, 100, 50)
+
+
+def test_a_trace_has_two_halves():
+    """One token of each of two layers: expert 0 in two steps, then expert 1."""
+    ids = np.array([0, 0, 1, 1], np.int16).reshape(4, 1, 1, 1).repeat(2, axis=1)
+    view = OfflineView(machine(layers=2), ESTIMATES, Routing(4, (0, 1), ids), 1, 0)
+    loads, others = halves(view, 4)
+    assert loads.tolist() == [[1, 0, 0, 0]] * 2
+    assert [(row, counts.tolist()) for row, counts in others] == [(row, [0, 1, 0, 0]) for row in (0, 1, 0, 1)]
 
 
 # ---- llama.cpp

@@ -20,7 +20,13 @@ from ndpsim.base import run_files
 from ndpsim.base.arrays import read_npy, read_npz
 from ndpsim.base.errors import InputError
 from ndpsim.base.files import ensure_writable, open_plain_or_gzip, replacing
-from ndpsim.base.run_files import inputs_protected, note_input, remove_leftovers, temporary_file
+from ndpsim.base.run_files import (
+    inputs_protected,
+    note_input,
+    remove_leftovers,
+    temporary_file,
+    temporary_folder,
+)
 from ndpsim.base.text_files import first_bytes
 from ndpsim.config import data_path, load_hardware
 from ndpsim.config.nodes import read_text
@@ -128,7 +134,10 @@ def test_what_a_killed_run_leaves_goes_with_the_next_that_writes_there(tmp_path)
             (left,) = set(names(tmp_path)) - {in_use}
             killed.send_signal(signal.SIGKILL)
             killed.wait()
-        Path(killed.said).rmdir()
+        (Path(killed.said) / "half").write_bytes(b"half")
+        with temporary_folder():
+            assert not Path(killed.said).exists()
+            assert Path(living.said).exists()
         others = [".ndpsim-mine", f"{left}.csv", f"x{left}", left.upper()]
         for name in others:
             (tmp_path / name).write_bytes(b"not ours")

@@ -25,10 +25,14 @@ from ndpsim.inference.processors import Cpu, Gpu, Step, load_processors, operati
 from ndpsim.inference.processors.memory import dense_weight_bytes
 from ndpsim.workload.models import (
     Attention,
+    CompressedAttention,
     Expert,
+    Index,
     LinearAttention,
+    Matrix,
     MixedAttention,
     MoeShape,
+    Residual,
     load_model,
     model_names,
 )
@@ -476,7 +480,7 @@ def test_latent_attention_of_a_small_model_by_hand() -> None:
 
 def test_latent_attention_with_an_index_by_hand() -> None:
     # The index has 2 heads of 6, and one key of 6 for each token; a token attends to at most 4 others.
-    indexed = dataclasses.replace(LATENT, top_tokens=4, index_heads=2, index_size=6)
+    indexed = dataclasses.replace(LATENT, index=Index(4, heads=2, size=6))
     assert (indexed.cached_values, indexed.title) == (14, "mla index: top of 4")
     decode = found(dataclasses.replace(SMALL, attention=indexed), Step(5, 7))
     prefill = found(dataclasses.replace(SMALL, attention=indexed), Step(5, 7, 7))
@@ -494,11 +498,106 @@ def test_latent_attention_with_an_index_by_hand() -> None:
     assert indexed.read_bits(7, 1, 16) == (4 * 8 + 6 * 6) * 16
     assert (indexed.kept_bits(7, 16), indexed.written_bits(7, 1, 16)) == (7 * 14 * 16, 14 * 16)
     # A layer that takes the choice of the layer before has no index.
-    shared = dataclasses.replace(indexed, index_heads=0)
+    shared = dataclasses.replace(indexed, index=Index(4))
     assert (shared.cached_values, shared.title) == (8, "mla index: top of 4 of the layer before")
     assert not any(
         "indexer" in name for _, name in found(dataclasses.replace(SMALL, attention=shared), Step(5, 7))
     )
+
+
+def test_keys_and_values_with_an_index_over_pools_by_hand() -> None:
+    # Of 7 tokens two pools of 2 and the last one; scores of 3 whole pools, of which keys are made again.
+    pools = dataclasses.replace(FULL, index=Index(4, heads=2, size=6, pool=2, weighted=False))
+    decode = found(dataclasses.replace(SMALL, attention=pools), Step(5, 7))
+    assert (pools.cached_values, pools.title) == (18, "gqa index: top of 4 in pools of 2")
+    assert decode["attention", "indexer.wq_b"] == (2 * 12 * 8 * 5, 192, 5 * 20 * 2, 0, 1)
+    assert decode["attention", "indexer.scores"] == (15 * 2 * 13, 0, 5 * 12 * 2 + 15 * 4, 35 * 6 * 2, 1)
+    assert decode["attention", "indexer.choice"] == (0, 0, 15 * 4 + 13 * 4, 0, 1)
+    assert decode["attention", "attend"] == (2 * 25 * 24, 0, 5 * 24 * 2, 25 * 12 * 2, 1)
+    assert not any("weights_proj" in name for _, name in decode)
+    # Each of two heads chooses two pools, its own among them: 7 tokens have 4 pools, and the last one has 1.
+    heads = dataclasses.replace(FULL, index=Index(4, heads=2, size=6, pool=2, by_head=True, weighted=False))
+    decode = found(dataclasses.replace(SMALL, attention=heads), Step(5, 7))
+    assert decode["attention", "indexer.scores"] == (35 * 2 * 12, 0, 5 * 12 * 2 + 40 * 4, 35 * 6 * 2, 1)
+    assert decode["attention", "indexer.choice"] == (0, 0, 40 * 4 + 8 * 2 * 4, 0, 1)
+    assert decode["attention", "attend"][0] == 2 * 15 * 24
+    # Gates of keys are cached, with a flag.
+    gated = dataclasses.replace(LATENT, index=Index(4, heads=2, size=6, pool=2, gated=True))
+    assert gated.cached_values == 8 + 13
+    assert found(dataclasses.replace(SMALL, attention=gated), Step(5, 7))["attention", "indexer.gate_proj"]
+
+
+@pytest.mark.parametrize("index", [Index(8, 2, 3, pool=4), Index(8, 2, 3), Index(8, 2, 3, 4, by_head=True)])
+def test_sums_over_the_tokens_of_a_sequence_are_those_of_each_token(index: Index) -> None:
+    def chosen(tokens: int) -> int:
+        if index.by_head:
+            own = (tokens - 1) % index.pool + 1
+            return tokens if tokens <= index.top else index.top - index.pool + own
+        whole = tokens // index.pool * index.pool
+        return min(whole, index.top) + tokens - whole
+
+    def ranked(tokens: int) -> int:
+        return index.heads * -(-tokens // index.pool) if index.by_head else tokens // index.pool
+
+    for tokens in range(40):
+        assert index.pairs(tokens) == sum(map(chosen, range(1, tokens + 1)))
+        assert index.ranked(tokens) == sum(map(ranked, range(1, tokens + 1)))
+
+
+COMPRESSED = CompressedAttention(
+    heads=4, head_size=3, query_rank=5, output_groups=2, output_rank=3, window=4, rate=2, index=Index(2, 2, 6)
+)
+
+
+def test_compressed_attention_of_a_small_model_by_hand() -> None:
+    # A token has a vector of 3, and 2 of 3 and 2 of 6 for entries, each with weights; 7 tokens have 3 entries.
+    decode = found(dataclasses.replace(SMALL, attention=COMPRESSED), Step(5, 7))
+    prefill = found(dataclasses.replace(SMALL, attention=COMPRESSED), Step(5, 7, 7))
+    assert COMPRESSED.title == "compressed 2 to 1, window of 4, index: top of 2"
+    assert decode["attention", "kv_proj"] == (2 * 120 * 5, 240, 5 * 23 * 2, 0, 1)
+    assert decode["attention", "indexer.kv_proj"] == (2 * 96 * 5, 192, 5 * 20 * 2, 0, 1)
+    assert decode["attention", "indexer.q_b_proj"] == (2 * 60 * 5, 120, 5 * 17 * 2, 0, 1)
+    assert decode["attention", "indexer.scores"] == (15 * 28, 0, 5 * 14 * 2 + 15 * 4, 15 * 6 * 2, 1)
+    assert decode["attention", "indexer.choice"] == (0, 0, 15 * 4 + 10 * 4, 0, 1)
+    # Four vectors and two entries; no new entry, but compressors keep the seventh token beside the last two.
+    assert decode["attention", "attend"] == (4 * 30 * 12, 0, 2 * 5 * 12 * 2, 5 * 6 * 3 * 2, 1)
+    assert decode["attention", "cache_entries"] == (0, 0, 5 * 39 * 2, 5 * (3 + 36 + 72) * 2, 1)
+    assert decode["attention", "o_a_proj"] == (2 * 36 * 5, 72, 5 * 18 * 2, 0, 1)
+    assert decode["attention", "o_b_proj"] == (2 * 48 * 5, 96, 5 * 14 * 2, 0, 1)
+    # 1 + 2 + 3 + 4 x 4 vectors, and 0 + 1 + 1 + 2 x 4 entries; three new entries of two windows of 2 tokens.
+    assert prefill["attention", "attend"] == (4 * 160 * 12, 0, 35 * 24 * 2, 5 * 10 * 3 * 2, 1)
+    assert prefill["attention", "cache_entries"][0] == 3 * 15 * 2 * 2 * 9
+    assert COMPRESSED.kept_bits(7, 16) == (4 * 3 + 3 * 9 + 72) * 16
+    assert COMPRESSED.fixed_bits(16) == (4 * 3 + 72) * 16
+    assert COMPRESSED.read_bits(7, 1, 16) == (3 * 3 + 2 * 3 + 3 * 6 + 36) * 16
+    assert COMPRESSED.written_bits(7, 1, 16) == (3 + 36) * 16
+    # Without an index all entries are met, and they do not overlap.
+    plain = dataclasses.replace(COMPRESSED, index=None)
+    assert (plain.pairs(7, 1), plain.pairs(7, 7)) == (4 + 3, 22 + 12)
+    assert plain.kept_values(7) == 4 * 3 + 3 * 3
+    assert plain.waiting_values(7) == 2 * 3
+
+
+def test_streams_between_blocks_by_hand() -> None:
+    # Two streams of 8: their sum with weights, the mixture by a matrix of 2 x 2, and the result of the block.
+    block, end = (Matrix("fn", 8, 16),), (Matrix("hc_head", 2, 16),)
+    streams = Residual(2, True, block, block, block, end)
+    with_streams = found(dataclasses.replace(SMALL, residual=streams), Step(5, 7))
+    for part in ("attention", "router", "dense_layer"):
+        assert with_streams[part, "residual.fn"] == (2 * 128 * 5, 256, 5 * 24 * 2, 0, 1)
+        assert with_streams[part, "residual"] == (5 * 16 * 8, 0, 5 * 6 * 8 * 2, 0, 2)
+    assert with_streams["head", "residual.hc_head"] == (2 * 32 * 5, 64, 5 * 18 * 2, 0, 1)
+    assert with_streams["head", "residual"] == (5 * 4 * 8, 0, 5 * 3 * 8 * 2, 0, 2)
+    plain = dense_weight_bytes(SMALL)["attention"]
+    assert dense_weight_bytes(dataclasses.replace(SMALL, residual=streams))["attention"] == plain + 2 * (
+        2 * SMALL.layers * 128 + 32
+    )
+    # Gates of norms: a matrix to a rank and one back, before attention and experts alone.
+    gate = (Matrix("fc1", 2, 8), Matrix("fc2", 8, 2))
+    gated = found(dataclasses.replace(SMALL, residual=Residual(1, False, gate, gate)), Step(5, 7))
+    assert gated["router", "residual"] == (5 * 8, 0, 5 * 3 * 8 * 2, 0, 2)
+    assert ("dense_layer", "residual") not in gated
+    assert ("head", "residual") not in gated
 
 
 def test_state_space_layers_of_a_small_model_by_hand() -> None:

@@ -379,6 +379,43 @@ def test_the_same_seed_gives_the_same_trace(spec):
     assert not np.array_equal(trace(5).prefill_ids, trace(6).prefill_ids)
 
 
+def test_tokens_of_a_prompt_stick_and_prompts_do_not():
+    prompts, tokens = 8, 200
+    spec = "skewed:token_stickiness=0.5"
+    trace = generate_routing(spec, "deepseek-v2-lite", batch=prompts, steps=1, prompt=tokens)
+    ids = trace.prefill_ids.reshape(-1, prompts, tokens, 6)
+    assert (ids[:, :, 1:] == ids[:, :, :-1]).all(-1).mean() == pytest.approx(0.5, abs=0.02)
+    assert (ids[:, 1:] == ids[:, :-1]).all(-1).mean() < 0.01
+
+
+def test_a_prefill_has_the_cosine_to_decode_that_is_asked():
+    def loads(ids, layers):
+        return [np.bincount(ids[row].ravel(), minlength=64).astype(float) for row in range(layers)]
+
+    for asked in (1.0, 0.6):
+        spec = f"skewed:prefill_cosine={asked}"
+        trace = generate_routing(spec, "deepseek-v2-lite", batch=512, steps=8, prompt=8)
+        layers = len(trace.layers)
+        pairs = zip(loads(trace.prefill_ids, layers), loads(trace.ids.swapaxes(0, 1), layers), strict=True)
+        assert np.mean([cosine(first, second) for first, second in pairs]) == pytest.approx(asked, abs=0.03)
+
+
+def test_the_popularity_of_a_step_drifts_on_from_that_of_the_step_before(monkeypatch):
+    """Each step exchanges the shares of eight pairs of 160 experts."""
+    drawn = []
+
+    def noted(shares, *arguments):
+        drawn.append(shares)
+        return draw(shares, *arguments)
+
+    monkeypatch.setattr("ndpsim.workload.routing.generate.draw", noted)
+    generate_routing("ranks:deepseek-v3:step_drift=0.1", "deepseek-v2", batch=1, steps=4)
+    for first, *others in drawn:
+        for before, after in zip([first, *others], others, strict=False):
+            assert (before != after).sum() <= 16
+    assert np.mean([(shares[0] != shares[3]).sum() for shares in drawn]) > 20
+
+
 def test_a_trace_is_pinned_whatever_numpy_is_installed():
     trace = generate_routing(
         "skewed:step_stickiness=0.3", "deepseek-v2-lite", batch=4, steps=2, prompt=2, seed=7

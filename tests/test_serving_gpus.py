@@ -22,7 +22,7 @@ from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_pa
 from ndpsim.inference.serving.log import writing_serving_log
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.simulate.results.serving import ServingResult
-from ndpsim.workload.models import Attention
+from ndpsim.workload.models import Attention, CompressedAttention, Index, Matrix, Residual
 from ndpsim.workload.requests import Requests
 from ndpsim.workload.routing.sequences import SequenceRouting
 from test_serving import requests
@@ -217,6 +217,35 @@ def test_a_gpu_has_its_part_of_linear_attention_and_of_the_layers_with_softmax()
     linear, softmax = tensor_part(ndpsim.load_model("qwen3-next-80b-a3b"), 4).attention.kinds
     assert (linear.key_heads, linear.value_heads) == (4, 8)
     assert softmax.kv_heads == 1
+
+
+def test_windows_and_what_compressors_keep_are_states_of_a_sequence():
+    index = Index(8, heads=4, size=16)
+    compressed = CompressedAttention(
+        32, 64, 32, output_groups=4, output_rank=24, window=8, rate=2, index=index
+    )
+    block = (Matrix("fn", 24, 4 * 4096),)
+    model = replace(
+        ndpsim.load_model(DENSE),
+        attention=compressed,
+        residual=Residual(4, True, dense=block, attention=block),
+    )
+    (one,) = serve(requests((100, 2)), model).per_request
+    time = ndpsim.load_processors("trimoe").dense_time(model, 1, 100, 100)
+    assert one.ttft_ns == pytest.approx(32 * (time.attention_ns + time.dense_layer_ns) + time.head_ns)
+    # A window of 8 x 64, and of 3 tokens two series of 64 + 16 with weights, or one of the tokens before.
+    assert compressed.fixed_bits(16) == (8 * 64 + (2 + 1 * 2) * 2 * 80) * 16
+
+
+def test_a_gpu_has_its_part_of_compressed_attention_and_the_whole_index():
+    index = Index(8, heads=4, size=16)
+    compressed = CompressedAttention(
+        16, 64, 32, output_groups=4, output_rank=24, window=8, rate=2, index=index
+    )
+    part = tensor_part(replace(MODEL, attention=compressed), 2).attention
+    assert part == replace(compressed, heads=8, output_groups=2)
+    with refused("unsupported gpu.count"):
+        tensor_part(replace(MODEL, attention=compressed), 8)
 
 
 def test_the_call_for_the_experts_of_a_layer_takes_its_time_on_each_gpu():

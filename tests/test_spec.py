@@ -180,10 +180,16 @@ def test_a_row_cycle_that_is_too_short_is_refused_with_one_that_would_do(overrid
         ("DDR5", "tREFI", "3.9us", 9360, "3.9 us -> 9360 clocks, rounded down"),
         ("DDR4", "tAA", "13.75ns", 22, "13.75 ns -> 22 clocks, rounded up"),
         ("DDR4", "tRRD_L", "4.9ns", 8, "4.9 ns -> 8 clocks, rounded up"),
+        # The second half of an activation comes no later; 5.6 clocks of 1.25 ns.
+        ("LPDDR5", "tAAD", "7ns", 5, "7 ns -> 5 clocks, rounded down"),
     ],
 )
 def test_a_time_becomes_clocks_by_the_rule_of_its_standard(standard, name, time, clocks, words):
-    org, timing = {"DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN"), "DDR4": ("DDR4_8Gb_x8", "DDR4_3200AA")}[standard]
+    org, timing = {
+        "DDR5": ("DDR5_16Gb_x8", "DDR5_4800AN"),
+        "DDR4": ("DDR4_8Gb_x8", "DDR4_3200AA"),
+        "LPDDR5": ("LPDDR5_16Gb_x16", "LPDDR5_6400"),
+    }[standard]
     device = resolve(standard, org, timing, overrides={name: time})
     (changed,) = device.rounded
     assert (device.timings[changed], device.rounded[changed], device.sources[changed]) == (

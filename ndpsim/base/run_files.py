@@ -166,6 +166,10 @@ def is_temporary(path: str) -> bool:
     return _NAME.fullmatch(os.path.basename(path)) is not None
 
 
+def _new_name(folder: Path) -> str:
+    return str(folder / f".ndpsim-{_machine()}-{os.getpid()}-{os.urandom(8).hex()}.tmp")
+
+
 @contextmanager
 def temporary_file(folder: Path) -> Iterator[IO[bytes]]:
     """A new binary file in `folder`; it is gone when the block has ended, unless it was renamed.
@@ -173,7 +177,7 @@ def temporary_file(folder: Path) -> Iterator[IO[bytes]]:
     Raises:
         OSError: it cannot be made.
     """
-    name = str(folder / f".ndpsim-{_machine()}-{os.getpid()}-{os.urandom(8).hex()}.tmp")
+    name = _new_name(folder)
     _made.add(name)
     try:
         with open(name, "xb") as file:
@@ -185,9 +189,12 @@ def temporary_file(folder: Path) -> Iterator[IO[bytes]]:
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
     """A new empty folder for temporary files; it is gone when the block has ended."""
-    name = tempfile.mkdtemp(prefix="ndpsim-")
+    parent = Path(tempfile.gettempdir())
+    remove_leftovers(parent, folders=True)
+    name = _new_name(parent)
     _made.add(name)
     try:
+        os.mkdir(name, 0o700)
         yield Path(name)
     finally:
         _remove(name)
@@ -207,18 +214,22 @@ def remove_temporaries() -> None:
         _remove(name)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove temporary files in `folder` that this user's killed runs left, as far as that is possible."""
+def remove_leftovers(folder: Path, folders: bool = False) -> None:
+    """Remove temporary files in `folder` that this user's killed runs left, as far as that is possible.
+
+    folders: remove temporary folders, and no files.
+    """
     with suppress(OSError), os.scandir(folder) as entries:
         for entry in entries:
             with suppress(OSError):
-                if _is_left(entry):
-                    os.unlink(entry.path)
+                if _is_left(entry, folders):
+                    _remove(entry.path)
 
 
-def _is_left(entry: os.DirEntry[str]) -> bool:
+def _is_left(entry: os.DirEntry[str], is_folder: bool) -> bool:
     made_by = _NAME.fullmatch(entry.name)
-    if made_by is None or not entry.is_file(follow_symlinks=False):
+    is_kind = entry.is_dir if is_folder else entry.is_file
+    if made_by is None or not is_kind(follow_symlinks=False):
         return False
     status = entry.stat(follow_symlinks=False)
     if status.st_uid != os.geteuid():

@@ -184,7 +184,7 @@ def attention_program(
         )
         raise InputError(problem, "missing", key="model")
     if isinstance(attention, LayerAttention) and attention.kind == "mla":
-        operands = _operands(attention, context)
+        operands = _operands(attention, context, shape.name)
     else:
         operands = attention_operands(hardware, attention, shape.name, context)
     layouts = layouts_of(hardware)
@@ -199,8 +199,15 @@ def attention_program(
     return program, layouts.cache_rows(operands, units)
 
 
-def _operands(attention: LayerAttention, context: int) -> Attention:
-    """The operands of a step of a sequence; tokens that its last one does not attend to are left out."""
+def _operands(attention: LayerAttention, context: int, model: str) -> Attention:
+    """The operands of a step of a sequence; tokens that its last one does not attend to are left out.
+
+    Raises:
+        InputError: an index chooses the tokens.
+    """
+    if attention.index:
+        problem = f"units in banks do not choose tokens, as the index of {model} does"
+        raise InputError(problem, "unsupported", key="model")
     tokens, longest = context - attention.first_key(context - 1), max(4096, context)
     if attention.latent_rank:
         size = attention.latent_rank + attention.rope_size
@@ -224,7 +231,7 @@ def attention_operands(hardware: BankHardware, attention: object, model: str, co
         raise InputError(problem, "unsupported", key="model")
     if not hasattr(layouts_of(hardware), "attention"):
         raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
-    return _operands(attention, context)
+    return _operands(attention, context, model)
 
 
 def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) -> Program:

@@ -70,6 +70,9 @@ class AttentionDevices:
         if kv_bits != unit_bits:
             problem = f"{kv_bits} are not the {unit_bits} that the units of {device.name} multiply"
             raise InputError(problem, "unsupported", key="kv_bits")
+        if any(isinstance(kind, Attention) and kind.index for kind in kinds):
+            problem = f"units in banks do not choose tokens, as the index of {model.name} does"
+            raise InputError(problem, "unsupported", key="attention")
         self.device: BankHardware = device
         self.count, self._kv_bits, self._model = section.count, kv_bits, model
         self._layers = model.layers_of_kind

@@ -17,6 +17,8 @@ serving engine (`MixedStep`) sequences differ in both numbers; its attention is 
 kernels for one new token differ from kernels for more. `ndpsim.inference.processors.attention` has the
 operations of attention; each kind of attention has its own time.
 
+Between blocks there are two norms a layer, or what `ndpsim.workload.models.residual` has.
+
 Not modelled: biases, the gate of a shared expert, the embedding of a token (a copy of its row), the sinks of
 an attention (a number for each head), rotations and norms of queries and keys.
 """
@@ -153,18 +155,22 @@ def operations(
     for index, kind in enumerate(attention_of(model)):
         of_kind = [norms("attention", "norms", hidden, tokens, 2)]
         attending = step if devices is None else devices.on_gpu(index, step)
+        of_kind += _between(model, "attention", tokens, bits_of_part(bits, "attention"))
         of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"), attending)
         done += [one._replace(kind=index) for one in of_kind]
     if model.has_experts:
         router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
+        done += _between(model, "experts", tokens, of_router)
         done.append(product("router", "gate_and_top_k", [router], tokens, of_router, kernels=2))
     if model.shared_intermediate:
         of_shared = bits_of_part(bits, "shared_experts")
         done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, of_shared)
     if model.dense_layers:
         of_layer = bits_of_part(bits, "dense_layers")
+        done += _between(model, "dense", tokens, of_layer)
         done += _feed_forward("dense_layer", hidden, model.dense_intermediate, tokens, of_layer)
     head = Matrix("lm_head", vocabulary_of(model), hidden)
+    done += _between(model, "end", step.sequences, bits_of_part(bits, "head"))
     done.append(norms("head", "norm", hidden, step.sequences, 1))
     done.append(product("head", "lm_head", [head], step.sequences, bits_of_part(bits, "head")))
     return tuple(done)
@@ -241,6 +247,32 @@ def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
     time_ns = gpu.together_ns(compute_ns, memory_ns) + one.kernels * kernel_ns
     bound = "compute" if compute_ns >= memory_ns else "memory"
     return OperationTime(one.part, one.name, time_ns, bound, one.flops, one.bytes, one.kind)
+
+
+_PART_BEFORE = {"attention": "attention", "experts": "router", "dense": "dense_layer", "end": "head"}
+
+
+def _between(model: MoeShape, block: str, tokens: int, bits: int | Fraction) -> list[Operation]:
+    """What stands between blocks, before a kind of block in `Residual`, if the model has more than norms.
+
+    With n streams: their sum with weights, n vectors read and one written; behind the block its result and n
+    streams read and n written. Of these `norms` counts two. With one: a gate on the norm's result.
+    """
+    residual = model.residual
+    matrices: tuple[Matrix, ...] = () if residual is None else getattr(residual, block)
+    if residual is None or (not matrices and block != "end"):
+        return []
+    part, streams = _PART_BEFORE[block], residual.streams
+    vectors, sums = (3, 1) if streams == 1 else (3 * streams, 4 * streams)
+    if block == "end":
+        vectors, sums = streams + 1, 2 * streams
+    elif residual.mixed:
+        sums += 2 * streams * streams
+    moved = tokens * vectors * model.hidden * ACTIVATION_BYTES
+    done = [product(part, f"residual.{matrix.name}", [matrix], tokens, bits) for matrix in matrices]
+    if block == "end" and streams == 1:
+        return done
+    return [*done, Operation(part, "residual", tokens * sums * model.hidden, 0, moved, kernels=2)]
 
 
 def _feed_forward(

@@ -48,6 +48,8 @@ class GpuMemory(Reported):
 def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
     """Bytes of all weights except routed experts, by name, over all layers; without norms and biases.
 
+    Matrices of the residual count as attention.
+
     Raises:
         InputError: the model's file lacks values for attention or vocabulary.
     """
@@ -56,8 +58,9 @@ def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
         layers * sum(matrix.rows * matrix.columns for matrix in kind.matrices(model.hidden))
         for kind, layers in zip(attention_of(model), model.layers_of_kind, strict=True)
     )
+    between = 0 if model.residual is None else model.residual.weights(model.layers, model.moe_layers)
     weights = {
-        "attention": sum(of_layers),
+        "attention": sum(of_layers) + between,
         "router": model.moe_layers * model.routed_experts * model.hidden,
         "shared_experts": model.moe_layers * 3 * model.hidden * model.shared_intermediate,
         "dense_layers": len(model.dense_layers) * 3 * model.hidden * model.dense_intermediate,

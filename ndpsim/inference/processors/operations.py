@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
-from ndpsim.workload.models import Attention, LayerAttention, Matrix
+from ndpsim.workload.models import Attention, CompressedAttention, LayerAttention, Matrix
 
 #: Bytes of an activation.
 ACTIVATION_BYTES = 2
@@ -93,7 +93,7 @@ class _Sizes(ABC):
         """How often the state of a sequence is read or written: it is read if the sequence has one."""
         return sum(count * (2 if context > new else 1) for count, new, context in self.groups)
 
-    def pairs(self, attention: Attention) -> int:
+    def pairs(self, attention: Attention | CompressedAttention) -> int:
         """Pairs of query and key of all sequences."""
         of_one = attention.pairs
         return sum([count * of_one(context, new) for count, new, context in self.groups])
@@ -107,14 +107,15 @@ class _Sizes(ABC):
         """Bytes of these keys and values, or latent vectors."""
         return -(-self.attended(attention) * attention.attended_values * self.kv_bits // 8)
 
-    def index_pairs(self) -> int:
-        """Pairs of a new token and a token up to it, of all sequences."""
-        return sum([count * new * (2 * context - new + 1) // 2 for count, new, context in self.groups])
+    def index_pairs(self, attention: Attention | CompressedAttention) -> int:
+        """Pairs of query and key of the index, of all sequences."""
+        of_one = attention.index_pairs
+        return sum([count * of_one(context, new) for count, new, context in self.groups])
 
-    def index_bytes(self, attention: Attention) -> int:
-        """Bytes of the keys of the index of all tokens."""
-        tokens = sum([count * context for count, _, context in self.groups])
-        return -(-tokens * attention.index_size * self.kv_bits // 8)
+    def index_bytes(self, attention: Attention | CompressedAttention) -> int:
+        """Bytes of the keys of the index."""
+        values = sum([count * attention.index_values(context) for count, _, context in self.groups])
+        return -(-values * self.kv_bits // 8)
 
     def cached(self, attention: Attention, tokens: int) -> int:
         """Bytes that a layer caches of this many tokens."""

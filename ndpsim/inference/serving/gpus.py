@@ -29,7 +29,13 @@ from ndpsim.inference.processors.operations import ACTIVATION_BYTES, MixedStep
 from ndpsim.inference.serving.scheduler import Chunk
 from ndpsim.inference.serving.steps import mixed_step, tokens_of
 from ndpsim.simulate.results.moe import ENGINES
-from ndpsim.workload.models import LayerAttention, LinearAttention, MixedAttention, MoeShape
+from ndpsim.workload.models import (
+    CompressedAttention,
+    LayerAttention,
+    LinearAttention,
+    MixedAttention,
+    MoeShape,
+)
 from ndpsim.workload.routing.sequences import TokenRouting
 from ndpsim.workload.routing.trace import loads_of
 
@@ -81,10 +87,13 @@ def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
         if isinstance(kind, LinearAttention):
             key_heads = part(kind.key_heads, "heads of keys")
             return replace(kind, key_heads=key_heads, value_heads=part(kind.value_heads, "heads of values"))
+        heads = part(kind.heads, "heads")
+        if isinstance(kind, CompressedAttention):
+            return replace(kind, heads=heads, output_groups=part(kind.output_groups, "groups of heads"))
         # With fewer heads of keys than GPUs, several GPUs have the same head.
         is_shared = kind.kv_heads < gpus and gpus % kind.kv_heads == 0
         kv_heads = 1 if is_shared else part(kind.kv_heads, "heads of keys")
-        return replace(kind, heads=part(kind.heads, "heads"), kv_heads=kv_heads)
+        return replace(kind, heads=heads, kv_heads=kv_heads)
 
     attention = model.attention
     if isinstance(attention, MixedAttention):

@@ -34,7 +34,7 @@ from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.memory import Cache, memory_with_cache
 from ndpsim.inference.processors.operations import Step
 from ndpsim.inference.serving.kv import SharedRoom, SharedSizes
-from ndpsim.workload.models import LinearAttention, MoeShape
+from ndpsim.workload.models import MoeShape
 from ndpsim.workload.requests import Requests
 
 Ints = NDArray[np.int64]
@@ -172,10 +172,9 @@ def _block_bytes(shape: MoeShape, settings: ServeSettings) -> list[int]:
 
 
 def _state_bytes(shape: MoeShape, sequences: int) -> int:
-    """Bytes of all states of linear attention."""
+    """Bytes of what sequences have at any length: states of linear attention, windows of compressed one."""
     kinds = zip(attention_of(shape), shape.layers_of_kind, strict=True)
-    bits = [layers * kind.kept_bits(1, 16) for kind, layers in kinds if isinstance(kind, LinearAttention)]
-    return -(-sequences * sum(bits) // 8)
+    return -(-sequences * sum(layers * kind.fixed_bits(16) for kind, layers in kinds) // 8)
 
 
 def _expert_bytes(

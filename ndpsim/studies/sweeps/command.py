@@ -16,7 +16,7 @@ from ndpsim.base.arguments import setting_text
 from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.hardware import DEFAULT_MODEL
-from ndpsim.base.reported import OF_THE_RUN, Reported, quantity_of
+from ndpsim.base.reported import OF_THE_RUN, Reported, flattened, quantity_of
 from ndpsim.base.run_files import note_input
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.banks import BankHardware, load_bank_hardware
@@ -138,12 +138,11 @@ def scalars_of(result: Reported, *others: str) -> dict[str, Any]:
     Numbered parts, such as "utilization.ndp 0", are also there together, as "utilization.ndp". With a total
     energy, `energy_complete` tells whether all components are known.
     """
+    left_out = (*_IN_WORDS, *others)
     scalars = {
         name: value
-        for name, value in result.to_dict(flat=True).items()
-        if name.partition(".")[0] not in (*_IN_WORDS, *others)
-        and not name.startswith(_SENTENCES)
-        and name.rpartition(".")[2] not in OF_THE_RUN
+        for name, value in flattened({k: v for k, v in result.to_dict().items() if k not in left_out}).items()
+        if not name.startswith(_SENTENCES) and name.rpartition(".")[2] not in OF_THE_RUN
     }
     if "energy_nj.total" in scalars:
         parts = [value for name, value in scalars.items() if name.startswith("energy_nj.")]

@@ -206,6 +206,8 @@ def parse(text: str, file: str) -> Config:
         return whole
     if not isinstance(inner, dict):
         raise whole.error("text_config", "is not a JSON object", code="type")
+    if "model_type" not in inner and isinstance(values.get("model_type"), str):
+        inner = {**inner, "model_type": f"{values['model_type']}_text"}  # as the wrapper's class has it
     return whole.within(inner, "text_config.")
 
 

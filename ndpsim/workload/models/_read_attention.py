@@ -8,6 +8,8 @@ from typing import Any
 
 from ndpsim.base.errors import one_of, shortened
 from ndpsim.workload.models._config import Config
+from ndpsim.workload.models._read_compressed import compressed_names, read_compressed
+from ndpsim.workload.models._read_index import SPARSE, read_index
 from ndpsim.workload.models._read_state import read_state
 from ndpsim.workload.models.attention import Attention
 from ndpsim.workload.models.expert import MAX_SIZE, whole_number
@@ -36,7 +38,7 @@ _KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR, _INDEXED)
 # Names of the same kinds, where the type of the model says which state it is.
 _SAME_KIND = {"attention": _FULL, "mamba": _LINEAR, "conv": _LINEAR}
 # Older names of Transformers.
-_INDEXED_TOO = ("deepseek_sparse_attention", "qwen_sparse_attention")
+_INDEXED_TOO = ("deepseek_sparse_attention", "qwen_sparse_attention", "minimax_m3_sparse")
 # Rules by which Transformers makes `layer_types`.
 _LAYER_RULES = (
     "full_attention_interval",
@@ -45,6 +47,7 @@ _LAYER_RULES = (
     "layer_group_size",
     "attn_type_list",
     "prefix_dense_sliding_window_pattern",
+    SPARSE,
 )
 # Kinds of Transformers that are not modelled.
 _OTHER_NAMES = (
@@ -114,8 +117,10 @@ def read_attention(
         config.values.get(key)  # sizes of kinds that no layer may have
     names = _names(config, family, layers)
     changed = _changes(config, layers)
-    for layer in _without_index(config, layers):
+    for layer in _without_index(config, layers) if family.index else ():
         changed.setdefault(layer, {})["index_n_heads"] = None
+    for layer in _without_rope(config, layers) if family.some_without_rope else ():
+        changed.setdefault(layer, {}).update(_all_without_rope(config))
     known: dict[tuple[str, tuple[tuple[str, Any], ...]], LayerAttention] = {}
     of_layer = []
     for layer, name in enumerate(names):
@@ -136,21 +141,24 @@ def _of_kind(
     for keys in (*_OF_SLIDING.values(), *_OF_FULL.values()):
         config.find(keys)
     own = dict(changed)
+    equal = name == _FULL and family.equal_keys and config.flag_or(False, "attention_k_eq_v")
     others = _OF_SLIDING if name == _SLIDING else _OF_FULL if name == _FULL else {}
     for key, names in others.items():
         found = config.find(names)
-        if found is not None:
+        if found is not None and (key == "head_dim" or equal or not family.equal_keys):
             own.setdefault(key, config.integer((found,), MAX_SIZE))
     if name == _SLIDING and family.sliding_kv_heads > 1 and "num_key_value_heads" not in own:
         common = config.integer(("num_key_value_heads",), _MAX_HEADS)
         own["num_key_value_heads"] = family.sliding_kv_heads * common
     if own:
         config = config.overlaid(own)
+    if family.compressed:
+        return read_compressed(config, name)
     if name == _LINEAR:
         return read_state(config, family.state, hidden)
-    with_keys = _with_keys(config, family, hidden)
-    if name != _SLIDING and "index_topk" in family.answered:
-        with_keys = _with_index(config, with_keys)
+    with_keys = replace(_with_keys(config, family, hidden), values_of_keys=equal)
+    if family.index and name in ((_INDEXED,) if family.index == "blocks" else (_FULL, _INDEXED)):
+        with_keys = replace(with_keys, index=read_index(config, family.index, with_keys))
     return _limited(config, with_keys, name)
 
 
@@ -198,12 +206,19 @@ def attention_problem(config: Config, family: Family, layers: int) -> str:
             return of(key, "describes attention that is not modelled")
         if plain:
             config.values.get(key)
+    if family.compressed:
+        return ""
+    if family.index == "pools" and config.find(("indexer_n_heads",)) is None:
+        return of("indexer_n_heads", "missing; the sizes of the index have no default")
+    sources = config.list_of("kv_source_layers") if family.some_without_rope else []
+    if sources and sources != list(range(layers)):
+        return of("kv_source_layers", "layers that use the cache of another are not modelled")
     has_state = family.state != Family.state
     if has_state and family.attention_pattern and config.find(family.attention_pattern) is None:
         missing = f"missing (nor {family.attention_pattern[1]}); which layers have a state is not known"
         return of(family.attention_pattern[0], missing)
     for name in config.list_of("layer_types", layers if config.find(("layer_types",)) else None):
-        indexed = _is_indexed(name) and "index_topk" not in family.answered
+        indexed = _is_indexed(name) and not family.index
         if indexed or (name in _OTHER_NAMES and not (has_state and name in _SAME_KIND)):
             return of("layer_types", f"{name} is attention that is not modelled")
         if name == _LINEAR and not has_state and config.find(("linear_num_key_heads",)) is None:
@@ -228,6 +243,8 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
     if len(windows) > 1:
         problem = f"is not the sliding_window of {config.values['sliding_window']}"
         raise config.error("sliding_window_size", problem, code="conflict")
+    if family.compressed:
+        return compressed_names(config, layers)
     if family.attention_pattern and config.find(family.attention_pattern) is None:
         raise config.error(
             family.attention_pattern[0], "missing; the attention of each layer is not known", code="missing"
@@ -245,6 +262,10 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
         return names
     if with_state := _layers_with_state(config, family.state, layers):
         return [_LINEAR if flag else _FULL for flag in with_state]
+    if family.index == "blocks" and config.find((SPARSE,)):
+        inner = config.within(config.object_of(SPARSE), f"{SPARSE}.")
+        if inner.find(("sparse_attention_freq",)):
+            return [_INDEXED if flag else _FULL for flag in inner.flags_of("sparse_attention_freq", layers)]
     if config.find(("hybrid_layer_pattern",)):
         return [_SLIDING if flag else _FULL for flag in config.flags_of("hybrid_layer_pattern", layers)]
     if config.find(("full_attention_interval",)):
@@ -324,12 +345,27 @@ def _without_index(config: Config, layers: int) -> list[int]:
 
 def _chunked(config: Config, layers: int) -> list[str]:
     """Llama 4: layers that rotate queries and keys by position have chunks; the others have no limit."""
+    without = _without_rope(config, layers)
+    return [_FULL if layer in without else _CHUNKED for layer in range(layers)]
+
+
+def _without_rope(config: Config, layers: int) -> list[int]:
+    """The layers that do not rotate queries and keys: a 0 in `no_rope_layers`, or one in an interval."""
     if config.list_of("no_rope_layers"):
         flags = config.flags_of("no_rope_layers", layers)
     else:
         every = config.integer_or(4, ("no_rope_layer_interval",), MAX_SIZE, low=1)
         flags = [(layer + 1) % every != 0 for layer in range(layers)]
-    return [_CHUNKED if flag else _FULL for flag in flags]
+    return [layer for layer, flag in enumerate(flags) if not flag]
+
+
+def _all_without_rope(config: Config) -> dict[str, int]:
+    """The sizes of latent attention in such a layer: what would carry the position does not."""
+    rope = config.integer(("qk_rope_head_dim",), MAX_SIZE, low=0)
+    return {
+        "qk_rope_head_dim": 0,
+        "qk_nope_head_dim": config.integer(("qk_nope_head_dim",), MAX_SIZE) + rope,
+    }
 
 
 def _limited(config: Config, softmax: Attention, name: str) -> LayerAttention:
@@ -347,7 +383,7 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
     if config.find(("kv_lora_rank",)):
         for key in ("num_key_value_heads", "head_dim"):
             config.values.get(key)  # keys and values of all heads are made of one vector
-        rope = config.integer(("qk_rope_head_dim",), MAX_SIZE)
+        rope = config.integer(("qk_rope_head_dim",), MAX_SIZE, low=0)
         return Attention(
             heads=heads,
             kv_heads=heads,
@@ -356,14 +392,16 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
             query_rank=config.integer_or(0, ("q_lora_rank",), MAX_SIZE),
             latent_rank=config.integer(("kv_lora_rank",), MAX_SIZE),
             rope_size=rope,
+            gated=family.gated_attention,
             head_gated=family.head_gates,
+            gate_of_queries=family.gate_of_queries,
         )
     kv_heads = config.integer_or(heads, ("num_key_value_heads", "kv_n_heads"), _MAX_HEADS, low=1)
     if heads % kv_heads:
         raise config.error(
             "num_key_value_heads", f"{kv_heads} cannot be shared evenly by {heads} heads", code="conflict"
         )
-    if config.find(("head_dim",)) is None and hidden % heads:
+    if config.find(("head_dim",)) is None and hidden % heads and not family.rounds_head_size:
         raise config.error(
             "num_attention_heads", f"{heads} do not divide the hidden size of {hidden}", code="conflict"
         )
@@ -373,15 +411,3 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
     by_head = family.head_gates if gating is None else gating in (True, "per-head")
     gated = config.flag_or(family.gated_attention, "attn_output_gate") or gating == "per-element"
     return Attention(heads, kv_heads, size, values, gated=gated, head_gated=by_head)
-
-
-def _with_index(config: Config, attention: Attention) -> Attention:
-    """Latent attention to the tokens that an index chooses; without heads of it, to those chosen before."""
-    top = config.integer(("index_topk",), MAX_SIZE)
-    size = config.integer(("index_head_dim",), MAX_SIZE)
-    if not attention.query_rank:
-        raise config.error("q_lora_rank", "missing; the index makes its queries of this vector", "missing")
-    if config.find(("index_n_heads",)) is None:
-        return replace(attention, top_tokens=top)
-    heads = config.integer(("index_n_heads",), _MAX_HEADS)
-    return replace(attention, top_tokens=top, index_heads=heads, index_size=size)

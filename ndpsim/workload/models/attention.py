@@ -2,8 +2,7 @@
 
 Equations: Vaswani et al., "Attention Is All You Need" (arXiv 1706.03762); grouped keys, Ainslie et al. (arXiv
 2305.13245); latent vectors, DeepSeek-V2 (arXiv 2405.04434); sliding windows, Mistral 7B (arXiv 2310.06825).
-Chunks, and a gate on the result, are those of Llama4TextAttention and Qwen3NextAttention in Transformers; the
-index is that of DeepSeek-V3.2 (arXiv 2512.02556, section 2.1), as DeepseekV32Indexer.
+Chunks, and a gate on the result, are those of Llama4TextAttention and Qwen3NextAttention in Transformers.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ndpsim.workload.models.expert import Matrix
+from ndpsim.workload.models.indexed import Index
 
 
 @dataclass(frozen=True)
@@ -30,9 +30,10 @@ class Attention:
         chunk: a token attends to the tokens since the last multiple of this number; 0: to all.
         gated: the result is multiplied by a gate. The projection of the queries is then twice as wide.
         head_gated: the result of each head is multiplied by one number, which has a projection of its own.
-        top_tokens: maximum number of tokens that a token attends to, which an index chooses; 0: all.
-        index_heads, index_size: heads of the index, and entries of its queries and of its one key; 0 heads:
-            there is no index, or the layer uses the tokens that the layer before it chose.
+        values_of_keys: values are the projected keys; both are cached, since keys are then rotated.
+        gate_of_queries: with a latent vector of the queries, that vector before and behind its norm is
+            projected to queries and gate by one matrix.
+        index: chooses the tokens that a token attends to; None: it attends to all.
     """
 
     heads: int
@@ -46,9 +47,9 @@ class Attention:
     chunk: int = 0
     gated: bool = False
     head_gated: bool = False
-    top_tokens: int = 0
-    index_heads: int = 0
-    index_size: int = 0
+    values_of_keys: bool = False
+    gate_of_queries: bool = False
+    index: Index | None = None
 
     @property
     def kind(self) -> str:
@@ -62,16 +63,16 @@ class Attention:
     @property
     def title(self) -> str:
         """The kind and its distinguishing property: "gqa window of 128"."""
-        limits = (("window", self.window), ("chunk", self.chunk), ("index: top", self.top_tokens))
+        limits = (("window", self.window), ("chunk", self.chunk))
         words = ["gated"] if self.gated or self.head_gated else []
         words += [self.kind, *(f"{name} of {tokens}" for name, tokens in limits if tokens)]
-        words += ["of the layer before"] if self.top_tokens and not self.index_heads else []
+        words += [self.index.title] if self.index else []
         return " ".join(words)
 
     @property
     def cached_values(self) -> int:
         """Values of a token that a layer caches: those that queries meet, and the key of the index."""
-        return self.attended_values + (self.index_size if self.index_heads else 0)
+        return self.attended_values + (self.index.cached_values if self.index else 0)
 
     @property
     def attended_values(self) -> int:
@@ -89,7 +90,7 @@ class Attention:
     def values_in_work(self) -> int:
         """Values of a token in memory at once: queries, keys, values, the result and its gate."""
         gate = self.heads * self.value_size if self.gated else self.heads if self.head_gated else 0
-        index = self.index_heads * (self.index_size + 1) + (self.index_size if self.index_heads else 0)
+        index = self.index.values_in_work if self.index else 0
         return (self.heads + self.kv_heads) * (self.head_size + self.value_size) + gate + index
 
     def first_key(self, position: int) -> int:
@@ -105,25 +106,35 @@ class Attention:
     def attended(self, context: int, new_tokens: int) -> int:
         """Tokens whose keys the last `new_tokens` of a sequence read: of an index, at most all different."""
         tokens = context - self.first_key(context - new_tokens)
-        return min(tokens, new_tokens * self.top_tokens) if self.top_tokens else tokens
+        return min(tokens, self.pairs(context, new_tokens)) if self.index else tokens
 
     def _pairs(self, tokens: int) -> int:
         """Pairs of the first tokens of a sequence."""
         if self.chunk:
             chunks, rest = divmod(tokens, self.chunk)
             return (chunks * self.chunk * (self.chunk + 1) + rest * (rest + 1)) // 2
-        inside = min(tokens, self.window or self.top_tokens or tokens)
+        if self.index:
+            return self.index.pairs(tokens)
+        inside = min(tokens, self.window or tokens)
         return inside * (inside + 1) // 2 + (tokens - inside) * inside
 
+    def kept_values(self, context: int) -> int:
+        """Values of a sequence's cache: of all its tokens, or of the tokens of a window or a chunk."""
+        return min(context, self.most_tokens or context) * self.cached_values
+
     def kept_bits(self, context: int, kv_bits: int) -> int:
-        """Bits of a sequence's cache: of all its tokens, or of the tokens of a window or a chunk."""
-        return min(context, self.most_tokens or context) * self.cached_values * kv_bits
+        """Bits of a sequence's cache."""
+        return self.kept_values(context) * kv_bits
+
+    def fixed_bits(self, kv_bits: int) -> int:
+        """Bits of a sequence that do not depend on its length: none."""
+        return 0
 
     def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
         """Bits that a step reads from a sequence's cache."""
         before = context - new_tokens
         there = before - self.first_key(before)
-        met = min(there, new_tokens * self.top_tokens) if self.top_tokens else there
+        met = min(there, self.pairs(context, new_tokens)) if self.index else there
         of_index = self.cached_values - self.attended_values
         return (met * self.attended_values + there * of_index) * kv_bits
 
@@ -132,41 +143,45 @@ class Attention:
         attended = context - self.first_key(context - 1)
         return min(new_tokens, attended) * self.cached_values * kv_bits
 
+    def index_pairs(self, context: int, new_tokens: int) -> int:
+        """Pairs of query and key of the index of the last `new_tokens` of a sequence."""
+        return self.index.scored(context) - self.index.scored(context - new_tokens) if self.index else 0
+
+    def index_values(self, context: int) -> int:
+        """Values of the index that a step reads of a sequence."""
+        return context * (self.cached_values - self.attended_values)
+
     def matrices(self, hidden: int) -> tuple[Matrix, ...]:
         """The matrices for every token, with the names of Hugging Face, in the order of use."""
         queries, results = self.heads * self.head_size, self.heads * self.value_size
+        index = self.index.matrices(self.query_rank or hidden, hidden) if self.index else ()
         output = Matrix("o_proj", hidden, results)
         if not self.latent_rank:
             keys, values = self.kv_heads * self.head_size, self.kv_heads * self.value_size
             gate = results if self.gated else 0
-            projections = ("q_proj", queries + gate), ("k_proj", keys), ("v_proj", values)
+            projections = [("q_proj", queries + gate), ("k_proj", keys)]
+            projections += [] if self.values_of_keys else [("v_proj", values)]
             by_head = (Matrix("g_proj", self.heads, hidden),) if self.head_gated else ()
-            return (*(Matrix(name, rows, hidden) for name, rows in projections), *by_head, output)
-        query = (
-            (Matrix("q_a_proj", self.query_rank, hidden), Matrix("q_b_proj", queries, self.query_rank))
-            if self.query_rank
-            else (Matrix("q_proj", queries, hidden),)
-        )
+            return (*(Matrix(name, rows, hidden) for name, rows in projections), *by_head, *index, output)
         expanded = self.heads * (self.head_size - self.rope_size) + results
         gate = results if self.gated else self.heads if self.head_gated else 0
         return (
-            *query,
+            *self._of_queries(hidden, queries, results),
             Matrix("kv_a_proj_with_mqa", self.latent_rank + self.rope_size, hidden),
-            *((Matrix("g_proj", gate, hidden),) if gate else ()),
-            *self.index_matrices(hidden),
+            *((Matrix("g_proj", gate, hidden),) if gate and not self.gate_of_queries else ()),
+            *index,
             Matrix("kv_b_proj", expanded, self.latent_rank),
             output,
         )
 
-    def index_matrices(self, hidden: int) -> tuple[Matrix, ...]:
-        """The matrices of the index: its queries, its key, and the weights of its heads."""
-        if not self.index_heads:
-            return ()
-        return (
-            Matrix("indexer.wq_b", self.index_heads * self.index_size, self.query_rank),
-            Matrix("indexer.wk", self.index_size, hidden),
-            Matrix("indexer.weights_proj", self.index_heads, hidden),
-        )
+    def _of_queries(self, hidden: int, queries: int, results: int) -> tuple[Matrix, ...]:
+        """With a latent vector of keys, the matrices of queries, and of a gate that comes with them."""
+        if not self.query_rank:
+            return (Matrix("q_proj", queries, hidden),)
+        down = Matrix("q_a_proj", self.query_rank, hidden)
+        if self.gate_of_queries:
+            return down, Matrix("q_gate_proj", queries + results, 2 * self.query_rank)
+        return down, Matrix("q_b_proj", queries, self.query_rank)
 
 
 # ---- Linear attention by the gated delta rule, with a state of constant size instead of keys and values
@@ -241,9 +256,17 @@ class LinearAttention:
         results = self.value_heads * self.value_size
         return 2 * self.channels + 2 * results + self.gates
 
+    def kept_values(self, context: int) -> int:
+        """Values of tokens that a sequence caches: none."""
+        return 0
+
     def kept_bits(self, context: int, kv_bits: int) -> int:
         """Bits of a sequence's states, the same for any `context` and `kv_bits`."""
         return self.state_values * self.state_bits + self.convolution_bits
+
+    def fixed_bits(self, kv_bits: int) -> int:
+        """Bits of a sequence that do not depend on its length: all."""
+        return self.kept_bits(1, kv_bits)
 
     def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
         """Bits that a step reads of a sequence's states: none if the sequence begins with this step."""

@@ -32,6 +32,15 @@ class Family:
         gated_experts: experts have a gate beside up.
         blocks: keys that list blocks, each either attention, a state, a dense network or experts.
         expert_hidden: keys of the size that experts work on, if it is not the hidden size.
+        equal_keys: with `attention_k_eq_v` layers without a window have their keys as values, and heads of
+            keys of their own.
+        gate_of_queries: with latent vectors, one matrix makes queries and gates.
+        rounds_head_size: without `head_dim`, heads have the hidden size over their number, rounded down.
+        index: the kind of the index that chooses tokens, by the names of `_read_index`; "": there is none.
+        some_without_rope: some layers do not rotate queries and keys by position, which `no_rope_layers` or
+            `no_rope_layer_interval` says.
+        compressed: attention is the compressed one of DeepSeek-V4.
+        residual: what stands between blocks, by the names of `_read_residual`; "": norms.
         attention_problem: why attention is not modelled.
         state: the kind of layers that have a state in place of keys and values, by the names of
             `_read_state`.
@@ -56,6 +65,13 @@ class Family:
     gated_experts: bool = True
     blocks: tuple[str, ...] = ()
     expert_hidden: tuple[str, ...] = ()
+    equal_keys: bool = False
+    gate_of_queries: bool = False
+    rounds_head_size: bool = False
+    index: str = ""
+    some_without_rope: bool = False
+    compressed: bool = False
+    residual: str = ""
     attention_problem: str = ""
     state: str = "gated-delta"
     answered: tuple[str, ...] = ()
@@ -123,13 +139,40 @@ _MAMBA = (
     "mamba_d_state", "mamba_d_conv", "mamba_expand", "mamba_dt_rank", "mamba_n_heads", "mamba_n_groups",
     "mamba_d_head", "mamba_chunk_size", "mamba_conv_bias", "mamba_proj_bias", "use_mamba_kernels",
 )  # fmt: skip
+_DEEPSEEK_4 = replace(
+    _DEEPSEEK,
+    layer_pattern=(),
+    compressed=True,
+    residual="mixed",
+    answered=(
+        *_INDEX,
+        "num_hash_layers",
+        "compress_ratios",
+        "compress_rate_csa",
+        "compress_rate_hca",
+        "qk_rope_head_dim",
+        "layer_types",
+        "hc_sinkhorn_iters",
+    ),
+)
+_HUNYUAN_4 = replace(
+    _DEEPSEEK, gated_attention=True, index="latent", residual="apart", answered=(*_INDEX, "head_dim")
+)
 _MINIMAX_M3 = Family(
     routed_experts=("num_local_experts",),
     expert_intermediate=("moe_intermediate_size", "intermediate_size"),
     dense_intermediate=("dense_intermediate_size",),
     shared_intermediate=("shared_intermediate_size",),
-    attention_problem="sparse attention by blocks is not modelled",
-    answered=("intermediate_size",),
+    index="blocks",
+    answered=(
+        "intermediate_size",
+        "index_n_heads",
+        "index_head_dim",
+        "index_block_size",
+        "index_topk_blocks",
+        "index_local_blocks",
+        "sparse_attention_config",
+    ),
 )
 _ENCODER = "models of encoder and decoder are not modelled"
 
@@ -158,6 +201,26 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         ),
         "qwen3_next": _QWEN3_NEXT,
         "qwen3_5_moe_text": _QWEN3_NEXT,
+        "qwen4_exp_text": replace(
+            _QWEN3_NEXT,
+            index="pools",
+            residual="gated-residual",
+            answered=(
+                "indexer_n_heads",
+                "indexer_kv_heads",
+                "indexer_head_dim",
+                "indexer_budget",
+                "indexer_compress_ratio",
+                "heads_per_ngram",
+                "ngram_size",
+                "ngram_vocab_size_base",
+                "make_ngram_vocab_size_divisible_by",
+                "number_of_conv_states",
+                "ple_conv_kernel_size",
+                "ple_embed_dim",
+                "split_ngram_parts",
+            ),
+        ),
         "llama4_text": Family(
             routed_experts=("num_local_experts",),
             expert_intermediate=("intermediate_size",),
@@ -169,10 +232,43 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "deepseek": _DEEPSEEK,
         "deepseek_v2": _DEEPSEEK,
         "deepseek_v3": _DEEPSEEK,
-        "deepseek_v32": replace(_DEEPSEEK, answered=_INDEX),
-        "glm_moe_dsa": replace(_DEEPSEEK, answered=_INDEX),
+        "deepseek_v32": replace(_DEEPSEEK, index="latent", answered=_INDEX),
+        "glm_moe_dsa": replace(_DEEPSEEK, index="latent", answered=_INDEX),
+        "glm5_next_text": replace(
+            _DEEPSEEK,
+            state="kimi-delta-low-rank",
+            attention_pattern=("layer_types",),
+            index="gated-pools",
+            residual="mixed-mean",
+            answered=(
+                *_INDEX,
+                "head_dim",
+                "index_kpool",
+                "index_kpool_always_select_tail",
+                "linear_attn_config",
+                "linear_num_heads",
+                "linear_head_dim",
+                "hc_sinkhorn_iters",
+            ),
+        ),
+        "hy_v4": _HUNYUAN_4,
+        "hy_v4_vl_text": _HUNYUAN_4,
+        "mistral_large4_text": replace(
+            _DEEPSEEK,
+            index="tokens",
+            some_without_rope=True,
+            answered=(*_INDEX, "head_dim"),
+        ),
+        "axk2": replace(
+            _DEEPSEEK,
+            gated_attention=True,
+            gate_of_queries=True,
+            index="latent",
+            residual="gated-norms",
+            answered=(*_INDEX, "head_dim"),
+        ),
         "kimi_k2": _DEEPSEEK,
-        "glm4_moe": _DEEPSEEK,
+        "glm4_moe": replace(_DEEPSEEK, rounds_head_size=True),
         "afmoe": replace(_MODERN, gated_attention=True),
         "aria_text": Family(
             routed_experts=("moe_num_experts",),
@@ -205,12 +301,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             hidden=("d_model",),
             layers=("n_layers",),
         ),
-        "deepseek_v4": replace(
-            _DEEPSEEK,
-            layer_pattern=(),
-            attention_problem="compressed sparse attention is not modelled",
-            answered=("num_hash_layers",),
-        ),
+        "deepseek_v4": _DEEPSEEK_4,
+        "deepseek_ref": _DEEPSEEK_4,  # as SGLang publishes it
         "doge": Family(
             routed_experts=("num_experts",),
             expert_intermediate=("intermediate_size",),
@@ -222,6 +314,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             shared_experts=("n_shared_experts",),
             shared_intermediate=("shared_experts_intermediate_size",),
             head_gates=True,
+            index="latent",
             answered=(*_INDEX, "head_dim"),
         ),
         "ernie4_5_moe": _ERNIE,
@@ -233,6 +326,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             experts_per_token=("top_k_experts",),
             shared_intermediate=("intermediate_size",),
             attention_pattern=("per_layer_config", "global_head_dim"),
+            equal_keys=True,
             answered=("enable_moe_block",),
         ),
         "granitemoeshared": _GRANITE_SHARED,
@@ -341,6 +435,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "qwen2": _DENSE,
         "qwen3": _DENSE,
         "qwen3_vl_text": _DENSE,
+        "qwen3_5_text": replace(
+            _DENSE, attention_pattern=("layer_types", "full_attention_interval"), gated_attention=True
+        ),
     }
 )
 

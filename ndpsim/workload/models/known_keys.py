@@ -35,6 +35,7 @@ ALIASES = (
 )  # fmt: skip
 # In these types the keys of the second are aliases of the first, too.
 _OWN_ALIASES = {
+    "deepseek_ref": (("moe_intermediate_size", "intermediate_size"),),
     "deepseek_v4": (("moe_intermediate_size", "intermediate_size"),),
     "longcat_flash": (("expert_ffn_hidden_size", "moe_intermediate_size"),),
     "granitemoehybrid": (),

@@ -17,6 +17,7 @@ from ndpsim.base.files import reading
 from ndpsim.base.run_files import note_input
 from ndpsim.workload.models._config import Config, parse, read_text
 from ndpsim.workload.models._read_attention import attention_problem, read_attention
+from ndpsim.workload.models._read_residual import read_residual
 from ndpsim.workload.models.expert import MAX_SIZE, Expert, whole_number
 from ndpsim.workload.models.families import FAMILIES, UNKNOWN, Family
 from ndpsim.workload.models.gguf.header import is_gguf
@@ -313,13 +314,14 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         tied_embeddings=_tied(config),
         context=config.integer_or(0, _CONTEXT_KEYS, _MAX_CONTEXT, low=1) or None,
         expert_hidden=expert_hidden,
+        residual=None if attention is None else read_residual(config, family.residual, hidden),
         gated_experts=family.gated_experts,
     )
     for key in family.answered:
         config.values.get(key)
     unread = check_unread(config, tuple(FAMILIES), model_type)
     known = attention is None or not unread
-    return shape if known else replace(shape, attention=None, attention_problem=unread)
+    return shape if known else replace(shape, attention=None, attention_problem=unread, residual=None)
 
 
 def _attention(

@@ -9,12 +9,14 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Shown
 from ndpsim.workload.models.attention import Attention, LinearAttention
+from ndpsim.workload.models.compressed import CompressedAttention
 from ndpsim.workload.models.expert import Expert
 from ndpsim.workload.models.quantization import Quantization
+from ndpsim.workload.models.residual import Residual
 from ndpsim.workload.models.stored import WeightFile
 
 #: The attention of a layer.
-LayerAttention = Attention | LinearAttention
+LayerAttention = Attention | LinearAttention | CompressedAttention
 
 
 @dataclass(frozen=True)
@@ -43,12 +45,13 @@ class MoeShape(Shown):
         shared_intermediate: intermediate size of all shared experts of a layer together; 0 if there are none.
         hidden_act: the activation by its Hugging Face name ("silu").
         attention: attention of all layers, or of each layer if they differ; None if the file does not
-            describe it, or describes sparse or state-space attention.
+            describe it, or describes attention that is not modelled.
         vocabulary: number of tokens in the vocabulary; None if the file does not give it.
         tied_embeddings: whether the embedding of a token and the head are one matrix.
         context: maximum number of tokens of a sequence; None if the file does not give it.
         attention_problem: the message that names the key of unsupported attention.
         expert_hidden: size that experts work on, if it is not `hidden`; else 0.
+        residual: what stands between blocks; None: plain norms and one vector, to which results are added.
         gated_experts: whether experts have a gate beside up.
         stored: how its own file stores the weights; None: the file does not say so.
     """
@@ -73,6 +76,7 @@ class MoeShape(Shown):
     context: int | None = None
     attention_problem: str = ""
     expert_hidden: int = 0
+    residual: Residual | None = None
     gated_experts: bool = True
     stored: Quantization | WeightFile | None = None
 
@@ -125,8 +129,8 @@ class MoeShape(Shown):
         """The fields and derived values, for JSON.
 
         `attention_layers`: for each kind its layers, the cached bytes of a token in one layer, the maximum
-        number of cached tokens (None: all), and the cached bytes of a sequence at any length, with 16 bits a
-        value.
+        number of cached tokens (None: all), and the cached bytes of a sequence that do not depend on its
+        length, with 16 bits a value.
         """
         fields = asdict(replace(self, stored=None))
         fields["stored"] = None if self.stored is None else self.stored.source
@@ -139,7 +143,7 @@ class MoeShape(Shown):
                 "layers": count,
                 "kv_bytes_per_token": 2 * kind.cached_values,
                 "kv_tokens": kind.most_tokens,
-                "state_bytes": 0 if kind.cached_values else kind.kept_bits(1, 16) // 8,
+                "state_bytes": kind.fixed_bits(16) // 8,
             }
             for kind, count in zip(self.attention_kinds, self.layers_of_kind, strict=True)
         ]

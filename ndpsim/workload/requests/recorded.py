@@ -214,8 +214,8 @@ class RecordedRequests:
         if not len(ttft_ns):
             return None
         if time_ns is None and closed_loop is None:
-            ends = np.array(self._arrival_ns) + latency_ns
-            time_ns = None if np.isnan(ends).all() else float(np.nanmax(ends) - self._arrival_ns[0])
+            ends = np.array(self._arrival_ns) + latency_ns  # from the first arrival
+            time_ns = None if np.isnan(ends).all() else float(np.nanmax(ends))
         return Measured(ttft_ns, latency_ns, time_ns)
 
 

@@ -1,16 +1,17 @@
 """Operations of the GPU for the attention of a layer, with a module for each kind.
 
-`attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA) or `recurrent`
-(a state in their place). The sizes of caches are in `ndpsim.workload.models`, with the shapes.
+`attention_operations` finds the kind of a layer: `keys` (keys and values), `latent` (MLA), `compressed`
+(DeepSeek-V4) or `recurrent` (a state in their place). `index` has the choice of tokens. The sizes of caches
+are in `ndpsim.workload.models`, with the shapes.
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
 
-from ndpsim.inference.processors.attention import keys, latent, recurrent
+from ndpsim.inference.processors.attention import compressed, keys, latent, recurrent
 from ndpsim.inference.processors.operations import AnyStep, Operation
-from ndpsim.workload.models import LayerAttention, LinearAttention
+from ndpsim.workload.models import CompressedAttention, LayerAttention, LinearAttention
 
 
 def attention_operations(
@@ -26,6 +27,8 @@ def attention_operations(
     """
     if isinstance(attention, LinearAttention):
         return recurrent.operations(attention, hidden, step, bits)
+    if isinstance(attention, CompressedAttention):
+        return compressed.operations(attention, hidden, step, bits)
     if attention.latent_rank:
         return latent.operations(attention, hidden, step, bits)
     return keys.operations(attention, hidden, step, bits, attending)

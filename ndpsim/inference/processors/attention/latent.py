@@ -8,9 +8,6 @@
 
 - With an index (DeepSeek-V3.2, arXiv 2512.02556), always with latent vectors, as multi-query attention: p
   counts the chosen tokens alone, and their latent vectors are read once (of many new tokens, at most all).
-  The index has its projections; each of its queries meets the one key of every token up to it, with the sum
-  over heads 2 p heads (index_size + 1) operations; its keys are read once, scores of 4 bytes are written, and
-  read by the choice.
 
 In a step with sequences of both kinds each kind has its own kernels, as in vLLM
 (vllm/model_executor/layers/attention/mla_attention.py).
@@ -20,6 +17,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from ndpsim.inference.processors.attention import index
 from ndpsim.inference.processors.operations import (
     ACTIVATION_BYTES,
     AnyStep,
@@ -28,8 +26,6 @@ from ndpsim.inference.processors.operations import (
     product,
 )
 from ndpsim.workload.models import Attention, Matrix
-
-_SCORE_BYTES = _NUMBER_BYTES = 4
 
 
 def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
@@ -42,38 +38,15 @@ def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fra
     attend: list[Operation] = []
     projections = [name for name in matrices if not name.startswith("indexer.")]
     for part in step.by_kernel:
-        by = _with_vectors if part.new_tokens == 1 or attention.top_tokens else _with_keys
+        by = _with_vectors if part.new_tokens == 1 or attention.index else _with_keys
         attend += by(attention, expand, part, weights)
     return [
         *(product("attention", name, [matrices[name]], tokens, bits) for name in projections),
         Operation("attention", "cache_entries", 0, 0, entries, cached),
-        *(_index(attention, hidden, step, bits) if attention.index_heads else ()),
+        *index.operations(attention, hidden, step, bits),
         *attend,
         *output_gate(attention, tokens),
         product("attention", "o_proj", [output], tokens, bits),
-    ]
-
-
-def _index(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
-    """The index: its projections, the scores of all tokens, and the choice."""
-    heads, size, pairs = attention.index_heads, attention.index_size, step.index_pairs()
-    queries = step.tokens * heads * (size + 1) * ACTIVATION_BYTES
-    chosen = step.pairs(attention) * _NUMBER_BYTES
-    return [
-        *(
-            product("attention", matrix.name, [matrix], step.tokens, bits)
-            for matrix in attention.index_matrices(hidden)
-        ),
-        Operation(
-            "attention",
-            "indexer.scores",
-            2 * pairs * heads * (size + 1),
-            0,
-            queries + pairs * _SCORE_BYTES,
-            step.index_bytes(attention),
-            attends=True,
-        ),
-        Operation("attention", "indexer.choice", 0, 0, pairs * _SCORE_BYTES + chosen),
     ]
 
 
