@@ -44,7 +44,7 @@ def _take_plugins() -> None:
             continue
         file = value if equals else next(arguments, "")
         if not file:
-            raise ValueError("--plugin: needs a file")
+            raise ValueError("--plugin needs a file")
         files.append(os.path.abspath(file))
     sys.argv = left
     if files:

@@ -28,7 +28,7 @@ def mistake(error: BaseException | None) -> str:
     assert isinstance(error, InputError), error
     line = "" if error.line is None else f":{error.line}"
     place = "" if error.file is None else f"{shortened(error.file, 300)}{line}: "
-    message, subject = str(error), f"{error.key}: " if error.key else ""
+    message, subject = str(error), error.key or ""
     assert message.startswith(" ".join(f"{place}{subject}".split())), message
     assert len(message.splitlines()) == 1, message
     assert len(message) <= _LONGEST, message

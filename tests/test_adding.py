@@ -372,7 +372,7 @@ def test_a_configuration_of_another_simulator_has_its_presets_and_a_missing_one_
     assert (system.dram.org, system.dram.timing) == ("DDR4_4Gb_x8", "DDR4_2400R")
     assert (system.dimm.count, system.dimm.ranks) == (2, 2)
     status, printed = beside(ran, "import broken.cfg")
-    assert (status, "broken.cfg: org: is missing" in printed) == (2, True)
+    assert (status, "broken.cfg: org is missing" in printed) == (2, True)
 
 
 def test_a_broken_line_is_named(ran):

@@ -276,9 +276,30 @@ def test_what_is_folded_is_printed_and_buttons_are_not(page):
     page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
 
+def test_the_summary_of_a_run_is_whole_and_its_values_are_on_one_line(browser, tmp_path):
+    details = ", ".join(f"component {number} 144.8 mW" for number in range(12))
+    facts = [(f"result {row}", value, details) for row in range(10) for value in ("1024.0 GFLOPS", "624,416")]
+    write_page(str(tmp_path / "a.html"), "Run", "", [Section("Summary", HtmlTable((), facts))])
+    size = {"width": 1280, "height": 900, "deviceScaleFactor": 1, "mobile": False}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+    try:
+        open_page(browser, tmp_path / "a.html")
+        hidden, heights = browser.execute_script(
+            "const place = document.querySelector('section:first-of-type .scroll'), range = document.createRange();"
+            "const values = place.querySelectorAll('td:nth-child(2):nth-last-child(2)');"
+            "return [place.scrollHeight - place.clientHeight, [...values].map((value) => {"
+            "  range.selectNodeContents(value); return range.getBoundingClientRect().height; })];"
+        )
+        assert hidden <= 1
+        assert len(heights) == len(facts)
+        assert max(heights) < 30, heights  # pixels: one line
+    finally:
+        browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
 @pytest.mark.parametrize("wide", [1280, 400])
 def test_the_summary_of_many_policies_is_not_cut(browser, moe_by_hand, tmp_path, wide):
-    """No table of the summary is wider than its place; on a narrow screen each cell has its head beside it."""
+    """No table of the summary is larger than its place; on a narrow screen each cell has its head beside it."""
     names = [f"policy-{number}" for number in range(14)]
     history = MoeHistory()
     moe_by_hand.play(history, *names)
@@ -289,9 +310,10 @@ def test_the_summary_of_many_policies_is_not_cut(browser, moe_by_hand, tmp_path,
         open_page(browser, tmp_path / "moe.html")
         cut = browser.execute_script(
             "const places = document.querySelectorAll('section:first-of-type .scroll');"
-            "return [...places].map((place) => [place.scrollWidth, place.clientWidth]);"
+            "return [...places].flatMap((place) =>"
+            " [[place.scrollWidth, place.clientWidth], [place.scrollHeight, place.clientHeight]]);"
         )
-        assert len(cut) == 4  # the policies as rows, and as columns in groups of five
+        assert len(cut) == 2 * 4  # the policies as rows, and as columns in groups of five
         assert all(content <= room + 1 for content, room in cut), cut
         page_wide = browser.execute_script("return document.documentElement.scrollWidth")
         assert page_wide <= wide

@@ -59,14 +59,14 @@ def test_dramsim3_without_timings_and_system(tmp_path):
     # 1024 MB hold no whole rank of 8 GiB: DRAMsim3 takes one.
     assert (system.host.channels, system.dimm.count, system.dimm.ranks) == (1, 1, 1)
     for key, (ours, clocks) in TIMING_DEFAULTS.items():
-        words = f"[timing] {key}: is missing; DRAMsim3 takes {clocks} clocks, and so does this file"
+        words = f"[timing] {key} is missing; DRAMsim3 takes {clocks} clocks, and so does this file"
         assert any(note.endswith(words) for note in result.notes), key
         origin = hardware.origins.get(f"dram.overrides.{ours}")
         assert origin is None or f"which is missing: DRAMsim3's default of {clocks}" in origin.text
     said = dict(channels=1, channel_size=1024, address_mapping="chrobabgraco", trans_queue_size=32)
     said |= dict(row_buf_policy="OPEN_PAGE", refresh_policy="RANK_LEVEL_STAGGERED")
     for key, default in said.items():
-        words = f"[system] {key}: is missing; DRAMsim3 takes {default}, and so does this file"
+        words = f"[system] {key} is missing; DRAMsim3 takes {default}, and so does this file"
         assert any(note.endswith(words) for note in result.notes), key
 
 
@@ -84,7 +84,7 @@ def test_dramsim3_without_a_size(tmp_path, key, default, fits):
         return
     result = import_hardware(path)
     assert "value: DDR4_8Gb_x8" in result.text
-    assert any(f"{key}: is missing; DRAMsim3 takes {default}" in note for note in result.notes) is (
+    assert any(f"{key} is missing; DRAMsim3 takes {default}" in note for note in result.notes) is (
         key != "BL"
     )
 
@@ -305,7 +305,7 @@ def test_words_for_yes_and_no(tmp_path, word):
     path.write_text(ini(dram_structure=SIZES, timing={"tCK": 0.625}, system=dict.fromkeys(keys, word)))
     notes = " ".join(import_hardware(path).notes)
     yes = word.lower() in ("true", "yes", "on", "1")
-    assert [f"[system] {key}: is left out: " in notes for key in keys] == [yes, yes]
+    assert [f"[system] {key} is left out: " in notes for key in keys] == [yes, yes]
 
 
 @pytest.mark.parametrize(

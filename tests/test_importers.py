@@ -172,17 +172,17 @@ def test_additive_latency_is_folded_in(write: Write) -> None:
     imported = import_hardware(path)
     timings = loaded(imported, path).lane_device().timings
     assert [timings[name] for name in ("nCL", "nCWL", "nRTP", "nRCD")] == [17 + 4, 13 + 4, 10 + 4, 18 - 4]
-    assert notes_on(imported, "[timing] AL: is part of nCL")
+    assert notes_on(imported, "[timing] AL is part of nCL")
 
 
 def test_misspelt_refresh_interval_is_taken_and_said(write: Write) -> None:
     path = write("a.ini", ini(timing__tREFI=None, timing__REFI=7777))
     imported = import_hardware(path)
     assert loaded(imported, path).lane_device().timings["nREFI"] == 7777
-    assert notes_on(imported, "[timing] REFI: is taken as tREFI; DRAMsim3 does not read this name")
+    assert notes_on(imported, "[timing] REFI is taken as tREFI; DRAMsim3 does not read this name")
     both = import_hardware(write("b.ini", ini(timing__REFI=7777)))
     assert loaded(both, path).lane_device().timings["nREFI"] == 9361
-    assert notes_on(both, "[timing] REFI: is left out")
+    assert notes_on(both, "[timing] REFI is left out")
 
 
 def test_all_ranks_may_be_refreshed_at_once(write: Write) -> None:
@@ -233,10 +233,10 @@ def test_address_mapping_puts_every_bit_where_dramsim3_has_it(write: Write, mapp
     ("sections", "expected"),
     [
         ({"timing__tRFC2": 1, "timing__tRFC4": 2}, "[timing] tRFC2, tRFC4: left out: fine-granularity refresh"),
-        ({"system__refresh_policy": "BANK_LEVEL_STAGGERED"}, "[system] refresh_policy: is left out: DDR4 has no"),
+        ({"system__refresh_policy": "BANK_LEVEL_STAGGERED"}, "[system] refresh_policy is left out: DDR4 has no"),
         ({"timing__tFWA": 3}, "[timing] tFWA: left out: unknown key 'tFWA'; did you mean 'tFAW'?"),
         ({"colour__of_case": "red"}, "[colour] of_case: left out: unknown key 'of_case'"),
-        ({"timing__tRTRS": 1}, "[timing] tRTRS: is nCS, between ranks; from read to write within a rank it stays 2"),
+        ({"timing__tRTRS": 1}, "[timing] tRTRS is nCS, between ranks; from read to write within a rank it stays 2"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_carried_over_is_listed(write: Write, sections: dict[str, Any], expected: str) -> None:
@@ -337,7 +337,7 @@ def test_names_of_ddr5_in_ramulator_2_0(write: Write) -> None:
     assert (timings["nRFC"], timings["nCL"]) == (700, 40)
     assert timings["nCWL"] + timings["nBL"] + timings["nWTRS"] == 47
     assert timings["nCWL"] + timings["nBL"] + timings["nWTRL"] == 65
-    assert notes_on(imported, "timing.preset: is no preset of Ramulator 2.0 as published")
+    assert notes_on(imported, "timing.preset is no preset of Ramulator 2.0 as published")
 
 
 @pytest.mark.parametrize(

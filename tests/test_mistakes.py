@@ -126,10 +126,10 @@ def test_a_mistake_told_elsewhere_keeps_its_code_and_key():
     ("parts", "line"),
     [
         ({}, "is wrong"),
-        ({"key": "dimm.ranks"}, "dimm.ranks: is wrong"),
+        ({"key": "dimm.ranks"}, "dimm.ranks is wrong"),
         ({"file": "a.yaml"}, "a.yaml: is wrong"),
         ({"file": "a.yaml", "line": 7}, "a.yaml:7: is wrong"),
-        ({"file": "a.yaml", "line": 7, "key": "dimm.ranks"}, "a.yaml:7: dimm.ranks: is wrong"),
+        ({"file": "a.yaml", "line": 7, "key": "dimm.ranks"}, "a.yaml:7: dimm.ranks is wrong"),
         ({"line": 7}, "is wrong"),  # a line without a file is ignored
     ],
 )

@@ -11,6 +11,7 @@ import re
 import subprocess
 import sys
 from fractions import Fraction
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -25,16 +26,18 @@ from ndpsim import (
     describe_routing,
     generate_routing,
     place_expert,
+    run_pim,
     run_trace,
     simulate_expert,
     simulate_relayout,
 )
 from ndpsim.base.errors import InputError
+from ndpsim.config.banks import load_bank_hardware
 from ndpsim.dram.spec.standard import READ as RD
 from ndpsim.dram.traces import CommandTrace, Requests, read_requests
 from ndpsim.report.moe import MoeHistory
 from ndpsim.report.panels import PANELS, SIZES, chosen_panels, chosen_size
-from ndpsim.report.pictures import bars, canvas, claims, expert, latencies, layout, moe
+from ndpsim.report.pictures import banks, bars, canvas, claims, expert, latencies, layout, moe
 from ndpsim.report.pictures import relayout as relayouts
 from ndpsim.report.pictures.canvas import COLOURS, INK, tint
 from ndpsim.report.pictures.expert import reads_over_time
@@ -250,6 +253,11 @@ def pictures(tmp_path_factory, moe_by_hand):
     points = run_sweep(read_requests(trace), memory, (0.1, 0.5, 1.0))
     times = {"stream": 3.1, "random": 53.0, "a process": 4e9}
     drawn["bench"] = lambda size, panels: claims.bench_figure(times, size, panels), times
+    device = load_bank_hardware("aim")
+    run = run_pim(
+        Path(__file__).parents[1] / "examples" / "banks" / "aim_gemv.csv", device, record_commands=True
+    )
+    drawn["banks"] = lambda size, panels: banks.pim_figure(run, device, size, panels), run
     drawn["sweep"] = lambda size, panels: latencies.sweep_figure(points, memory, size, panels), points
     return drawn
 
@@ -323,6 +331,26 @@ def test_nothing_overlaps_and_nothing_is_cut(figures, size):
             own = {id(text) for text in axes.texts}
             for text, box in boxes:
                 assert id(text) in own or not overlap(box, inner), (name, text)
+
+
+def test_bars_of_upgrades_keep_their_room_beside_long_names():
+    changes = {
+        "memory": "4x ddr5-5200",
+        "ndp": "2x ddr5-5200 with a GEMV unit on each (TriMoE's)",
+        "banks": "5x HBM3 with units at their banks (AttAcc) for attention",
+    }
+    upgrades = [
+        SimpleNamespace(name=name, change=change, problem="", prefill_gain=1.013, decode_gain=5.566)
+        for name, change in changes.items()
+    ]
+    figure = canvas.compose(
+        "Prediction", ({"upgrades": moe._upgrades(SimpleNamespace(upgrades=upgrades))},), "column"
+    )
+    figure.draw_without_rendering()
+    (axes,) = figure.axes
+    assert axes.get_window_extent().width > 0.35 * figure.bbox.width
+    labels = [label.get_window_extent() for label in axes.get_yticklabels()]
+    assert not any(overlap(*pair) for pair in itertools.combinations(labels, 2))
 
 
 LEAST_PT = {"column": 6.5, "two-columns": 7, "slide": 12}

@@ -73,7 +73,7 @@ def test_a_file_is_used_for_one_call_and_its_mistakes_are_told_in_a_line(tmp_pat
         done = run(*call, "arriving.json", "--format", "rows", "-o", "r.csv", cwd=tmp_path)
         assert (done.returncode, done.stdout.split()[3:5]) == (0, ["arriving.json", "(rows):"]), done.stderr
     done = run("list", "models", "--plugin", cwd=tmp_path)
-    assert (done.returncode, done.stderr) == (2, "ndpsim: error: --plugin: needs a file\n")
+    assert (done.returncode, done.stderr) == (2, "ndpsim: error: --plugin needs a file\n")
     done = run("list", "models", "--plugin", "none.py", cwd=tmp_path)
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
     assert "none.py: No such file" in done.stderr

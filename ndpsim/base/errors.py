@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import re
 import reprlib
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -19,6 +20,7 @@ _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 60
 _SHORT.maxlong = 40
 _SHOWN = 24  # known names in a message; of more, those most like the unknown one
+_PREDICATE = re.compile(r"(is|has|needs|must|applies|draws) ")  # the key is the subject of such a problem
 _PART = 3  # characters of a name, from which it may be the beginning or the end of another
 
 
@@ -68,7 +70,8 @@ SETS = "sets"
 class InputError(ValueError):
     """A mistake of the user in a file, a key, an option or a value.
 
-    The text is one line, ``FILE:LINE: KEY: what is wrong``, with the parts that are known.
+    The text is one line, ``FILE:LINE: KEY: what is wrong``, with the parts that are known. A problem that
+    begins with a verb continues the key without a colon: ``dram.standard is missing``.
 
     Args:
         problem: the mistake, with the value and the allowed values.
@@ -94,7 +97,8 @@ class InputError(ValueError):
         self.key = key
         name = None if self.file is None else shortened(self.file, _NAME)
         location = "" if name is None else name + (f":{line}" if line else "") + ": "
-        subject = "" if key is None else f"{shortened(key, _NAME)}: "
+        joint = " " if _PREDICATE.match(problem) else ": "
+        subject = "" if key is None else shortened(key, _NAME) + joint
         super().__init__(one_line(f"{location}{subject}{problem}"))
 
     def at(self, file: object = None, line: int | None = None, key: str | None = None) -> InputError:

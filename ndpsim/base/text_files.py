@@ -44,8 +44,8 @@ def first_bytes(path: Path) -> bytes:
         return file.read(_HEAD)
 
 
-def recognised(path: Path, formats: Mapping[str, FileFormat], content: str) -> str:
-    """The name of the first format that recognises a file; `content` describes the formats in words.
+def recognised(path: Path, formats: Mapping[str, FileFormat], kind: str) -> str:
+    """The name of the first format that recognises a file; ``ndpsim list KIND`` describes the formats.
 
     Raises:
         InputError: the file cannot be read, or none recognises it.
@@ -54,8 +54,8 @@ def recognised(path: Path, formats: Mapping[str, FileFormat], content: str) -> s
     for name, form in formats.items():
         if form.recognises(path, head):
             return name
-    known = "; ".join(f"{name} ({form.meaning})" for name, form in formats.items())
-    problem = f"the format of {content} is not recognised; give one: {known}"
+    begins = head.lstrip().partition(b"\n")[0].decode(errors="replace").strip()
+    problem = f"is unknown: the file begins with {shown(begins)}. Formats: ndpsim list {kind}"
     raise InputError(problem, file=path, key="format", code="form")
 
 

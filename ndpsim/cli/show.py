@@ -313,6 +313,6 @@ def command(options: Options) -> None:
     what = options["what"]
     for name in options.keys() - {"what", "name", "json", *_USED.get(what, ())}:
         users = [kind for kind, used in _USED.items() if name in used]
-        refuse(options, f"is for show {' and '.join(users)}; show {what} does not use it", name)
+        refuse(options, f"applies to show {', '.join(users)}; show {what} does not use it", name)
     with naming(**{kind: f"show {what}" for kind in (what,) if kind not in ("layout", "processor")}):
         (_show_missing if "for" in options else _SHOWN[what])(options)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple, get_args, get_origin
 
+from annotated_types import MaxLen
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
@@ -113,7 +114,8 @@ def _values(field: FieldInfo) -> str:
     items = [item for inner in _parts(field) for item in inner.metadata]
     limits = {name: getattr(item, name) for item in items for name in names if hasattr(item, name)}
     if part.annotation is str:
-        return ANY_TEXT
+        longest = next((item.max_length for item in items if isinstance(item, MaxLen)), None)
+        return ANY_TEXT + (f" of 1 to {longest} characters" if longest else "")
     kind = "a whole number" if part.annotation is int else "a number"
     low = f"from {_number(limits['ge'])} to" if "ge" in limits else f"above {_number(limits['gt'])}, up to"
     return f"{kind} {low} {_number(limits['le'])}"
@@ -157,8 +159,8 @@ _ANNOTATED = {
     "additionalProperties": False,
 }
 _FILE = {"type": "string", "description": "name of a file in rtl_params/, or a path ending in .yaml"}
-#: What a key of a free text may be.
-ANY_TEXT = "a text of reasonable length, not empty"
+#: How the words for a free text begin.
+ANY_TEXT = "a text"
 #: The key of a unit's section that names a file with values for the keys that the section lacks.
 UNIT_PART = "part"
 

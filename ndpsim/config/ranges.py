@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+from ndpsim.base.errors import SETS
 from ndpsim.config.files import PART_SECTIONS, data_folder, data_names, data_path
 from ndpsim.config.hardware import Hardware
 from ndpsim.config.keys import leaves, unit_of
@@ -33,15 +34,17 @@ def notice_far_values(hardware: Hardware) -> None:
             continue
         if not low / _FAR <= value <= _FAR * high:
             origin = hardware.origins[dotted(path)]
-            place = origin.file + (f":{origin.line}" if origin.line else "")
+            line = f":{origin.line}" if origin.line else ""
+            place = "" if origin.file == SETS else f"{origin.file}{line}: "
             _report(place, dotted(path), value, unit_of(path), low, high)
 
 
 @functools.cache
 def _report(place: str, key: str, value: float, unit: str, low: float, high: float) -> None:
     """Print the notice once, for any number of points of a sweep."""
-    text = "%s: %s: %g %s is far from all bundled hardware, which has %g to %g %s; is the unit right?"
-    _log.warning(text, place, key, value, unit, low, high, unit)
+    bundled = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    text = "%s%s: %g %s is far from all bundled hardware, which has %s %s; is the unit right?"
+    _log.warning(text, place, key, value, unit, bundled, unit)
 
 
 @functools.cache

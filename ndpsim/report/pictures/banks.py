@@ -15,6 +15,7 @@ from ndpsim.report.pictures.canvas import COLOURS, Panel, Panels, compose
 from ndpsim.report.pictures.expert import time_axis
 from ndpsim.report.pim import pim_title
 from ndpsim.simulate.pim import command_bytes
+from ndpsim.simulate.results.expert import ExpertResult
 from ndpsim.simulate.results.pim import PimResult
 
 _PARTS = 100  # of the time
@@ -36,12 +37,12 @@ def _over_time(axes: Axes, result: PimResult, hardware: BankHardware) -> None:
         axes.stairs(
             gbps, edges / unit_ns, baseline=None, color=colour, label=f"{label}: mean {mean:.1f} GB/s"
         )
-    axes.set_ylabel(metric_label("bandwidth_gbps", Scale("GB/s"), results=(PimResult,)))
+    axes.set_ylabel(metric_label("bandwidth_gbps", Scale("GB/s"), results=(ExpertResult,)))
     axes.set_ylim(bottom=0)
 
 
 def _commands(result: PimResult) -> Panel:
-    """The number of each command, on a logarithmic scale."""
+    """The number of each command."""
     counts = dict(sorted(result.commands.items(), key=lambda item: -item[1]))
     words = [f"{count:,}" for count in counts.values()]
     bars = COLOURS["compute"], list(map(float, counts.values())), words

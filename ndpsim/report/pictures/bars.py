@@ -11,10 +11,11 @@ from matplotlib.axes import Axes
 
 from ndpsim.base.units import format_energy, format_power, format_time
 from ndpsim.report.metrics import metric_label, scale_of
-from ndpsim.report.pictures.canvas import COLOURS, ENERGY, INK, Panel
+from ndpsim.report.pictures.canvas import CHARACTER, COLOURS, ENERGY, INK, Panel, filled
 from ndpsim.report.words import component_words, unknown_components
 
 _ROW, _SHARES = 1.25, 1.3  # lines of text for each horizontal bar, and for one of shares
+_NAMES = 0.42  # most of a picture's width for the names of rows, where a row has room for several lines
 _TIMES = {
     "data": "read",
     "refresh": "refresh",
@@ -29,8 +30,13 @@ Bars: TypeAlias = tuple[Any, Sequence[float], Sequence[str]]
 Ways: TypeAlias = Mapping[str, tuple[Mapping[str, float | None] | None, float]]
 
 
-def name_rows(axes: Axes, names: Sequence[str]) -> None:
-    """Names beside horizontal bars, the first at the top."""
+def name_rows(axes: Axes, names: Sequence[str], lines: float = 1.0) -> None:
+    """Names beside bars, the first at the top; long ones are broken if a row has `lines` enough."""
+    if lines >= 2:
+        figure = axes.get_figure(root=True)
+        assert figure is not None
+        room = _NAMES * 72 * figure.get_figwidth() / (CHARACTER * rcParams["font.size"])
+        names = [filled(name, int(room)) for name in names]
     axes.set_yticks(range(len(names)), names)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(names) - 0.5, -0.5)
@@ -80,7 +86,7 @@ def row_panel(
         for y, position in enumerate(mark[3] if mark else ()):
             name, colour, line, _ = mark or ("", "", "", ())
             axes.plot((position, position), (y - 0.42, y + 0.42), line, color=colour, label=name)
-        name_rows(axes, names)
+        name_rows(axes, names, lines)
         axes.set(xlabel=label, xlim=(0, most or longest or 1))
 
     return Panel(draw, lines * len(names))

@@ -167,7 +167,7 @@ class _Block:
         axes, dpi = self.axes[-1], self.part.figure.dpi
         before = axes.xaxis.label.get_window_extent().height
         room = 72 * axes.bbox.width / dpi / (CHARACTER * font_pt)
-        axes.set_xlabel(_filled(axes.get_xlabel(), int(room)), parse_math=False)
+        axes.set_xlabel(filled(axes.get_xlabel(), int(room)), parse_math=False)
         return float(axes.xaxis.label.get_window_extent().height - before) / dpi
 
 
@@ -255,7 +255,7 @@ def compose(
         figure = Figure(figsize=(chosen.width_in, high), dpi=chosen.dpi, layout=engine)
         FigureCanvasAgg(figure)
         room = int(0.98 * 72 * chosen.width_in / (CHARACTER * (chosen.font_pt + 0.5)))
-        heading = figure.suptitle(_filled(title, room), x=0.01, ha="left", parse_math=False)
+        heading = figure.suptitle(filled(title, room), x=0.01, ha="left", parse_math=False)
         # The first column, which has the curves, is wider.
         parts = figure.subfigures(1, len(columns), squeeze=False, width_ratios=(11, 9)[: len(columns)])[0]
         _lay_out(figure, [_drawn(*pair, chosen) for pair in zip(parts, columns, strict=True)], chosen)
@@ -263,7 +263,7 @@ def compose(
     return figure
 
 
-def _filled(text: str, characters: int) -> str:
+def filled(text: str, characters: int) -> str:
     """Text broken into lines of at most `characters`; a number stays beside its unit."""
     held = re.sub(r"(?<=\d) (?=[^\W\d])", "\N{NO-BREAK SPACE}", text).splitlines()
     lines = "\n".join(textwrap.fill(line, characters, break_on_hyphens=False) for line in held)
@@ -290,7 +290,7 @@ def _drawn(part: SubFigure, column: Sequence[Panel], size: Size) -> tuple[GridSp
                 if axis.get_scale() == "log":
                     axis.set_label_text(f"{axis.label.get_text()}, logarithmic", parse_math=False)
             axes.set_ylabel(
-                _filled(axes.get_ylabel(), max(14, int(1.25 * panel.lines / CHARACTER))), parse_math=False
+                filled(axes.get_ylabel(), max(14, int(1.25 * panel.lines / CHARACTER))), parse_math=False
             )
             if axes is not all_axes[-1]:
                 axes.tick_params(labelbottom=False)

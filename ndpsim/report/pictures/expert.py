@@ -223,11 +223,14 @@ def phase_bars(spans: Sequence[tuple[float, float]], time_ns: float) -> tuple[Fl
     return edges[:-1], np.diff(edges), np.minimum(within_ns.sum(0) / least_ns, 1.0)
 
 
+_KINDS = {"activations-in": "host", "activation": "activation unit", "result-out": "host"}  # others compute
+
+
 def phase_panel(phases: Sequence[Phase], time_ns: float, hardware: Mapping[str, Any]) -> Panel:
     """The work of the units in the expert program, a row for each phase."""
-    units = unit_of_phase(hardware)
-    kinds = "host", "compute", "activation unit", "compute", "host"
-    rows = {name: (row, COLOURS[kind]) for row, (name, kind) in enumerate(zip(units, kinds, strict=True))}
+    ran = {phase.name for phase in phases}
+    units = {name: unit for name, unit in unit_of_phase(hardware).items() if name in ran}
+    rows = {name: (row, COLOURS[_KINDS.get(name, "compute")]) for row, name in enumerate(units)}
 
     def draw(axes: Axes) -> None:
         unit_ns = time_axis(axes, time_ns)

@@ -306,7 +306,7 @@ def _upgrades(result: Prediction) -> Panel | None:
         phase: [getattr(upgrade, f"{phase}_gain") for upgrade in shown] for phase in ("prefill", "decode")
     }
     parts = {phase: (COLOURS[phase], values, list(map(times, values))) for phase, values in gains.items()}
-    names = [f"{upgrade.name}:\n{upgrade.change.split(',')[0]}" for upgrade in shown]
+    names = [f"{upgrade.name}: {upgrade.change.split(',')[0]}" for upgrade in shown]
     label = metric_label("speedup", Scale(TIMES), "the machine as it is")
     as_it_is = "", INK, "-", [1.0] * len(shown)
     return row_panel(names, parts, label, mark=as_it_is, beside=True, lines=3.2)

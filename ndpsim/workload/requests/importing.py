@@ -53,7 +53,7 @@ def _read(file: Any, format: str | None, first: int | None, run: int | None, sin
     path = path_of(file, "file")
     most = None if first is None else whole_number(first, "first", 1)
     if format is None:
-        name = recognised(path, request_formats(), "requests")
+        name = recognised(path, request_formats(), "workload-formats")
     else:
         name = choice(format, "format", request_formats(), "format of requests")
     form, number = request_formats()[name], None if run is None else whole_number(run, "run", 1)

@@ -93,7 +93,7 @@ def _detected(path: Path) -> str:
     first_bytes(path)  # an unreadable file has its own error
     if is_routing_file(path):
         raise InputError("is a routing trace of ndpsim already", "conflict", file=path)
-    return recognised(path, routing_formats(), "routing")
+    return recognised(path, routing_formats(), "routing-formats")
 
 
 def _first_steps(recorded: Recorded, steps: int | None) -> Recorded:

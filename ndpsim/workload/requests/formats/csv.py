@@ -20,12 +20,22 @@ from ndpsim.workload.requests.requests import Requests
 _NO_CELL = re.compile("[,\n\r\ud800-\udfff]")  # nor parts of surrogate pairs, which UTF-8 does not have
 _HEADER = re.compile(r"(id,)?(arrival_s|concurrency),input_tokens,output_tokens(?:,blocks_([0-9]{1,9}))?")
 
+_COLUMNS = ("arrival_s", "input_tokens", "output_tokens")
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    """Whether the first line has a column of this form; `_read` says which are missing."""
+    header = head.decode("utf-8-sig", "replace").lstrip().partition("\n")[0]
+    return not set(_COLUMNS).isdisjoint(header.replace(" ", "").strip().split(","))
+
 
 def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     header = next((text.replace(" ", "") for _, text in numbered_lines(path)), "")
     form = _HEADER.fullmatch(header)
     if form is None:
-        problem = f"{shown(header)} is not the header [id,]arrival_s,input_tokens,output_tokens"
+        lacking = [name for name in _COLUMNS if name not in header.split(",")]
+        problem = f"column {lacking[0]} is missing" if lacking else f"{shown(header)} is not the header"
+        problem += "; the header is [id,]arrival_s,input_tokens,output_tokens"
         raise InputError(problem, "form", file=path, line=1)
     named, when = form[1] is not None, form[2]
     rows = RecordedRequests(path, most, when, "input_tokens", "output_tokens", from_first=False)
@@ -79,11 +89,6 @@ def lines_of(requests: Requests, header: bool = True) -> Iterator[str]:
 FORMAT = WorkloadFormat(
     example="7,0.914,2048,128",
     meaning="CSV of ndpsim, columns id,arrival_s,input_tokens,output_tokens",
-    recognises=lambda path, head: (
-        _HEADER.fullmatch(
-            head.decode("utf-8-sig", "replace").lstrip().partition("\n")[0].strip().replace(" ", "")
-        )
-        is not None
-    ),
+    recognises=_recognises,
     read=_read,
 )
