@@ -197,10 +197,11 @@ def test_tokens_beyond_the_buffer_are_tiled_and_weights_read_once_a_tile():
 
 @pytest.mark.parametrize("shape", [(1, 1), (3, 5), (513, 257), (100, 31)])
 @pytest.mark.parametrize("bits", [16, 3])
-def test_odd_shapes_read_every_burst_once(shape, bits):
-    result = simulate_expert(model=Expert(*shape), bits=bits)
+@pytest.mark.parametrize("inward", [1, 2])
+def test_odd_shapes_read_every_burst_once(shape, bits, inward):
+    result = simulate_expert(model=Expert(*shape, gated=inward == 2), bits=bits)
     hidden, intermediate = shape
-    regions = [-(-2 * intermediate * hidden * bits // 8), -(-hidden * intermediate * bits // 8)]
+    regions = [-(-inward * intermediate * hidden * bits // 8), -(-hidden * intermediate * bits // 8)]
     assert result.weight_bytes == sum(regions)
     assert result.commands["RD"] == sum(-(-size // 64) for size in regions)
 
@@ -220,13 +221,14 @@ def test_equal_lanes_are_simulated_once_and_unequal_ones_apart(qwen):
             "shape": [(512, 256), (513, 257), (96, 40), (3, 5)],
             "tokens": [1, 2, 5],
             "sets": [(), DDR4, ("dram.nREFI=2000", "ndp.gemv.fifo_bursts=7")],
+            "gated": [True, False],
         }
     )
 )
-def test_the_plain_run_of_every_lane_agrees(shape, tokens, sets):
+def test_the_plain_run_of_every_lane_agrees(shape, tokens, sets, gated):
     """Every lane on its own, every queue scanned, every read stepped through; unequal shares among them."""
     simulate_expert(
-        "trimoe", Expert(*shape), tokens, sets=sets, bits=4 if tokens == 2 else 16, exact_check=True
+        "trimoe", Expert(*shape, gated), tokens, sets=sets, bits=4 if tokens == 2 else 16, exact_check=True
     )
 
 

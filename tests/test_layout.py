@@ -343,6 +343,7 @@ def test_an_expert_larger_than_the_device_is_not_supported():
 # ---- Addresses of tiles ----------------------------------------------------------------------------------
 
 GROUPED = {"group_size": 24, "scale_bits": 16}
+WITHOUT_GATE = ExpertFormat(None, WeightFormat(3, 24), WeightFormat(4))
 
 
 def by_hand(weights: ExpertWeights, lanes: int, tile_rows: int, word_bits: int, burst_bits: int) -> list:
@@ -350,7 +351,8 @@ def by_hand(weights: ExpertWeights, lanes: int, tile_rows: int, word_bits: int, 
     bit of the lane, None for padding.
     """
     memory: list[list] = [[] for _ in range(lanes)]
-    for matrices, rows in (((0, 1), 2 * weights.intermediate), ((2,), weights.hidden)):
+    *inward, down = range(len(weights.format.names))
+    for matrices, rows in ((inward, len(inward) * weights.intermediate), ([down], weights.hidden)):
         for tile, first in enumerate(range(0, rows, tile_rows)):
             of_rows = []
             for row in range(first, min(first + tile_rows, rows)):
@@ -385,6 +387,7 @@ def by_hand(weights: ExpertWeights, lanes: int, tile_rows: int, word_bits: int, 
     [
         (80, 52, ExpertFormat.of(3, **GROUPED), []),
         (80, 52, ExpertFormat.of(16), []),
+        (80, 52, WITHOUT_GATE, []),
         (72, 19, ExpertFormat.of({"gate": 4, "up": 4, "down": 3}, **GROUPED), ["ndp.systolic.columns=3"]),
         (40, 33, ExpertFormat.of({"gate": 2, "up": 8, "down": 1}, zero_point_bits=0, **GROUPED), []),
         (64, 36, ExpertFormat.of({"gate": 2, "up": 8, "down": 1}), ["ndp.systolic.arrays=4", "dimm.subchannels=4", "ndp.systolic.columns=5"]),
@@ -397,7 +400,8 @@ def test_every_bit_lies_where_the_arrays_read_it(hidden, intermediate, written, 
         f"ndp.systolic.low_bit_throughput={throughput}",
         *sets,
     ]
-    layout = place_expert("cxl", Expert(hidden, intermediate), bits=written, sets=sets).layout
+    expert = Expert(hidden, intermediate, gated=written.gate is not None)
+    layout = place_expert("cxl", expert, bits=written, sets=sets).layout
     geometry, device = layout.geometry, layout.geometry.device
     arrays = load_hardware("cxl", sets).ndp.systolic
     outputs = arrays.arrays // geometry.lanes * arrays.columns

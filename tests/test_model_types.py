@@ -44,7 +44,7 @@ def test_the_records_are_what_the_packages_make() -> None:
     assert built == BUILT
 
 
-# Not experts of three matrices for each hidden value: others of attention, of no weights, and with projections.
+# Not one kind of experts for each hidden value: others of attention, of no weights, and with projections.
 PADDED = ("jetmoe", "longcat_flash")
 # Classes of models without a head over the vocabulary.
 WITHOUT_HEAD = ("openai_privacy_filter", "glm4v_moe_text", "qwen3_vl_moe_text")
@@ -103,6 +103,7 @@ SHAPES = {
     "mimo_v2_flash": (4096, 2048, 256, 8, 47, 0),
     "minimax_m3_vl_text": (6144, 3072, 128, 4, 60, 3072),
     "muse_spark_text": (4096, 4096, 256, 8, 62, 0),
+    "nemotron_h": (4096, 7688, 8, 2, 1, 7688),
     "step3p5": (4096, 1280, 288, 8, 42, 1280),
 }  # fmt: skip
 
@@ -156,7 +157,7 @@ def test_attention_that_is_not_modelled_is_said(name: str, tmp_path: Path) -> No
 
 
 def test_types_that_cannot_be_read_say_why(tmp_path: Path) -> None:
-    for name in ("doge", "nemotron_h", "switch_transformers"):
+    for name in ("doge", "nllb-moe", "switch_transformers"):
         with refused(f"unsupported {name}.json:1 model_type"):
             shape_of(tmp_path, name)
 
@@ -264,6 +265,26 @@ def test_mimo_as_published_has_a_pattern_and_sizes_of_its_own(tmp_path: Path) ->
     )  # fmt: skip
     assert [2 * kind.cached_values for kind in shape.attention_kinds] == [2560, 5120]
     assert shape.layers_of_kind == (2, 46)
+
+
+def test_blocks_of_nemotron_are_read_in_both_spellings(tmp_path: Path) -> None:
+    """An expert is up and down alone; a latent size replaces the hidden one."""
+    listed = {"layers_block_type": ["mamba", "moe", "linear_attention", "moe", "attention", "moe"]}
+    text = {"layers_block_type": None, "hybrid_override_pattern": "MEME*E", "num_hidden_layers": 6}
+    shapes = [shape_of(tmp_path, "nemotron_h", **form, moe_latent_size=1024) for form in (listed, text)]
+    assert shapes[0] == shapes[1]
+    assert (shapes[0].layers, shapes[0].dense_layers, shapes[0].dense_intermediate) == (6, (0, 2, 4), 0)
+    assert shapes[0].expert.weights == 2 * 1024 * 7688
+    assert shape_of(tmp_path, "nemotron_h").dense_intermediate == 21504  # the last of its blocks is dense
+    for form, problem in (
+        ({"layers_block_type": ["moe", "conv"]}, "unknown-name nemotron_h.json:1 layers_block_type"),
+        ({"num_hidden_layers": 5}, "conflict nemotron_h.json:1 layers_block_type"),
+        ({"layers_block_type": None}, "missing nemotron_h.json layers_block_type"),
+        ({"layers_block_type": []}, "missing nemotron_h.json:1 layers_block_type"),
+        ({"layers_block_type": ["mlp"]}, "conflict nemotron_h.json:1 layers_block_type"),
+    ):
+        with refused(problem):
+            shape_of(tmp_path, "nemotron_h", **form)
 
 
 def test_gemma_has_a_dense_network_beside_the_experts(tmp_path: Path) -> None:

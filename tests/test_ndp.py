@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 
 import ndpsim
 from mistakes import refused
+from ndpsim.dimm.layout import MATRICES
 from ndpsim.dimm.units import ActivationUnit, GemvUnit, last_served
-from ndpsim.simulate.program import DOWN, GATE_UP, Queue
+from ndpsim.simulate.program import DOWN, INWARD, Queue
 
 
 def gemv(**changes: int) -> GemvUnit:
@@ -199,7 +200,7 @@ class _Clockwork:
 
     def multiply(self, region, tokens, release):
         self.asked.append(region)
-        rows = 4 if region == GATE_UP else 3
+        rows = 4 if region == INWARD else 3
         yield 5
         return [one + 5 + np.arange(rows) + late for one, late in zip(release, self.late, strict=True)]
 
@@ -217,7 +218,7 @@ def _run(jobs, late=(0,)):
     """Jobs, each (tokens of its tiles, release)."""
     queue = Queue(_Clockwork(late), _activated)
     for tokens, release in jobs:
-        queue.add(tokens, release)
+        queue.add(tokens, release, MATRICES)
     queue.advance()
     while queue.goal is not None:
         queue.advance()
@@ -235,7 +236,17 @@ def test_a_tile_goes_through_its_phases_in_order():
         ("result-out", 0): (32, 36),
     }
     assert end == 36
-    assert queue.lanes.asked == [(7,), "write", GATE_UP, DOWN, [[32, 33]]]  # two results leave together
+    assert queue.lanes.asked == [(7,), "write", INWARD, DOWN, [[32, 33]]]  # two results leave together
+
+
+def test_without_a_gate_each_row_is_a_hidden_value():
+    queue = Queue(_Clockwork(), _activated)
+    queue.add((7,), 0, ("up", "down"))
+    queue.advance()
+    while queue.goal is not None:
+        queue.advance()
+    assert queue.of_phase["up", 0] == (11, 19)
+    assert queue.of_phase["activation", 0] == (16, 26)  # from the first of four rows on, not the first two
 
 
 def test_results_leave_no_sooner_than_those_before_them():
@@ -246,7 +257,7 @@ def test_results_leave_no_sooner_than_those_before_them():
 
     lanes = _OutOfOrder()
     queue = Queue(lanes, _activated)
-    queue.add((1,), 0)
+    queue.add((1,), 0, MATRICES)
     while lanes.asked[-1:] != [[[9, 9]]]:
         queue.advance()
     assert queue.goal == 3
@@ -255,7 +266,7 @@ def test_results_leave_no_sooner_than_those_before_them():
 def test_lanes_are_freed_at_once_when_their_queue_is_dropped_within_an_expert():
     lanes = _Clockwork()
     queue, freed = Queue(lanes, _activated), weakref.ref(lanes)
-    queue.add((7,), 0)
+    queue.add((7,), 0, MATRICES)
     queue.advance()
     gc.disable()  # reference counts alone
     try:
@@ -269,7 +280,7 @@ def test_each_answer_is_awaited():
     queue = Queue(_Clockwork(), _activated)
     goals = []
     for tokens, awaited in (((7, 7), [10, 5, 5, 3] * 2), ((1,), [10, 5, 5, 3])):
-        queue.add(tokens, 0)
+        queue.add(tokens, 0, MATRICES)
         goals.clear()
         queue.advance()
         while queue.goal is not None:

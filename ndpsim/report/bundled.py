@@ -11,7 +11,6 @@ from ndpsim.base.units import format_bytes, percent
 from ndpsim.config import Part, load_part, part_names
 from ndpsim.config.files import PART_KINDS
 from ndpsim.config.keys import Row
-from ndpsim.dimm.layout import MATRICES
 from ndpsim.inference.processors import ExpertTime
 from ndpsim.inference.processors.weights import expert_format_of
 from ndpsim.policies.choose import ENGINES, PolicyParameter, policies
@@ -117,7 +116,9 @@ def layout_title(placed: PlacedExpert) -> str:
         if len(bits) == 1
         else ", ".join(
             f"{matrix} {values_of}"
-            for matrix, values_of in zip(MATRICES, layout.weights.format.matrices, strict=True)
+            for matrix, values_of in zip(
+                layout.weights.format.names, layout.weights.format.matrices, strict=True
+            )
         )
     )
     return (
@@ -128,7 +129,12 @@ def layout_title(placed: PlacedExpert) -> str:
 def print_layout(placed: PlacedExpert) -> None:
     """Print the bytes of every matrix on every DIMM, and how evenly the lanes of a DIMM share them."""
     layout = placed.layout
-    columns = ("dimm", "channel", *(f"matrix_bytes.{name}" for name in MATRICES), "matrix_bytes")
+    columns = (
+        "dimm",
+        "channel",
+        *(f"matrix_bytes.{name}" for name in layout.weights.format.names),
+        "matrix_bytes",
+    )
     labels = [*(label_of(name, DimmPart) for name in columns), label_of("matrix_bytes", LanePart)]
     rows = []
     for dimm in placed.dimms:

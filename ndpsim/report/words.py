@@ -57,6 +57,7 @@ def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
     return {
         "activations-in": to_host_name(hardware),
         "gate-up": multiplies,
+        "up": multiplies,
         "activation": "activation unit",
         "down": multiplies,
         "result-out": to_host_name(hardware),

@@ -25,7 +25,7 @@ from ndpsim.dram.traces import CommandTrace
 from ndpsim.simulate.host import host_path
 from ndpsim.simulate.lane import Ints, Lane, LaneCounts, command_traces, ensure_same
 from ndpsim.simulate.machine import NdpMachine, Placed, PlacedOnDimms, every_lane
-from ndpsim.simulate.program import DOWN, FIRST_CLOCK, GATE_UP, Awaited, Job, Queue, TilesFrom
+from ndpsim.simulate.program import DOWN, FIRST_CLOCK, INWARD, Awaited, Job, Queue, TilesFrom
 
 # ---- The lanes of a DIMM for the program of an expert
 
@@ -172,7 +172,7 @@ class LanesAlone:
         """The lanes of a DIMM, or of equal DIMMs."""
         machine, schedule = self.machine, self.machine.schedule.seen_from(self.start_clock)
         unit, ticks = machine.unit, (machine.dram_ticks, machine.unit_ticks)
-        servers = unit.servers(placed.interleaving, GATE_UP)
+        servers = unit.servers(placed.interleaving, INWARD)
         return [
             Lane(
                 stream,
@@ -188,7 +188,7 @@ class LanesAlone:
         """Run experts in turn, from the tokens of the tiles and the release of each; returns their queue."""
         queue = Queue(self, self.machine.activated)
         for tokens, release in jobs:
-            queue.add(tokens, release)
+            queue.add(tokens, release, self.expert.weights.format.names)
         tiles = sum(len(tokens) for tokens, _ in jobs)
         total = tiles * sum(lane.stream.share.total for lane in self.lanes)
         read = 0

@@ -25,7 +25,7 @@ class BankOperand:
     """An operand in the first channel that holds it.
 
     Attributes:
-        name: "gate and up", "down", "keys" or "values".
+        name: "gate and up", "up", "down", "keys" or "values".
         first_row, rows: of each bank.
         banks: banks of the channel with parts of it.
         channels: channels with parts of it.

@@ -87,7 +87,9 @@ def simulate_bank_expert(
     rules: str = "standard",
     record_commands: bool = False,
 ) -> PimResult:
-    """Simulate one expert: gate and up as one matrix, then down; the activation function is outside.
+    """Simulate one expert: gate, if there is one, and up as one matrix, then down.
+
+    The activation function is outside.
 
     Weights are read again for each token. Weights have the element of the units.
 
@@ -120,11 +122,12 @@ def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple
         InputError: the matrices do not fit, or no layout is known.
     """
     layouts, units = layouts_of(hardware), units_of(hardware)
-    first = Gemv(expert.hidden, 2 * expert.intermediate)
+    *inward, _ = (matrix.name for matrix in expert.matrices())
+    first = Gemv(expert.hidden, len(inward) * expert.intermediate)
     second = Gemv(expert.intermediate, expert.hidden)
     row = layouts.rows_of(first, units)
     parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
-    rows = {"gate and up": range(row), "down": range(row, row + layouts.rows_of(second, units))}
+    rows = {" and ".join(inward): range(row), "down": range(row, row + layouts.rows_of(second, units))}
     return joined(parts, hardware), rows
 
 

@@ -137,7 +137,8 @@ class Channel:
         self.dimms.add_job(dimm, reads)
         results = -(-placed.interleaving.regions[DOWN].rows // self.machine.values_per_burst)
         self.dimms.make_room_for_transfers(results)
-        self.experts.append(self.queues[dimm].add(tiles, release, QueuedExpert(dimm, weights, placed)))
+        added = QueuedExpert(dimm, weights, placed)
+        self.experts.append(self.queues[dimm].add(tiles, release, weights.format.names, added))
 
     def add_relayout(self, wave: Wave, start: int) -> None:
         """Add a relayout that begins after the clock `start`; DIMMs of other channels have no delays."""

@@ -257,7 +257,7 @@ def _result(
         bandwidth_gbps=bandwidth_gbps,
         peak_bandwidth_gbps=peak_gbps,
         peak_fraction=bandwidth_gbps / peak_gbps,
-        gflops=2 * 3 * weights.hidden * weights.intermediate * tokens / time_ns,
+        gflops=2 * len(weights.format.names) * weights.hidden * weights.intermediate * tokens / time_ns,
         peak_gflops=expert.peak_gflops,
         bound=max(busy, key=busy.__getitem__),
         busy=busy,

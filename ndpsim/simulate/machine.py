@@ -19,7 +19,6 @@ from ndpsim.base.reported import Reported, quantity
 from ndpsim.base.units import common_ticks, exact, format_bytes, frequency_period_ps
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.layout import (
-    MATRICES,
     ExpertFormat,
     ExpertWeights,
     Geometry,
@@ -274,11 +273,12 @@ def named_weights(
     Raises:
         InputError: there is no such model, or the bits are invalid.
     """
-    form = expert_format(bits)
     if isinstance(model, Expert):
-        return ExpertWeights(model.hidden, model.intermediate, form), None
-    shape = load_model(model)
-    return ExpertWeights(shape.expert.hidden, shape.expert.intermediate, form), shape.name
+        expert, name = model, None
+    else:
+        shape = load_model(model)
+        expert, name = shape.expert, shape.name
+    return ExpertWeights(expert.hidden, expert.intermediate, expert_format(bits, expert.gated)), name
 
 
 def describe_weights(weights: ExpertWeights, model: str | None) -> dict[str, Any]:
@@ -290,7 +290,8 @@ def describe_weights(weights: ExpertWeights, model: str | None) -> dict[str, Any
         "bits": weights.format.bits(),
     }
     if any(of_matrix.group_size for of_matrix in weights.format.matrices):
-        described["formats"] = dict(zip(MATRICES, map(asdict, weights.format.matrices), strict=True))
+        formats = weights.format
+        described["formats"] = dict(zip(formats.names, map(asdict, formats.matrices), strict=True))
     return described
 
 
@@ -341,9 +342,9 @@ class PlacedExpert(Reported):
             DimmPart(
                 dimm,
                 dimm % geometry.channels,
-                _by_matrix(held[dimm].sum(axis=0)),
+                self._by_matrix(held[dimm].sum(axis=0)),
                 [
-                    LanePart(lane, *divmod(lane, geometry.subchannels), _by_matrix(held[dimm, lane]))
+                    LanePart(lane, *divmod(lane, geometry.subchannels), self._by_matrix(held[dimm, lane]))
                     for lane in range(geometry.lanes)
                 ],
             )
@@ -360,7 +361,7 @@ class PlacedExpert(Reported):
             "bytes": layout.bytes,
             "bursts": layout.bursts,
             "burst_bytes": geometry.device.burst_bytes,
-            "matrix_bytes": _by_matrix(layout.lane_bits().sum(axis=(0, 1))),
+            "matrix_bytes": self._by_matrix(layout.lane_bits().sum(axis=(0, 1))),
             "dimm_capacity_bytes": geometry.dimm_bytes,
             "dimms": [asdict(part) for part in self.dimms],
         }
@@ -396,12 +397,11 @@ class PlacedExpert(Reported):
             ("lanes", f"{geometry.lanes} of each DIMM"),
         ]
 
-
-def _by_matrix(bits: Sequence[int]) -> dict[str, int | float]:
-    return {
-        name: int(count) // 8 if count % 8 == 0 else int(count) / 8
-        for name, count in zip(MATRICES, bits, strict=True)
-    }
+    def _by_matrix(self, bits: Sequence[int]) -> dict[str, int | float]:
+        return {
+            name: int(count) // 8 if count % 8 == 0 else int(count) / 8
+            for name, count in zip(self.layout.weights.format.names, bits, strict=True)
+        }
 
 
 def place_expert(

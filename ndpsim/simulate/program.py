@@ -109,10 +109,8 @@ class IdleTime:
 # ---- Programs
 
 
-GATE_UP, DOWN = 0, 1  #: The regions of an expert.
+INWARD, DOWN = 0, 1  #: The regions of an expert: gate and up, and down.
 FIRST_CLOCK = 1  #: The clock of a program's first DRAM command.
-
-_REGIONS = ("gate-up", "down")
 
 T = TypeVar("T")
 Ints = NDArray[np.int64]
@@ -129,12 +127,14 @@ class Job:
     Attributes:
         tokens: the number of tokens of each tile.
         tiles: the numbers of the tiles, counted over all jobs of the queue.
+        matrices: their names, of which the last is down.
         release: the tick before which its activations are not written and its weights not read ahead.
         expert: its data for the lanes.
     """
 
     tokens: tuple[int, ...]
     tiles: range
+    matrices: tuple[str, ...]
     release: int = 0
     expert: Any = None
 
@@ -206,28 +206,30 @@ class _Program:
             self.lanes.begin(job)
             start = max(self.end, self.lanes.now, job.release)
             for tile, tokens in zip(job.tiles, job.tokens, strict=True):
-                start = yield from self._tile(tile, tokens, start)
+                start = yield from self._tile(tile, tokens, start, job.matrices[:-1])
             self.end = start
 
-    def _tile(self, tile: int, tokens: int, start: int) -> Awaited[int]:
+    def _tile(self, tile: int, tokens: int, start: int, inward: tuple[str, ...]) -> Awaited[int]:
         """The program of a tile of tokens, see the docstring of this module; returns when it ends."""
         lanes, record = self.lanes, self._record
         arrived = yield from lanes.write_activations(tokens, start)
         record("activations-in", tile, [start], arrived)
-        sums = yield from self._multiply(GATE_UP, tile, tokens, arrived)
-        ready = [np.maximum(rows[::2], rows[1::2]) for rows in sums]  # gate and up rows alternate
+        sums = yield from self._multiply(INWARD, "-".join(inward), tile, tokens, arrived)
+        ready = [rows.reshape(-1, len(inward)).max(axis=1) for rows in sums]  # gate and up rows alternate
         hidden = [self._activated(of_dimm, tokens) for of_dimm in ready]
         record("activation", tile, [int(of_dimm[0]) for of_dimm in ready], hidden)
-        sums = yield from self._multiply(DOWN, tile, tokens, hidden)
+        sums = yield from self._multiply(DOWN, "down", tile, tokens, hidden)
         first = np.arange(0, len(sums[0]), lanes.rows_per_message)
         known = [np.maximum.accumulate(np.maximum.reduceat(rows, first)) for rows in sums]
         end = yield from lanes.read_results(tokens, known)
         record("result-out", tile, [int(of_dimm[0]) for of_dimm in known], [end])
         return end
 
-    def _multiply(self, region: int, tile: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
+    def _multiply(
+        self, region: int, name: str, tile: int, tokens: int, release: list[int]
+    ) -> Awaited[list[Ints]]:
         sums = yield from self.lanes.multiply(region, tokens, release)
-        self._record(_REGIONS[region], tile, release, [int(rows.max()) for rows in sums])
+        self._record(name, tile, release, [int(rows.max()) for rows in sums])
         return sums
 
     def _record(self, name: str, tile: int, starts: Sequence[int], ends: Sequence[int]) -> None:
@@ -260,10 +262,12 @@ class Queue:
         """The time at which the host had the last result of the last finished job."""
         return self._program.end
 
-    def add(self, tokens: tuple[int, ...], release: int, expert: Any = None) -> Job:
+    def add(
+        self, tokens: tuple[int, ...], release: int, matrices: tuple[str, ...], expert: Any = None
+    ) -> Job:
         """Add a job, see `Job`."""
         first = self.jobs[-1].tiles.stop if self.jobs else 0
-        self.jobs.append(Job(tokens, range(first, first + len(tokens)), release, expert))
+        self.jobs.append(Job(tokens, range(first, first + len(tokens)), matrices, release, expert))
         return self.jobs[-1]
 
     def advance(self) -> None:

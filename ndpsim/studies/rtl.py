@@ -174,7 +174,7 @@ def build_unit(
             expert = place_on_dimms(machine, "localized", named_weights(model, bits)[0])
             most = max(machine.unit.tile(tokens, expert.weights.hidden, expert.slice))
             if key == "ndp.systolic":
-                sizes = units.systolic_parameters(module, machine, expert.weights.format.gate.bits, most)
+                sizes = units.systolic_parameters(module, machine, expert.weights.format.up.bits, most)
             else:
                 sizes = units.machine_parameters(module, machine, expert, most)
     return BuiltUnit(name, module, sizes, hardware.ndp.published.area_mm2)

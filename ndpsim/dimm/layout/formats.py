@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from ndpsim.base.errors import InputError, unknown
 
 Ints = NDArray[np.int64]
 
-#: The matrices of a gated expert, in the order of their numbers.
+#: The matrices of a gated expert, in the order of use; others have no gate.
 MATRICES = ("gate", "up", "down")
 
 #: The owner of a bit; PADDING: none, after the last weight.
@@ -120,24 +120,29 @@ class WeightFormat:
 
 @dataclass(frozen=True)
 class ExpertFormat:
-    """The bits of an expert's three matrices.
+    """The bits of an expert's matrices; `gate` is None if it has none.
 
     Raises:
         InputError: one of them is no `WeightFormat`.
     """
 
-    gate: WeightFormat
+    gate: WeightFormat | None
     up: WeightFormat
     down: WeightFormat
 
     def __post_init__(self) -> None:
-        for name in MATRICES:
+        for name in self.names:
             instance(getattr(self, name), name, WeightFormat)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The matrices, in the order of their numbers; down is the last one."""
+        return MATRICES if self.gate is not None else MATRICES[1:]
 
     @property
     def most_bits(self) -> int:
         """Bits of a weight of the matrix with the widest ones."""
-        return max(self.gate.bits, self.up.bits, self.down.bits)
+        return max(matrix.bits for matrix in self.matrices)
 
     @classmethod
     def of(
@@ -175,23 +180,24 @@ class ExpertFormat:
         return cls(*(_format(width, group_size, scale_bits, zero_point_bits) for width in each))
 
     @property
-    def matrices(self) -> tuple[WeightFormat, WeightFormat, WeightFormat]:
-        """The formats of the matrices, in the order of `MATRICES`."""
-        return self.gate, self.up, self.down
+    def matrices(self) -> tuple[WeightFormat, ...]:
+        """The formats of the matrices, in the order of `names`."""
+        return (self.up, self.down) if self.gate is None else (self.gate, self.up, self.down)
 
     def bits(self) -> int | dict[str, int]:
         """Bits of a weight: one number, or that of each matrix where they differ."""
         each = [matrix.bits for matrix in self.matrices]
-        return each[0] if len(set(each)) == 1 else dict(zip(MATRICES, each, strict=True))
+        return each[0] if len(set(each)) == 1 else dict(zip(self.names, each, strict=True))
 
 
-def expert_format(bits: int | ExpertFormat) -> ExpertFormat:
-    """The format of an expert whose weights all have `bits` bits, or the one given.
+def expert_format(bits: int | ExpertFormat, gated: bool = True) -> ExpertFormat:
+    """The format of an expert whose weights all have `bits` bits, or this one; no gate if it is not `gated`.
 
     Raises:
         InputError: weights cannot have this many bits.
     """
-    return bits if isinstance(bits, ExpertFormat) else _format_of_all(one_of_bits(bits, "bits"))
+    form = bits if isinstance(bits, ExpertFormat) else _format_of_all(one_of_bits(bits, "bits"))
+    return form if gated else replace(form, gate=None)
 
 
 @functools.cache
@@ -208,25 +214,29 @@ def _format(bits: int, group_size: int, scale_bits: int, zero_point_bits: int | 
 # ---- The weights of an expert: their shape and format, and slices of them
 
 
-_DOWN = MATRICES.index("down")
-
-
 @dataclass(frozen=True)
 class ExpertWeights:
-    """The weights of a gated expert: gate and up (intermediate x hidden) and down (hidden x intermediate)."""
+    """The weights of an expert: gate, if it has one, and up (intermediate x hidden), and down (hidden x
+    intermediate).
+    """
 
     hidden: int
     intermediate: int
     format: ExpertFormat
 
+    @property
+    def down(self) -> int:
+        """The number of down, and of matrices before it, each with a row for a hidden value."""
+        return len(self.format.names) - 1
+
     def shape(self, matrix: int) -> tuple[int, int]:
-        """(rows, columns) of a matrix by its number in `MATRICES`."""
+        """(rows, columns) of a matrix by its number in `format.names`."""
         across = self.hidden, self.intermediate
-        return across if matrix == _DOWN else across[::-1]
+        return across if matrix == self.down else across[::-1]
 
     def matrix_bits(self) -> tuple[int, ...]:
-        """Bits of each matrix, scales and zero points included, in the order of `MATRICES`."""
-        shapes = (self.shape(matrix) for matrix in range(len(MATRICES)))
+        """Bits of each matrix, scales and zero points included, in the order of `format.names`."""
+        shapes = (self.shape(matrix) for matrix in range(len(self.format.names)))
         return tuple(
             rows * form.row_bits(columns)
             for form, (rows, columns) in zip(self.format.matrices, shapes, strict=True)

@@ -29,7 +29,7 @@ class Region:
     """Rows of weights without gaps, beginning at the start of a burst.
 
     Attributes:
-        name: "gate-up" or "down".
+        name: "gate-up", "up" of an expert without a gate, or "down".
         rows: output rows of the matrices in the region.
         columns: weights in a row.
         formats: the formats of the rows, which alternate; `rows` is a multiple of their number.
@@ -108,15 +108,16 @@ class Region:
 def expert_regions(
     hidden: int, intermediate: int, bits: int | ExpertFormat, burst_bytes: int
 ) -> tuple[Region, Region]:
-    """The two regions of a gated expert.
+    """The two regions of an expert.
 
     Rows of gate and up alternate: a value of the hidden layer is complete, and can be activated, after its
     two rows have been read. Down follows.
     """
-    written = expert_format(bits)
+    *inward, down = (written := expert_format(bits)).matrices
+    name = "-".join(written.names[:-1])
     return (
-        Region("gate-up", 2 * intermediate, hidden, (written.gate, written.up), burst_bytes),
-        Region("down", hidden, intermediate, (written.down,), burst_bytes),
+        Region(name, len(inward) * intermediate, hidden, tuple(inward), burst_bytes),
+        Region("down", hidden, intermediate, (down,), burst_bytes),
     )
 
 

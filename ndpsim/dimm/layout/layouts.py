@@ -12,22 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.dimm.layout.formats import MATRICES, PADDING, ExpertWeights
+from ndpsim.dimm.layout.formats import PADDING, ExpertWeights
 from ndpsim.dimm.layout.geometry import Address, Geometry
 from ndpsim.dimm.layout.interleaving import Interleaving, expert_regions
 
 Ints = NDArray[np.int64]
 
 _BYTES_OF_A_BURST = 96  # memory for the location of a burst: measured, and rounded up
-_DOWN = MATRICES.index("down")
 
 
 class Owner(NamedTuple):
     """The owners of bits in memory, one array element each.
 
     `kind`: `WEIGHT`, `SCALE`, `ZERO_POINT`, or `PADDING` for unused bits (the other fields are then -1).
-    `matrix`: its number in `MATRICES`. `row`, `column`: those of the weight; for a scale or a zero point
-    `column` is the group. `bit`: the bit within it.
+    `matrix`: its number in `weights.format.names`. `row`, `column`: those of the weight; for a scale or a
+    zero point `column` is the group. `bit`: the bit within it.
     """
 
     kind: Ints
@@ -136,7 +135,7 @@ class Layout:
         """The address of the first bit of weights; their other bits follow it in the stream.
 
         Args:
-            matrix: numbers in `MATRICES`.
+            matrix: numbers in `weights.format.names`.
             row, column: within the matrix; whole numbers, or arrays of equal shape.
 
         Raises:
@@ -150,11 +149,11 @@ class Layout:
         Raises:
             InputError: an index is beyond its matrix, or the matrix has no groups.
         """
-        formats = self.weights.format.matrices
+        formats, names = self.weights.format.matrices, self.weights.format.names
         for number in np.unique(matrix):
-            if 0 <= number < len(MATRICES) and not formats[number].group_size:
-                raise InputError(f"{MATRICES[number]} has no groups with scales", "conflict", key="matrix")
-        size = np.array([form.group_size for form in formats])[np.asarray(matrix) % len(MATRICES)]
+            if 0 <= number < len(names) and not formats[number].group_size:
+                raise InputError(f"{names[number]} has no groups with scales", "conflict", key="matrix")
+        size = np.array([form.group_size for form in formats])[np.asarray(matrix) % len(names)]
         burst, bit = self.find_bit(matrix, row, np.asarray(group, dtype=np.int64) * size, scales=True)
         return self.address(burst, bit)
 
@@ -169,7 +168,8 @@ class Layout:
             for values in np.broadcast_arrays(np.atleast_1d(matrix), row, column)
         )
         self._check_within(matrices, rows, columns)
-        across = np.where(matrices == _DOWN, columns, rows)
+        down = self.weights.down
+        across = np.where(matrices == down, columns, rows)
         in_part = np.searchsorted(self._part_starts[0], across, "right") - 1
         burst, bit = np.empty_like(rows), np.empty_like(rows)
         for number, part in enumerate(self.parts):
@@ -178,10 +178,10 @@ class Layout:
                 if not len(chosen):
                     continue
                 row_, column_ = rows[chosen], columns[chosen]
-                if which == _DOWN:
+                if which == down:
                     region, row_of_region, column_ = 1, row_, column_ - part.slice.start
                 else:
-                    region, row_of_region = 0, 2 * (row_ - part.slice.start) + which
+                    region, row_of_region = 0, down * (row_ - part.slice.start) + which
                 regions = part.interleaving.regions
                 within = (
                     written.scale_at(column_ // written.group_size) if scales else written.weight_at(column_)
@@ -192,11 +192,12 @@ class Layout:
         return burst, bit
 
     def _check_within(self, matrix: Ints, row: Ints, column: Ints) -> None:
-        sizes = np.array([self.weights.shape(number) for number in range(len(MATRICES))]).T
+        matrices = len(self.weights.format.names)
+        sizes = np.array([self.weights.shape(number) for number in range(matrices)]).T
         for name, values, size in (
-            ("matrix", matrix, np.full_like(matrix, len(MATRICES))),
-            ("row", row, sizes[0][matrix % len(MATRICES)]),
-            ("column", column, sizes[1][matrix % len(MATRICES)]),
+            ("matrix", matrix, np.full_like(matrix, matrices)),
+            ("row", row, sizes[0][matrix % matrices]),
+            ("column", column, sizes[1][matrix % matrices]),
         ):
             beyond = np.flatnonzero((values < 0) | (values >= size))
             if len(beyond):
@@ -235,15 +236,15 @@ class Layout:
         """Bits of each matrix in every burst, in the order of the stream: int64[matrices, bursts]."""
         found = []
         for part in self.parts:
-            gate_up, down = (region.burst_bits() for region in part.interleaving.regions)
-            found += [np.concatenate((gate_up, np.zeros((1, gate_up.shape[1]), np.int64)))]
-            found += [np.concatenate((np.zeros((2, down.shape[1]), np.int64), down))]
+            inward, down = (region.burst_bits() for region in part.interleaving.regions)
+            found += [np.concatenate((inward, np.zeros((1, inward.shape[1]), np.int64)))]
+            found += [np.concatenate((np.zeros((len(inward), down.shape[1]), np.int64), down))]
         return np.concatenate(found, axis=1)
 
     def lane_bits(self) -> Ints:
         """Bits of each matrix on every lane: int64[DIMMs, lanes, matrices]."""
         places, geometry = self.places(), self.geometry
-        held = np.zeros((geometry.dimms, geometry.lanes, len(MATRICES)), dtype=np.int64)
+        held = np.zeros((geometry.dimms, geometry.lanes, self.weights.down + 1), dtype=np.int64)
         np.add.at(held, (places.dimm, places.lane), self.matrix_bits().T)
         return held
 
@@ -286,9 +287,9 @@ class Layout:
 
     def _fill(self, owner: Owner, chosen: Ints, part: Shard, region: int, row: Ints, within: Ints) -> None:
         """Write into `owner` the owners of bits of one region of one part."""
-        turns = 2 if region == 0 else 1
+        turns = self.weights.down if region == 0 else 1
         for turn in range(turns):
-            matrix = turn if region == 0 else _DOWN
+            matrix = turn if region == 0 else self.weights.down
             mine = np.flatnonzero(row % turns == turn)
             written = self.weights.format.matrices[matrix]
             kind, column, bit = written.owner(within[mine])

@@ -62,14 +62,14 @@ def _pieces(layout: Layout) -> tuple[Ints, Ints]:
     Bits are numbered over the whole expert as if it had one part: rows of gate and up alternate, then down.
     """
     weights = layout.weights
-    gate_up_bits = sum(weights.matrix_bits()[:2])
+    inward_bits = sum(weights.matrix_bits()[:-1])
     down_row_bits = weights.format.down.row_bits(weights.intermediate)
     begins, bursts = [], []
     for part in layout.parts:
-        gate_up, down = part.interleaving.regions
-        burst_bits = gate_up.burst_bytes * 8
-        begin = np.arange(gate_up.bursts, dtype=np.int64) * burst_bits
-        rows_before = gate_up_bits // weights.intermediate * part.slice.start
+        inward, down = part.interleaving.regions
+        burst_bits = inward.burst_bytes * 8
+        begin = np.arange(inward.bursts, dtype=np.int64) * burst_bits
+        rows_before = inward_bits // weights.intermediate * part.slice.start
         begins.append(rows_before + begin)
         bursts.append(part.first_burst + begin // burst_bits)
 
@@ -78,7 +78,7 @@ def _pieces(layout: Layout) -> tuple[Ints, Ints]:
         begin = _merged(cuts, np.arange(down.rows, dtype=np.int64) * row_bits)
         row, within = np.divmod(begin, row_bits)
         before = weights.format.down.row_bits(part.slice.start)  # whole groups
-        begins.append(gate_up_bits + row * down_row_bits + before + within)
+        begins.append(inward_bits + row * down_row_bits + before + within)
         bursts.append(part.first_burst + part.interleaving.first_burst(1) + begin // burst_bits)
     first_bits = np.concatenate(begins)
     order = np.argsort(first_bits, kind="stable")

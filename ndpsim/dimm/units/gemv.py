@@ -65,7 +65,7 @@ class GemvUnit(MultiplierUnit):
         return max(1, multipliers // wanted), -(-wanted // multipliers) * self.pass_cycles(bits)
 
     def check_format(self, written: ExpertFormat) -> None:
-        if written.gate.bits != written.up.bits:
+        if written.gate is not None and written.gate.bits != written.up.bits:
             raise InputError(
                 f"gate and up, read row by row in turn, need equal bits, not {written.gate.bits} "
                 f"and {written.up.bits}",

@@ -34,7 +34,7 @@ def weight_bytes(expert: Expert, bits: int | ExpertFormat) -> int:
     Raises:
         InputError: weights cannot have this many bits.
     """
-    return _bytes_in(expert, expert_format(bits))
+    return _bytes_in(expert, expert_format(bits, expert.gated))
 
 
 @functools.lru_cache(maxsize=256)

@@ -10,7 +10,7 @@ from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
-from ndpsim.dimm.layout import MATRICES, Layout
+from ndpsim.dimm.layout import Layout
 from ndpsim.report.bundled import bank_layout_title, layout_title
 from ndpsim.report.panels import DEFAULT_SIZE, chosen_panels
 from ndpsim.report.pictures.canvas import COLOURS, Panel, Panels, compose
@@ -35,7 +35,7 @@ def layout_figure(placed: PlacedExpert, size: str = DEFAULT_SIZE, panels: Panels
     chosen, layout = chosen_panels(panels, "layout"), placed.layout
     dimm, lane, matrix = _first_lane(layout)
     rank, subchannel = divmod(lane, layout.geometry.subchannels)
-    down_row = _first_row(layout, matrix, MATRICES.index("down"))
+    down_row = _first_row(layout, matrix, layout.weights.down)
     where = f"DIMM {dimm}, rank {rank}, sub-channel {subchannel}"
 
     def rows(first: int, words: str, legend: bool) -> Panel:
@@ -60,7 +60,7 @@ def _lanes(axes: Axes, layout: Layout) -> None:
         np.arange(geometry.dimms)[:, np.newaxis] + (np.arange(geometry.lanes) + 1) / (geometry.lanes + 1)
     ).ravel()
     bottom = np.zeros_like(positions)
-    for number, name in enumerate(MATRICES):
+    for number, name in enumerate(layout.weights.format.names):
         height = held[:, :, number].ravel()
         width = 0.85 / (geometry.lanes + 1)
         axes.bar(positions, height, width=width, bottom=bottom, color=COLOURS[name], label=name)
@@ -101,6 +101,7 @@ def _rows(
 ) -> None:
     """The bursts of some rows of every bank, coloured by matrix, in the order in which they fill."""
     device, rows = layout.geometry.device, range(first, first + _ROWS)
+    matrices = layout.weights.format.names
     row, bank, rank, bankgroup, column = np.ix_(
         rows,
         range(device.banks_per_group),
@@ -115,9 +116,9 @@ def _rows(
     lines = banks * groups
     axes.imshow(
         held.reshape(lines, device.bursts_per_row),
-        cmap=ListedColormap([COLOURS[name] for name in ("empty", *MATRICES)]),
+        cmap=ListedColormap([COLOURS[name] for name in ("empty", *matrices)]),
         vmin=-1,
-        vmax=len(MATRICES) - 1,
+        vmax=layout.weights.down,
         aspect="auto",
         interpolation="nearest",
         extent=(0, device.bursts_per_row, lines, 0),
@@ -129,7 +130,7 @@ def _rows(
     axes.set_yticks((np.arange(banks) + 0.5) * groups, names)
     axes.tick_params(axis="y", length=0)
     axes.set_xlabel(f"burst of the row, {words}; a line for each of {groups} bank groups")
-    for name in (*MATRICES, "empty") if legend else ():
+    for name in (*matrices, "empty") if legend else ():
         axes.bar(np.nan, 0, color=COLOURS[name], edgecolor="#999999", linewidth=0.4, label=name)
 
 
@@ -150,7 +151,7 @@ def bank_layout_figure(layout: BankLayout, size: str = DEFAULT_SIZE, panels: Pan
 
 def _banks(axes: Axes, layout: BankLayout) -> None:
     """A line for every bank, a bar for the rows of an operand of which units read columns."""
-    colours = [COLOURS[name] for name in MATRICES]
+    colours = [COLOURS[name] for name in ("gate", "up")]
     for number, operand in enumerate(layout.operands):
         rows = slice(operand.first_row, operand.first_row + operand.rows)
         for bank, read in enumerate(layout.columns[:, rows] > 0):

@@ -14,8 +14,8 @@ from ndpsim.dram.traces import CommandTrace
 class Phase:
     """A stretch of the expert program, in ns after the first DRAM command.
 
-    `name` is one of "activations-in", "gate-up", "activation", "down", "result-out"; `tile` counts over all
-    experts, as `token_tiles` does.
+    `name` is one of "activations-in", "gate-up" ("up" without a gate), "activation", "down", "result-out".
+    `tile` counts over all experts, as `token_tiles` does.
     """
 
     name: str

@@ -169,7 +169,7 @@ class LanesWithUnit(LanesAlone):
         super().__init__(machine, every_lane(machine, expert), recording, start_clock, make_channel)
         self.hardware, self.records = unit, list[PhaseRecord]()
         self._placed = placed = self.expert.placed[0]
-        bits = expert.weights.format.gate.bits
+        bits = expert.weights.format.up.bits
         self.numbers = Numbers(placed, bits, machine.device.burst_bytes)
         self._reads = [_LaneReads(lane, number) for number, lane in enumerate(self.lanes)]
         self._latency = int(machine.tables.read_latency)

@@ -39,7 +39,7 @@ def lanes_with_unit(
         InputError: the unit or the machine does not fit, or something is not installed.
     """
     check_machine(machine, expert)
-    bits = expert.weights.format.gate.bits
+    bits = expert.weights.format.up.bits
     sizes = sizes_of(machine, bits, max(tiles))
     if units.is_bundled(name):
         module = units.hardware_module(name)

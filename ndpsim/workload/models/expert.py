@@ -30,9 +30,9 @@ class Matrix(NamedTuple):
 
 @dataclass(frozen=True)
 class Expert:
-    """A gated feed-forward expert: down(act(gate(x)) * up(x)), without biases.
+    """A feed-forward expert: down(act(gate(x)) * up(x)), or down(act(up(x))) without a gate; no biases.
 
-    `hidden` is the length of x and of the result, `intermediate` the length of act(gate(x)).
+    `hidden` is the length of x and of the result, `intermediate` the length of up(x).
 
     Raises:
         InputError: a size is not a whole number from 1 to 2**24.
@@ -40,26 +40,27 @@ class Expert:
 
     hidden: int
     intermediate: int
+    gated: bool = True
 
     def __post_init__(self) -> None:
         for name, size in (("hidden", self.hidden), ("intermediate", self.intermediate)):
             object.__setattr__(self, name, arguments.whole_number(size, name, 1, MAX_SIZE))
 
-    def matrices(self) -> tuple[Matrix, Matrix, Matrix]:
+    def matrices(self) -> tuple[Matrix, ...]:
         """gate and up (intermediate x hidden) and down (hidden x intermediate), in the order of use."""
+        inward = ("gate", "up") if self.gated else ("up",)
         return (
-            Matrix("gate", self.intermediate, self.hidden),
-            Matrix("up", self.intermediate, self.hidden),
+            *(Matrix(name, self.intermediate, self.hidden) for name in inward),
             Matrix("down", self.hidden, self.intermediate),
         )
 
     @property
     def weights(self) -> int:
-        """Number of weights in the three matrices together."""
-        return 3 * self.hidden * self.intermediate
+        """Number of weights in all matrices together."""
+        return len(self.matrices()) * self.hidden * self.intermediate
 
     def weight_bytes(self, bits: int = 16) -> int:
-        """Bytes of the three matrices at `bits` a weight, each rounded up to whole bytes; no group scales.
+        """Bytes of the matrices at `bits` a weight, each rounded up to whole bytes; no group scales.
 
         Raises:
             InputError: `bits` is not a whole number from 1 to 64.

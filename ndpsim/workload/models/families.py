@@ -29,6 +29,8 @@ class Family:
         gated_attention: attention with keys and values has a gate on its result.
         head_gates: the gate is one number for each head.
         sliding_kv_heads: heads of keys in layers with a window, as a multiple of those in other layers.
+        gated_experts: experts have a gate beside up.
+        blocks: keys that list blocks, each either attention, a state, a dense network or experts.
         expert_hidden: keys of the size that experts work on, if it is not the hidden size.
         attention_problem: why attention is not modelled.
         state: the kind of layers that have a state in place of keys and values, by the names of
@@ -51,6 +53,8 @@ class Family:
     gated_attention: bool = False
     head_gates: bool = False
     sliding_kv_heads: int = 1
+    gated_experts: bool = True
+    blocks: tuple[str, ...] = ()
     expert_hidden: tuple[str, ...] = ()
     attention_problem: str = ""
     state: str = "gated-delta"
@@ -311,7 +315,13 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
         "nemotron_h": Family(
             routed_experts=("n_routed_experts",),
             expert_intermediate=("moe_intermediate_size",),
-            unsupported="experts of two matrices, without a gate, are not modelled",
+            shared_experts=("n_shared_experts",),
+            shared_intermediate=("moe_shared_expert_intermediate_size",),
+            gated_experts=False,
+            blocks=("layers_block_type", "layer_types", "hybrid_override_pattern"),
+            expert_hidden=("moe_latent_size",),
+            attention_problem="layers of either attention, a state or experts are not modelled",
+            answered=("n_groups", "chunk_size", "mtp_hybrid_override_pattern", "conv_kernel", "expand"),
         ),
         "nllb-moe": Family(routed_experts=("num_experts",), expert_intermediate=(), unsupported=_ENCODER),
         "switch_transformers": Family(

@@ -59,9 +59,16 @@ _PATTERN_KEYS = (
     "expert_layer_offset",
     "moe_layers_enum",
 )
-_ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function")
+_ACTIVATION_KEYS = ("hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act")
 _CONTEXT_KEYS = ("max_position_embeddings", "model_max_length", "max_seq_len")
 _SPARSE_KINDS = ("sparse", "moe", "hash_moe")
+# Letters of blocks, and their names before and in Transformers 5.
+_BLOCKS = {
+    "M": ("mamba", "linear_attention"),
+    "*": ("attention", "full_attention"),
+    "E": ("moe",),
+    "-": ("mlp",),
+}
 _LLAMA_PATTERN_KEYS = ("moe_layers", "interleave_moe_layer_step")
 
 
@@ -73,6 +80,31 @@ def _sparse_by_type(config: Config, layers: int) -> list[bool]:
                 "mlp_layer_types", f'entry {layer} is neither "dense" nor "sparse"', code="form"
             )
     return [kind != "dense" for kind in kinds]
+
+
+def _blocks(config: Config, family: Family) -> list[str]:
+    """The letter of each block of a model whose layers are blocks; none for other families.
+
+    Raises:
+        InputError: there is no list of them, it has others, or the number of layers is another.
+    """
+    if not family.blocks:
+        return []
+    key = config.find(family.blocks)
+    if key is None or not config.values[key]:
+        problem = "missing or empty; it says which blocks have experts"
+        raise config.error(key or family.blocks[0], problem, code="missing")
+    is_text = isinstance(config.values.get(key), str)
+    listed = list(config.string_or("", key)) if is_text else config.list_of(key)
+    letters = {name: letter for letter, names in _BLOCKS.items() for name in (letter, *names)}
+    for number, name in enumerate(listed):
+        if not isinstance(name, str) or name not in letters:
+            raise config.error(key, f"entry {number}: {one_of(name, letters, 'block')}", code="unknown-name")
+    layers = config.integer_or(len(listed), family.layers, _MAX_COUNT)
+    if layers != len(listed):
+        problem = f"has {len(listed)} blocks, and {family.layers[0]} is {layers}"
+        raise config.error(key, problem, code="conflict")
+    return [letters[name] for name in listed]
 
 
 def _sparse_by_frequency(config: Config, layers: int) -> list[bool]:
@@ -103,14 +135,16 @@ def _sparse_of_llama(config: Config, layers: int) -> list[bool]:
     return [(layer + 1) % step == 0 for layer in range(layers)]
 
 
-def _dense_layers(config: Config, family: Family, layers: int) -> tuple[int, ...]:
-    """Indexes of the layers without experts, by the rules of the family.
+def _dense_layers(config: Config, family: Family, layers: int, blocks: list[str]) -> tuple[int, ...]:
+    """Indexes of the layers without experts, by their blocks or by the rules of the family.
 
     Raises:
         InputError: a rule is malformed, or leaves no layer with experts.
     """
     keys: tuple[str, ...]
-    if family.layer_pattern == _LLAMA_PATTERN_KEYS:
+    if blocks:
+        sparse, keys, otherwise = [letter == "E" for letter in blocks], family.blocks, family.blocks[0]
+    elif family.layer_pattern == _LLAMA_PATTERN_KEYS:
         sparse, keys, otherwise = _sparse_of_llama(config, layers), _LLAMA_PATTERN_KEYS, "moe_layers"
     else:
         sparse, keys, otherwise = _sparse_by_rules(config, family, layers), _PATTERN_KEYS, "num_hidden_layers"
@@ -247,9 +281,11 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     if per_token > routed:
         key = config.find(per_token_keys) or per_token_keys[0]
         raise config.error(key, f"{per_token} experts for each token of only {routed}", code="conflict")
-    layers = config.integer(_with_aliases(family, family.layers), _MAX_COUNT)
+    blocks = _blocks(config, family)
+    layers = len(blocks) or config.integer(_with_aliases(family, family.layers), _MAX_COUNT)
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE) if routed else 0
-    dense = _dense_layers(config, family, layers) if routed else tuple(range(layers))
+    dense = _dense_layers(config, family, layers, blocks) if routed else tuple(range(layers))
+    has_dense = "-" in blocks if blocks else bool(dense)
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
     hidden = config.integer(_with_aliases(family, family.hidden), MAX_SIZE)
     for key in family.dense_intermediate:
@@ -265,7 +301,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         layers=layers,
         moe_layers=layers - len(dense),
         dense_layers=dense,
-        dense_intermediate=config.integer(family.dense_intermediate, MAX_SIZE) if dense else 0,
+        dense_intermediate=config.integer(family.dense_intermediate, MAX_SIZE) if has_dense else 0,
         routed_experts=routed,
         experts_per_token=per_token,
         shared_experts=shared_experts,
@@ -277,6 +313,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         tied_embeddings=_tied(config),
         context=config.integer_or(0, _CONTEXT_KEYS, _MAX_CONTEXT, low=1) or None,
         expert_hidden=expert_hidden,
+        gated_experts=family.gated_experts,
     )
     for key in family.answered:
         config.values.get(key)
@@ -451,4 +488,5 @@ def parse_shape(text: str | Expert) -> Expert:
             problem = f"{what} {shown(part)} is not a whole number from 1 to {_MAX_SHAPE}"
             raise InputError(problem, "range", key="--shape")
         sizes.append(int(digits))
-    return Expert(*sizes)
+    hidden, intermediate = sizes
+    return Expert(hidden, intermediate)

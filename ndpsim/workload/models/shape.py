@@ -49,6 +49,7 @@ class MoeShape(Shown):
         context: maximum number of tokens of a sequence; None if the file does not give it.
         attention_problem: the message that names the key of unsupported attention.
         expert_hidden: size that experts work on, if it is not `hidden`; else 0.
+        gated_experts: whether experts have a gate beside up.
         stored: how its own file stores the weights; None: the file does not say so.
     """
 
@@ -72,6 +73,7 @@ class MoeShape(Shown):
     context: int | None = None
     attention_problem: str = ""
     expert_hidden: int = 0
+    gated_experts: bool = True
     stored: Quantization | WeightFile | None = None
 
     @property
@@ -88,7 +90,7 @@ class MoeShape(Shown):
         """
         if not self.has_experts:
             raise InputError(f"{self.name} is a dense model: it has no experts", "unsupported", key="model")
-        return Expert(self.expert_hidden or self.hidden, self.expert_intermediate)
+        return Expert(self.expert_hidden or self.hidden, self.expert_intermediate, self.gated_experts)
 
     @property
     def expert_parameters(self) -> int:
