@@ -15,6 +15,7 @@ from ndpsim.dram.spec.lower import (
     CLOSES_FIRST,
     COMPLETED_BY,
     COUNTED,
+    INTERVAL,
     IS_REFRESH,
     LENGTH,
     NO_RULE,
@@ -405,7 +406,7 @@ def choose_priority(tables, policy, state, credit, other_credit, blocking, clock
             command, earliest = maintenance_prospect(tables, state, credit, other_credit, slot, clock)
             refreshes = tables.commands[command, IS_REFRESH]
             in_order = not (refreshes and is_behind(entry, slot))
-            if refreshes and in_order and not bars and earliest < FAR:
+            if tables.commands[command, INTERVAL] > 0 and in_order and not bars and earliest < FAR:
                 until = waits_until(tables, state, command, slot, max(earliest, clock))
                 if until > 0:
                     wake = min(wake, until)

@@ -524,7 +524,7 @@ def choose_pending(shape, state, blocking, credit, other_credit, clock):
             command, ready_at = choose_maintenance(shape, state, place, credit, other_credit, clock)
             in_order = command != REFSB or behind >> rank & 1 == 0
             waits = 0
-            if command == REFSB and in_order and not bars:
+            if command == REFSB and state.pending_bank[place] < BANKS and in_order and not bars:  # no RFM
                 waits = waits_until(shape, state, place, max(ready_at, clock))
             ready_at = max(ready_at, waits)
             is_ready = in_order and ready_at <= clock
