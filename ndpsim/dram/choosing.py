@@ -9,7 +9,18 @@ from numpy.typing import NDArray
 
 from ndpsim.base.jit import inlined, overridable
 from ndpsim.dram.queues import remove
-from ndpsim.dram.spec.lower import CLOSES, CLOSES_FIRST, COMPLETED_BY, IS_REFRESH, SCOPE
+from ndpsim.dram.spec.lower import (
+    CLOCKS,
+    CLOSES,
+    CLOSES_FIRST,
+    COMPLETED_BY,
+    COUNTED,
+    INTERVAL,
+    IS_REFRESH,
+    LENGTH,
+    NO_RULE,
+    SCOPE,
+)
 from ndpsim.dram.spec.standard import ACTIVATE, BANK_PAIR, ONE_BANK, PRECHARGE, READ, WRITE
 from ndpsim.dram.state import (
     ACTIVE,
@@ -346,6 +357,30 @@ def delays_refresh(tables, command, due, clock):
 
 
 @inlined
+def waits_until(tables, state, command, slot, clock):
+    """The clock until which a refresh of banks that is ready at `clock` waits for a better one; 0: it goes.
+
+    The refresh counts in the window of activations (tFAW), and holds them back (tRREFD). It costs the fewest
+    of them as the last command that the window allows: the window then holds them back nearly as long. A
+    refresh waits for this for half of the window at most, from the clock at which its bank is ready, and
+    only where four commands can follow each other fast enough.
+    """
+    spacing, held = tables.gap[1, ACTIVATE, ACTIVATE], tables.gap[1, command, ACTIVATE]
+    before = spacing + tables.gap[1, ACTIVATE, command]
+    for window in range(tables.windows.shape[0]):
+        rule = tables.windows[window]
+        length = rule[CLOCKS + ACTIVATE] + rule[COUNTED + ACTIVATE] - 1
+        counts = rule[COUNTED + command] > 0 and rule[CLOCKS + ACTIVATE] > NO_RULE
+        if counts and held > NO_RULE and length - before >= held:
+            recent = state.recent[window, state.entry[PRIORITY, RANK, slot]]
+            third_last = recent[recent[0] % rule[LENGTH] + 1]
+            if third_last + rule[CLOCKS + ACTIVATE] < clock + held - spacing:
+                until = state.ready[state.entry[PRIORITY, BANK, slot], command] + length // 2
+                return until if until > clock else 0
+    return 0
+
+
+@inlined
 def is_behind(entry, slot):
     """Whether earlier maintenance waits for the rank of this one."""
     for earlier in range(slot):
@@ -371,6 +406,11 @@ def choose_priority(tables, policy, state, credit, other_credit, blocking, clock
             command, earliest = maintenance_prospect(tables, state, credit, other_credit, slot, clock)
             refreshes = tables.commands[command, IS_REFRESH]
             in_order = not (refreshes and is_behind(entry, slot))
+            if tables.commands[command, INTERVAL] > 0 and in_order and not bars and earliest < FAR:
+                until = waits_until(tables, state, command, slot, max(earliest, clock))
+                if until > 0:
+                    wake = min(wake, until)
+                    continue
             if in_order and earliest <= clock and takes(policy.scheduler, tables, state, slot, command):
                 return slot, command, FAR, bars, 0
             if earliest > clock:

@@ -479,6 +479,20 @@ def choose_maintenance(shape, state, place, credit, other_credit, clock):
     return command, maintenance_ready_at(shape, state, command, first)
 
 
+@inlined
+def waits_until(shape, state, place, clock):
+    """See `dram.choosing.waits_until`."""
+    if shape.refresh_after_third == FAR:
+        return 0
+    first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)
+    rank = first // BANKS_PER_RANK
+    third_last = state.recent_acts[rank, assume_nonnegative(state.oldest_act[rank] + 1 & 3)]
+    if third_last + shape.refresh_after_third >= clock:
+        return 0
+    until = state.bank_ready[first, REFSB] + state.of_window[0, ACT] // 2
+    return until if until > clock else 0
+
+
 @outlined
 def drop_precharges(shape, state):
     """Drop waiting PREs of banks that another command has closed."""
@@ -509,11 +523,16 @@ def choose_pending(shape, state, blocking, credit, other_credit, clock):
         elif blocking is None or rank == rank_of_first:
             command, ready_at = choose_maintenance(shape, state, place, credit, other_credit, clock)
             in_order = command != REFSB or behind >> rank & 1 == 0
+            waits = 0
+            if command == REFSB and state.pending_bank[place] < BANKS and in_order and not bars:  # no RFM
+                waits = waits_until(shape, state, place, max(ready_at, clock))
+            ready_at = max(ready_at, waits)
             is_ready = in_order and ready_at <= clock
             if is_ready and not keeps_maintenance(shape.step, shape, state, place, command):
                 return place, command, FAR, bars, taken, 0
             next_ready = min(next_ready, ready_at)
-            if command == REFSB and in_order and ready_at < clock + shape.activate_to_refresh:
+            in_turn = command == REFSB and in_order and waits == 0
+            if in_turn and ready_at < clock + shape.activate_to_refresh:
                 stalled_ranks |= 1 << rank
         if bars:
             return -1, -1, next_ready, True, taken, 0

@@ -24,6 +24,7 @@ class Shape(NamedTuple):
     refresh_interval: int
     refresh_cycles: int
     activate_to_refresh: int  # clocks from ACT to REFSB of the rank, see `dram.choosing.delays_refresh`
+    refresh_after_third: int  # see `state._refresh_after_third`
     queues: Any  # `OneChunk` or `Chunks`
     rows: Any  # of the row policy
     groups_at_once: int  # of PRESB and REFSB

@@ -66,7 +66,16 @@ from ndpsim.dram.spec.standard import (
     WRITE,
     WRITE_AP,
 )
-from ndpsim.dram.state import OPEN_CLOCKS, Policy, Rfm, number_nodes, put_schedule, refreshed, schedule_of
+from ndpsim.dram.state import (
+    FAR,
+    OPEN_CLOCKS,
+    Policy,
+    Rfm,
+    number_nodes,
+    put_schedule,
+    refreshed,
+    schedule_of,
+)
 
 Ints = NDArray[np.int64]
 Records = NDArray[Any]
@@ -264,6 +273,21 @@ def _activate_to_refresh(tables: Tables) -> int:
     return int(gap[:, opening, numbers[REFSB]].max())
 
 
+def _refresh_after_third(tables: Tables) -> int:
+    """The clocks after the third last command of the window (tFAW) until which REFSB may issue at once, see
+    `dram.choosing.waits_until`; FAR: always.
+    """
+    refresh, gap = command_numbers(tables)[REFSB], tables.gap[1]
+    distances, in_window = _window(tables)
+    window = int(distances[0, ACT])
+    if in_window == NOT_IN_WINDOW or window <= NO_RULE:
+        return FAR
+    spacing, held = int(gap[ACTIVATE, ACTIVATE]), int(gap[refresh, ACTIVATE])
+    if held <= NO_RULE or window - spacing - int(gap[ACTIVATE, refresh]) < held:
+        return FAR
+    return window - held + spacing
+
+
 def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
     """The number of the RFM command of the same banks as a refresh's class; -1: there is none."""
     commands = tables.commands
@@ -291,6 +315,7 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         refresh_interval=tables.refresh_interval,
         refresh_cycles=int(busy[0]) if len(busy) else 0,
         activate_to_refresh=_activate_to_refresh(tables),
+        refresh_after_third=_refresh_after_third(tables),
         queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
         rows=row_policy("open", 0) if rows is None else rows,
         groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
