@@ -658,12 +658,16 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
         {"path": "nothing.ini"},
         {"path": [*but("nonsense", LONG), 3], "name": [NOTHING, b"x", 3, []]},
     ),
-    "Expert": (ndpsim.Expert, {"hidden": 1, "intermediate": 1}, {"hidden": _COUNT, "intermediate": _COUNT}),
+    "Expert": (
+        ndpsim.Expert,
+        {"hidden": 1, "intermediate": 1},
+        {"hidden": _COUNT, "intermediate": _COUNT, "gated": _FLAG},
+    ),
     "Expert.weight_bytes": (SMALL.weight_bytes, {}, {"bits": [*_COUNT, 65]}),
     "ExpertFormat": (
         ndpsim.ExpertFormat,
         {name: ndpsim.WeightFormat(4) for name in ("gate", "up", "down")},
-        {name: [*but(), 4] for name in ("gate", "up", "down")},
+        {"gate": [*but(None), 4], "up": [*but(), 4], "down": [*but(), 4]},
     ),
     "ExpertFormat.of": (
         ndpsim.ExpertFormat.of,

@@ -356,4 +356,4 @@ def test_list_has_specs_and_formats():
     assert call("list", "routing")[1].splitlines()[:3] == [
         "popularity:mixtral-8x7b", "popularity:mixtral-8x7b-instruct", "popularity:olmoe-1b-7b"
     ]  # fmt: skip
-    assert "llama-cpp" in call("list", "routing-formats")[1].splitlines()
+    assert "llama-cpp" in call("list", "routing-formats")[1].split()

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import ndpsim
+from calls import call
 from mistakes import refused
 from ndpsim.base.errors import InputError
 from ndpsim.workload.routing import import_routing, routing_formats
@@ -605,17 +606,19 @@ def test_counts_of_csv_without_a_header_are_layers_from_0_and_a_popularity(tmp_p
     assert set(drawn.ids.ravel().tolist()) == set(range(7))
 
 
-def test_a_file_of_no_format_gets_the_columns_of_each(tmp_path):
+def test_a_file_of_no_format_gets_the_command_that_lists_columns(tmp_path):
     with pytest.raises(InputError) as caught:
         import_routing(written(tmp_path / "x.csv", "expert,how often\n0,3\n"))
     assert caught.value.code == "form"
+    assert str(caught.value).endswith("Formats: ndpsim list routing-formats")
+    printed = call("list", "routing-formats").out
     for columns in (
         "layer,expert,count",
         "layer,expert_0",
         "layer_id,expert_ids",
         "layer_id,token_id,expert_0",
     ):
-        assert columns in str(caught.value)
+        assert columns in printed
 
 
 # ---- Passes of single requests; Parquet -------------------------------------------------------------------------

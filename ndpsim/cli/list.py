@@ -31,7 +31,7 @@ def command(options: Options) -> None:
     """List the names of one kind (hw, models, orgs, ...), or the kinds with their first names.
 
     For a policy, the list has the engines that it uses and those that it needs, and its paper. For a part,
-    the list has the main numbers.
+    the list has the main numbers, and for a format of routing or requests its program and its columns.
     """
     from ndpsim.report.printing import print_text
 
@@ -48,6 +48,12 @@ def command(options: Options) -> None:
         from ndpsim.report.bundled import print_parts
 
         print_parts()
+    elif what in ("routing-formats", "workload-formats"):
+        from ndpsim.report.bundled import print_formats
+        from ndpsim.workload.requests.importing import request_formats
+        from ndpsim.workload.routing.importing import routing_formats
+
+        print_formats(routing_formats() if what == "routing-formats" else request_formats())
     else:
         for name in NAMES[what]():
             print_text(name)

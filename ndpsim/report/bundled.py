@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from ndpsim.base.choices import BITS
 from ndpsim.base.reported import label_of, table_of, with_unit
+from ndpsim.base.text_files import FileFormat
 from ndpsim.base.units import format_bytes, percent
 from ndpsim.config import Part, load_part, part_names
 from ndpsim.config.files import PART_KINDS
@@ -87,6 +88,11 @@ def print_policies() -> None:
         for policy in policies().values()
     ]
     print_table("", columns, rows, left=4)
+
+
+def print_formats(formats: Mapping[str, FileFormat]) -> None:
+    """Print a line for each format: its program and file."""
+    print_table("", ("format", "meaning"), [(name, form.meaning) for name, form in formats.items()], left=2)
 
 
 def print_policy(policy: type[Policy], parameters: Iterable[PolicyParameter]) -> None:

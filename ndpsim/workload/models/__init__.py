@@ -3,7 +3,7 @@
 >>> from ndpsim.workload.models import load_model
 >>> model = load_model("deepseek-v2")
 >>> model.expert, model.moe_layers, model.dense_layers
-(Expert(hidden=5120, intermediate=1536), 59, (0,))
+(Expert(hidden=5120, intermediate=1536, gated=True), 59, (0,))
 >>> model.expert.weight_bytes(bits=16)
 47185920
 >>> model.attention.kind, model.attention.cached_values, model.vocabulary

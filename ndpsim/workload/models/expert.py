@@ -35,7 +35,7 @@ class Expert:
     `hidden` is the length of x and of the result, `intermediate` the length of up(x).
 
     Raises:
-        InputError: a size is not a whole number from 1 to 2**24.
+        InputError: a size is not a whole number from 1 to 2**24, or `gated` is no flag.
     """
 
     hidden: int
@@ -45,6 +45,7 @@ class Expert:
     def __post_init__(self) -> None:
         for name, size in (("hidden", self.hidden), ("intermediate", self.intermediate)):
             object.__setattr__(self, name, arguments.whole_number(size, name, 1, MAX_SIZE))
+        object.__setattr__(self, "gated", arguments.flag(self.gated, "gated"))
 
     def matrices(self) -> tuple[Matrix, ...]:
         """gate and up (intermediate x hidden) and down (hidden x intermediate), in the order of use."""
