@@ -199,6 +199,7 @@ def _fits_window(tables: Tables, issued: list[int]) -> bool:
     )
 
 
+@cached_by_identity(16)
 def _window(tables: Tables) -> tuple[Ints, int]:
     """The distances of the window by class, [0, class], from an ACT's first cycle; `refresh_in_window`."""
     distances, in_window = np.full((1, TIMED_CLASSES), NO_RULE, dtype=np.int64), NOT_IN_WINDOW
@@ -264,6 +265,7 @@ def command_numbers(tables: Tables) -> list[int]:
     return numbers
 
 
+@cached_by_identity(16)
 def _activate_to_refresh(tables: Tables) -> int:
     """See `dram.choosing.delays_refresh`."""
     numbers, gap = command_numbers(tables), tables.gap[:2]
@@ -273,6 +275,7 @@ def _activate_to_refresh(tables: Tables) -> int:
     return int(gap[:, opening, numbers[REFSB]].max())
 
 
+@cached_by_identity(16)
 def _refresh_after_third(tables: Tables) -> int:
     """The clocks after the third last command of the window (tFAW) until which REFSB may issue at once, see
     `dram.choosing.waits_until`; FAR: always.
