@@ -20,21 +20,14 @@ ARRIVING = {"seconds": [10, 10.5, 12], "prompts": [100, 200, 300], "outputs": [7
 
 
 def installed(folder: Path) -> Path:
-    """A folder into which pip has installed the example, from a copy, in which it may build."""
+    """A folder with the built wheel of the example, as pip unpacks it: environments of tests have no pip."""
     pytest.importorskip("hatchling")
     source, site = folder / "source", folder / "site"
     shutil.copytree(EXAMPLE, source)
-    command = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "-q",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-    ]
-    subprocess.run([*command, "--target", str(site), str(source)], check=True, capture_output=True)
+    build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(build, cwd=source, check=True, capture_output=True)
+    (wheel,) = folder.glob("*.whl")
+    shutil.unpack_archive(wheel, site, "zip")
     return site
 
 
