@@ -199,15 +199,24 @@ def attention_program(
     return program, layouts.cache_rows(operands, units)
 
 
+def refuse_index(attention: LayerAttention, model: str, key: str) -> None:
+    """Refuse attention whose index chooses the tokens; `key`: what asks for units in banks.
+
+    Raises:
+        InputError: it has an index.
+    """
+    if attention.index:
+        problem = f"units in banks do not choose tokens, as the index of {model} does"
+        raise InputError(problem, "unsupported", key=key)
+
+
 def _operands(attention: LayerAttention, context: int, model: str) -> Attention:
     """The operands of a step of a sequence; tokens that its last one does not attend to are left out.
 
     Raises:
         InputError: an index chooses the tokens.
     """
-    if attention.index:
-        problem = f"units in banks do not choose tokens, as the index of {model} does"
-        raise InputError(problem, "unsupported", key="model")
+    refuse_index(attention, model, "model")
     tokens, longest = context - attention.first_key(context - 1), max(4096, context)
     if attention.latent_rank:
         size = attention.latent_rank + attention.rope_size

@@ -20,6 +20,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.config import Hardware
 from ndpsim.config.banks import BankHardware
 from ndpsim.inference.processors.operations import ACTIVATION_BYTES, AnyStep, MixedStep, Step
+from ndpsim.simulate.bank_operands import refuse_index
 from ndpsim.simulate.bank_turns import AttentionTurns, check_fits
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.workload.models import Attention, LayerAttention, MoeShape
@@ -70,9 +71,9 @@ class AttentionDevices:
         if kv_bits != unit_bits:
             problem = f"{kv_bits} are not the {unit_bits} that the units of {device.name} multiply"
             raise InputError(problem, "unsupported", key="kv_bits")
-        if any(isinstance(kind, Attention) and kind.index for kind in kinds):
-            problem = f"units in banks do not choose tokens, as the index of {model.name} does"
-            raise InputError(problem, "unsupported", key="attention")
+        for kind in kinds:
+            if isinstance(kind, Attention):
+                refuse_index(kind, model.name, "attention")
         self.device: BankHardware = device
         self.count, self._kv_bits, self._model = section.count, kv_bits, model
         self._layers = model.layers_of_kind

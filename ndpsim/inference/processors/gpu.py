@@ -96,7 +96,7 @@ class Gpu(Processor):
         if not self.fused:
             return compute_ns, read_ns, self.expert_overhead_ns
         slower = self.memory_efficiency / (self.fused_memory_efficiency or self.memory_efficiency)
-        passed = tokens * activation_bytes(expert.hidden, expert.intermediate, len(expert.matrices()))
+        passed = tokens * activation_bytes(expert.hidden, expert.intermediate, expert.matrix_count)
         return compute_ns, read_ns * slower, self.slice_ns + self.read_ns(passed) * slower
 
     def _reached_tflops(self, bits: int) -> float:

@@ -10,19 +10,16 @@ from ndpsim.base.errors import one_of, shortened
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models._read_compressed import compressed_names, read_compressed
 from ndpsim.workload.models._read_index import SPARSE, read_index
-from ndpsim.workload.models._read_state import read_state
+from ndpsim.workload.models._read_state import STATE_TYPE, read_state
 from ndpsim.workload.models.attention import Attention
-from ndpsim.workload.models.expert import MAX_SIZE, whole_number
+from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.families import Family
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
-
-_MAX_HEADS = 1 << 16
 
 # Keys of attention that is not supported: state-space, sparse, and linear attention by other rules.
 _OTHER_KINDS = re.compile(
     r"linear_attn|attn_type_list|^index(er)?_|mamba|^ssm_|short_conv|conv_L_|kv_channels"
 )
-_STATE_TYPE = "mamba_ssm_dtype"
 
 # Rules for a window in some layers, which older configuration classes have instead of `layer_types`.
 _WINDOW_RULES = ("sliding_window_pattern", "max_window_layers")
@@ -148,7 +145,7 @@ def _of_kind(
         if found is not None and (key == "head_dim" or equal or not family.equal_keys):
             own.setdefault(key, config.integer((found,), MAX_SIZE))
     if name == _SLIDING and family.sliding_kv_heads > 1 and "num_key_value_heads" not in own:
-        common = config.integer(("num_key_value_heads",), _MAX_HEADS)
+        common = config.integer(("num_key_value_heads",), MAX_HEADS)
         own["num_key_value_heads"] = family.sliding_kv_heads * common
     if own:
         config = config.overlaid(own)
@@ -171,7 +168,7 @@ def _changes(config: Config, layers: int) -> dict[int, dict[str, Any]]:
     found: dict[int, dict[str, Any]] = {}
     heads = config.list_of("num_attention_heads_per_layer")
     for layer, count in enumerate(config.list_of("num_attention_heads_per_layer", layers) if heads else ()):
-        if problem := whole_number(count, 1, _MAX_HEADS):
+        if problem := whole_number(count, 1, MAX_HEADS):
             raise config.error("num_attention_heads_per_layer", f"entry {layer}: {problem}", code="form")
         found[layer] = {"num_attention_heads": count}
     for name, values in config.object_of("per_layer_config").items():
@@ -201,7 +198,7 @@ def attention_problem(config: Config, family: Family, layers: int) -> str:
     for key, value in config.values.items():
         # MiniMax-M2 lists its layers, all of them with keys and values: 1.
         listed = isinstance(value, list) and all(entry == 1 for entry in value)
-        plain = key == _STATE_TYPE or (key == "attn_type_list" and listed)
+        plain = key == STATE_TYPE or (key == "attn_type_list" and listed)
         if value and not plain and key not in family.answered and _OTHER_KINDS.search(key):
             return of(key, "describes attention that is not modelled")
         if plain:
@@ -379,7 +376,7 @@ def _limited(config: Config, softmax: Attention, name: str) -> LayerAttention:
 
 def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
     """Attention to all tokens, with keys and values."""
-    heads = config.integer(("num_attention_heads", "n_heads"), _MAX_HEADS)
+    heads = config.integer(("num_attention_heads", "n_heads"), MAX_HEADS)
     if config.find(("kv_lora_rank",)):
         for key in ("num_key_value_heads", "head_dim"):
             config.values.get(key)  # keys and values of all heads are made of one vector
@@ -396,7 +393,7 @@ def _with_keys(config: Config, family: Family, hidden: int) -> Attention:
             head_gated=family.head_gates,
             gate_of_queries=family.gate_of_queries,
         )
-    kv_heads = config.integer_or(heads, ("num_key_value_heads", "kv_n_heads"), _MAX_HEADS, low=1)
+    kv_heads = config.integer_or(heads, ("num_key_value_heads", "kv_n_heads"), MAX_HEADS, low=1)
     if heads % kv_heads:
         raise config.error(
             "num_key_value_heads", f"{kv_heads} cannot be shared evenly by {heads} heads", code="conflict"

@@ -7,10 +7,8 @@ from typing import Any
 from ndpsim.base.errors import one_of, shortened
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.compressed import CompressedAttention
-from ndpsim.workload.models.expert import MAX_SIZE, whole_number
+from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.indexed import Index
-
-_MAX_HEADS = 1 << 16
 
 _WINDOW, _CHOSEN, _ALL = (
     "sliding_attention",
@@ -57,17 +55,17 @@ def read_compressed(config: Config, name: str) -> CompressedAttention:
     Raises:
         InputError: a value is out of range or missing, or sizes do not fit each other.
     """
-    if config.integer_or(1, ("num_key_value_heads",), _MAX_HEADS) != 1:
+    if config.integer_or(1, ("num_key_value_heads",), MAX_HEADS) != 1:
         raise config.error("num_key_value_heads", "is not 1: a token has one vector", code="conflict")
     heads, groups = (
-        config.integer(("num_attention_heads",), _MAX_HEADS),
-        config.integer(("o_groups",), 1 << 16),
+        config.integer(("num_attention_heads",), MAX_HEADS),
+        config.integer(("o_groups",), MAX_HEADS),
     )
     if heads % groups:
         raise config.error("o_groups", f"{heads} heads are not equal groups of this number", code="conflict")
     index = Index(
         config.integer(("index_topk",), MAX_SIZE),
-        config.integer(("index_n_heads",), _MAX_HEADS),
+        config.integer(("index_n_heads",), MAX_HEADS),
         config.integer(("index_head_dim",), MAX_SIZE),
     )
     return CompressedAttention(

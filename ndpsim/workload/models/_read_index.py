@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping
 
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.attention import Attention
-from ndpsim.workload.models.expert import MAX_SIZE
+from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE
 from ndpsim.workload.models.indexed import Index
-
-_MAX_HEADS = 1 << 16
 
 #: The object that has the keys of MiniMax-M3's index in published files.
 SPARSE = "sparse_attention_config"
@@ -36,7 +34,7 @@ def _of_tokens(config: Config, attention: Attention) -> Index:
     top, size = config.integer(("index_topk",), MAX_SIZE), config.integer(("index_head_dim",), MAX_SIZE)
     if config.find(("index_n_heads",)) is None:
         return Index(top)
-    return Index(top, config.integer(("index_n_heads",), _MAX_HEADS), size)
+    return Index(top, config.integer(("index_n_heads",), MAX_HEADS), size)
 
 
 def _of_latent(config: Config, attention: Attention) -> Index:
@@ -62,9 +60,9 @@ def _of_pools(config: Config, attention: Attention) -> Index:
     top = config.integer(("indexer_budget",), MAX_SIZE)
     if top % pool:
         raise config.error("indexer_budget", f"is not a multiple of pools of {pool} tokens", code="conflict")
-    if config.integer(("indexer_kv_heads",), _MAX_HEADS) != 1:
+    if config.integer(("indexer_kv_heads",), MAX_HEADS) != 1:
         raise config.error("indexer_kv_heads", "is not 1", code="unsupported")
-    heads = config.integer(("indexer_n_heads",), _MAX_HEADS)
+    heads = config.integer(("indexer_n_heads",), MAX_HEADS)
     return Index(top, heads, config.integer(("indexer_head_dim",), MAX_SIZE), pool, weighted=False)
 
 
@@ -79,7 +77,7 @@ def _of_blocks(config: Config, attention: Attention) -> Index:
         return found.integer((published if found is inner else key,), most, low)
 
     block, blocks = value("index_block_size", MAX_SIZE), value("index_topk_blocks", 1 << 12)
-    heads = value("index_n_heads", _MAX_HEADS)
+    heads = value("index_n_heads", MAX_HEADS)
     if not 0 < value("index_local_blocks", 1 << 12, low=0) <= blocks:
         problem = "is 0, or above index_topk_blocks; the block of the query must be among the chosen ones"
         raise config.error("index_local_blocks", problem, code="unsupported")

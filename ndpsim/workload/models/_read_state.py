@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ndpsim.base.errors import one_of
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.attention import LinearAttention
-from ndpsim.workload.models.expert import MAX_SIZE
+from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE
 from ndpsim.workload.models.recurrent import (
     KimiDelta,
     Lightning,
@@ -16,8 +16,8 @@ from ndpsim.workload.models.recurrent import (
     StateSpace,
 )
 
-_MAX_HEADS = 1 << 16
-_STATE_TYPE = "mamba_ssm_dtype"
+#: The key of the type of a state.
+STATE_TYPE = "mamba_ssm_dtype"
 _STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
 
 
@@ -31,14 +31,14 @@ def read_state(config: Config, kind: str, hidden: int) -> LinearAttention:
 
 
 def _gated_delta(config: Config, hidden: int) -> LinearAttention:
-    key_heads = config.integer(("linear_num_key_heads",), _MAX_HEADS)
-    value_heads = config.integer(("linear_num_value_heads",), _MAX_HEADS)
+    key_heads = config.integer(("linear_num_key_heads",), MAX_HEADS)
+    value_heads = config.integer(("linear_num_value_heads",), MAX_HEADS)
     if value_heads % key_heads:
         problem = f"{value_heads} cannot share {key_heads} heads of keys evenly"
         raise config.error("linear_num_value_heads", problem, code="conflict")
-    named = config.string_or("float32", _STATE_TYPE)
+    named = config.string_or("float32", STATE_TYPE)
     if named not in _STATE_BITS:
-        raise config.error(_STATE_TYPE, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
+        raise config.error(STATE_TYPE, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
     return LinearAttention(
         key_heads,
         value_heads,
@@ -56,7 +56,7 @@ def _kimi_low_rank(config: Config, hidden: int) -> LinearAttention:
     def size(of_file: str, saved: str, most: int) -> int:
         return inner.integer((of_file,), most) if inner.find((of_file,)) else config.integer((saved,), most)
 
-    heads = size("num_heads", "linear_num_heads", _MAX_HEADS)
+    heads = size("num_heads", "linear_num_heads", MAX_HEADS)
     width = size("head_dim", "linear_head_dim", MAX_SIZE)
     taps = size("short_conv_kernel_size", "linear_conv_kernel_dim", MAX_SIZE)
     return KimiDelta(heads, heads, width, width, taps, gate_rank=width)
@@ -64,16 +64,16 @@ def _kimi_low_rank(config: Config, hidden: int) -> LinearAttention:
 
 def _kimi_full(config: Config, hidden: int) -> LinearAttention:
     """Bailing; saved files have the head size as `linear_head_dim`, published ones as `head_dim`."""
-    heads = config.integer(("linear_num_heads", "num_attention_heads"), _MAX_HEADS)
+    heads = config.integer(("linear_num_heads", "num_attention_heads"), MAX_HEADS)
     width = config.integer(("linear_head_dim", "head_dim"), MAX_SIZE)
     taps = config.integer(("short_conv_kernel_size", "linear_conv_kernel_dim"), MAX_SIZE)
     return KimiDelta(heads, heads, width, width, taps)
 
 
 def _mamba_2(config: Config, hidden: int) -> LinearAttention:
-    heads = config.integer(("mamba_n_heads",), _MAX_HEADS)
+    heads = config.integer(("mamba_n_heads",), MAX_HEADS)
     inner = config.integer_or(2, ("mamba_expand",), MAX_SIZE, low=1) * hidden
-    groups = config.integer(("mamba_n_groups",), _MAX_HEADS)
+    groups = config.integer(("mamba_n_groups",), MAX_HEADS)
     width = config.values.get("mamba_d_head")
     size = inner // heads if width in (None, "auto") else config.integer(("mamba_d_head",), MAX_SIZE)
     if size * heads != inner or heads % groups:
@@ -102,7 +102,7 @@ def _mamba(config: Config, hidden: int) -> LinearAttention:
 
 
 def _lightning(config: Config, hidden: int) -> LinearAttention:
-    heads = config.integer(("num_attention_heads",), _MAX_HEADS)
+    heads = config.integer(("num_attention_heads",), MAX_HEADS)
     size = config.integer_or(hidden // heads, ("head_dim",), MAX_SIZE, low=1)
     chunk = config.integer_or(256, ("block_size",), MAX_SIZE, low=1)
     return Lightning(heads, heads, size, size, 1, chunk=chunk)

@@ -10,6 +10,9 @@ from ndpsim.base import arguments, errors
 #: The largest allowed hidden or intermediate size.
 MAX_SIZE = 1 << 24
 
+#: The largest allowed number of heads of attention, or of groups of them.
+MAX_HEADS = 1 << 16
+
 _MAX_BITS = 64
 
 
@@ -56,9 +59,14 @@ class Expert:
         )
 
     @property
+    def matrix_count(self) -> int:
+        """Number of `matrices`."""
+        return 3 if self.gated else 2
+
+    @property
     def weights(self) -> int:
         """Number of weights in all matrices together."""
-        return len(self.matrices()) * self.hidden * self.intermediate
+        return self.matrix_count * self.hidden * self.intermediate
 
     def weight_bytes(self, bits: int = 16) -> int:
         """Bytes of the matrices at `bits` a weight, each rounded up to whole bytes; no group scales.

@@ -25,10 +25,7 @@ def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fra
         count * (index.ranked(context) - index.ranked(context - new)) for count, new, context in step.groups
     )
     chosen = -(-step.pairs(attention) // index.pool) * (index.heads if index.by_head else 1)
-    return [
-        *(product("attention", matrix.name, [matrix], step.tokens, bits) for matrix in matrices),
-        *_choice(attention, index, step, ranked, chosen),
-    ]
+    return [*_projections(matrices, step, bits), *_choice(attention, index, step, ranked, chosen)]
 
 
 def of_entries(
@@ -43,10 +40,12 @@ def of_entries(
         count * min(new * index.top, attention.index_pairs(context, new))
         for count, new, context in step.groups
     )
-    return [
-        *(product("attention", matrix.name, [matrix], step.tokens, bits) for matrix in matrices),
-        *_choice(attention, index, step, step.index_pairs(attention), chosen),
-    ]
+    ranked = step.index_pairs(attention)
+    return [*_projections(matrices, step, bits), *_choice(attention, index, step, ranked, chosen)]
+
+
+def _projections(matrices: tuple[Matrix, ...], step: AnyStep, bits: int | Fraction) -> list[Operation]:
+    return [product("attention", matrix.name, [matrix], step.tokens, bits) for matrix in matrices]
 
 
 def _choice(

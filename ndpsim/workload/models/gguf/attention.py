@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ndpsim.base.errors import InputError
 from ndpsim.workload.models.attention import Attention, LinearAttention
-from ndpsim.workload.models.expert import MAX_SIZE, whole_number
+from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.gguf.header import Array, TensorInfo
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
 
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 # Every n-th layer attends to all tokens, as llama.cpp's loader says for files that do not.
 _FULL_EVERY = {"gpt-oss": 2, "llama4": 4, "gemma3": 6, "cohere2": 4, "exaone4": 4, "olmo2": 4}
 _CHUNKS = {"llama4": 8192}
-_MAX_HEADS = 1 << 16
 
 
 class Metadata(Protocol):
@@ -76,9 +75,9 @@ def _per_layer(model: Metadata, key: str, number: int, high: int) -> int:
 
 
 def _with_keys(model: Metadata, number: int, layer: Layer) -> Attention:
-    heads = _per_layer(model, "attention.head_count", number, _MAX_HEADS)
+    heads = _per_layer(model, "attention.head_count", number, MAX_HEADS)
     has_own = model.value("attention.head_count_kv") is not None
-    kv_heads = _per_layer(model, "attention.head_count_kv", number, _MAX_HEADS) if has_own else heads
+    kv_heads = _per_layer(model, "attention.head_count_kv", number, MAX_HEADS) if has_own else heads
     if heads % kv_heads:
         problem = f"{kv_heads} cannot be shared evenly by {heads} heads"
         raise model.error("attention.head_count_kv", problem, "conflict")
@@ -132,7 +131,7 @@ def _first(model: Metadata, *keys: str) -> int:
 
 def _latent(model: Metadata, layer: Layer) -> Attention:
     """Multi-head latent attention; keys and values are absorbed in newer files (attn_k_b, attn_v_b)."""
-    heads = _per_layer(model, "attention.head_count", 0, _MAX_HEADS)
+    heads = _per_layer(model, "attention.head_count", 0, MAX_HEADS)
     rank = model.number("attention.kv_lora_rank", MAX_SIZE)
     rope = model.number("rope.dimension_count", MAX_SIZE)
     size = _first(model, "attention.key_length_mla", "attention.key_length")
@@ -155,8 +154,8 @@ def _delta(model: Metadata, layer: Layer) -> LinearAttention:
     """The gated delta net of Qwen3-Next and Qwen3.5: one gate and one decay for a head."""
     if "attn_qkv" not in layer and "ssm_in" not in layer:
         raise model.error("ssm", "layers with this state are not modelled")
-    value_heads = model.number("ssm.time_step_rank", _MAX_HEADS)
-    key_heads = model.number("ssm.group_count", _MAX_HEADS)
+    value_heads = model.number("ssm.time_step_rank", MAX_HEADS)
+    key_heads = model.number("ssm.group_count", MAX_HEADS)
     inner = model.number("ssm.inner_size", MAX_SIZE)
     if not {"ssm_alpha", "ssm_ba"} & layer.keys() or value_heads % key_heads or inner % value_heads:
         raise model.error("ssm", "layers with this state are not modelled")
