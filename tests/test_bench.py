@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -224,6 +225,13 @@ def test_no_run_of_unlike_calls_finds_what_an_earlier_one_made(monkeypatch):
 def test_the_work_of_the_queue_is_the_pinned_one():
     row = ROWS["queue_trimoe"]
     assert row.run(1).work == row.pinned
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(ROWS.keys() - {row.name for row in TRAFFIC}))
+def test_the_work_of_each_row_is_the_pinned_one(name):
+    # In a process of its own: the tests make smaller tables of contention than users do.
+    subprocess.run([sys.executable, "-P", "-m", "ndpsim", "bench", "--row", name, "--repeat", "1"], check=True)
 
 
 SIZES = {"RD": 4 * ROWS["expert_trimoe"].pinned.requests, "WR": 4 * ROWS["expert_trimoe"].pinned.requests}

@@ -13,6 +13,7 @@ activations use the buffer of the results, and so wait until these have left.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, takewhile
@@ -215,7 +216,8 @@ class _Program:
         arrived = yield from lanes.write_activations(tokens, start)
         record("activations-in", tile, [start], arrived)
         sums = yield from self._multiply(INWARD, "-".join(inward), tile, tokens, arrived)
-        ready = [rows.reshape(-1, len(inward)).max(axis=1) for rows in sums]  # gate and up rows alternate
+        each = range(len(inward))  # the rows of gate and up alternate
+        ready = [functools.reduce(np.maximum, (rows[first :: len(inward)] for first in each)) for rows in sums]
         hidden = [self._activated(of_dimm, tokens) for of_dimm in ready]
         record("activation", tile, [int(of_dimm[0]) for of_dimm in ready], hidden)
         sums = yield from self._multiply(DOWN, "down", tile, tokens, hidden)

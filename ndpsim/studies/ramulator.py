@@ -50,7 +50,8 @@ class _Names(NamedTuple):
     options: Mapping[str, Callable[[ControllerOptions], object]] = MappingProxyType({})
 
 
-_STANDARDS = {
+#: The standards of Ramulator 2.1 that can be compared.
+STANDARDS = {
     "DDR4": _Names(),
     "DDR5": _Names(),
     "GDDR6": _Names(),
@@ -109,9 +110,9 @@ def _package() -> ModuleType:
 def _check(requests: Requests, memory: Memory) -> None:
     refresh, scheduler = memory.options.refresh, memory.options.scheduler
     standard = memory.device.standard.name
-    if standard not in _STANDARDS:
+    if standard not in STANDARDS:
         raise InputError(f"Ramulator 2.1 is not asked for {standard}", "unsupported", key="compare ramulator")
-    refreshes = "all-bank", "staggered", "none", *["per-bank"] * bool(_STANDARDS[standard].per_bank)
+    refreshes = "all-bank", "staggered", "none", *["per-bank"] * bool(STANDARDS[standard].per_bank)
     wrong = {
         "the request trace must hold addresses": requests.address is None,
         "its front end knows no request times": requests.cycle is not None,
@@ -153,7 +154,7 @@ def changed_timings(device: Device) -> dict[str, int]:
 def _simulation(package: Any, trace: Path, memory: Memory, commands: Path | None) -> Any:
     """A Ramulator run of `trace`, which writes its commands to `commands` if given."""
     device, options = memory.device, memory.options
-    names = _STANDARDS[device.standard.name]
+    names = STANDARDS[device.standard.name]
     dram = getattr(package.dram, device.standard.name)
     known = dram.timing_params
     changed = {name: clocks for name, clocks in changed_timings(device).items() if name in known}

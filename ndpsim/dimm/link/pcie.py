@@ -61,11 +61,10 @@ class Pipe:
         """Time for which messages occupy the wire, in ps, exactly."""
         return int(self.wire_bytes(size_bytes).sum()) * self.byte_ps
 
-    def _checked_ticks(self, ready_ps: Ints, size_bytes: Ints) -> tuple[int, int, int]:
-        """`_ticks`, if times in ticks fit in 64 bits."""
+    def _checked_ticks(self, ready_ps: Ints, on_wire: int) -> tuple[int, int, int]:
+        """`_ticks`, if times in ticks fit in 64 bits; on_wire: bytes of all messages on the wire."""
         ticks, byte_ticks, latency_ticks = self._ticks
-        total = int(ready_ps.max(initial=0)) * ticks + int(self.wire_bytes(size_bytes).sum()) * byte_ticks
-        if total + latency_ticks >= _MOST:
+        if int(ready_ps.max(initial=0)) * ticks + on_wire * byte_ticks + latency_ticks >= _MOST:
             problem = f"{self.gbps!r} has too many digits for transfers as long as these"
             raise InputError(problem, "too-large", key="gbps")
         return self._ticks
@@ -85,9 +84,10 @@ class Pipe:
         """
         if not len(ready_ps):
             return np.zeros(0, dtype=np.int64)
-        ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, size_bytes)
-        service = self.wire_bytes(size_bytes) * byte_ticks
-        left = np.cumsum(service)
+        on_wire = self.wire_bytes(size_bytes)
+        left = np.cumsum(on_wire)
+        ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, int(left[-1]))
+        service, left = on_wire * byte_ticks, left * byte_ticks
         # A message leaves after the last message that found the wire idle, and all messages since.
         done = left + np.maximum.accumulate(ready_ps * ticks - (left - service))
         return -(-(done + latency_ticks) // ticks)
@@ -165,7 +165,8 @@ class PcieLink(Pipe):
         Raises:
             InputError: the times are too long for 64-bit counters at this rate.
         """
-        ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, size_bytes)
+        on_wire = int(self.wire_bytes(size_bytes).sum())
+        ticks, byte_ticks, latency_ticks = self._checked_ticks(ready_ps, on_wire)
         done, ready = np.zeros_like(size_bytes), ready_ps * ticks
         engines = np.zeros((3, self.copy_engines), dtype=np.int64)
         sizes = (self.packet_bytes, self.header_bytes)
