@@ -231,7 +231,9 @@ def test_the_work_of_the_queue_is_the_pinned_one():
 @pytest.mark.parametrize("name", sorted(ROWS.keys() - {row.name for row in TRAFFIC}))
 def test_the_work_of_each_row_is_the_pinned_one(name):
     # In a process of its own: the tests make smaller tables of contention than users do.
-    subprocess.run([sys.executable, "-P", "-m", "ndpsim", "bench", "--row", name, "--repeat", "1"], check=True)
+    subprocess.run(
+        [sys.executable, "-P", "-m", "ndpsim", "bench", "--row", name, "--repeat", "1"], check=True
+    )
 
 
 SIZES = {"RD": 4 * ROWS["expert_trimoe"].pinned.requests, "WR": 4 * ROWS["expert_trimoe"].pinned.requests}

@@ -216,8 +216,8 @@ class _Program:
         arrived = yield from lanes.write_activations(tokens, start)
         record("activations-in", tile, [start], arrived)
         sums = yield from self._multiply(INWARD, "-".join(inward), tile, tokens, arrived)
-        each = range(len(inward))  # the rows of gate and up alternate
-        ready = [functools.reduce(np.maximum, (rows[first :: len(inward)] for first in each)) for rows in sums]
+        of_each = [[rows[first :: len(inward)] for first in range(len(inward))] for rows in sums]
+        ready = [functools.reduce(np.maximum, rows) for rows in of_each]  # gate and up rows alternate
         hidden = [self._activated(of_dimm, tokens) for of_dimm in ready]
         record("activation", tile, [int(of_dimm[0]) for of_dimm in ready], hidden)
         sums = yield from self._multiply(DOWN, "down", tile, tokens, hidden)

@@ -23,7 +23,7 @@ from ndpsim.dram.spec import lower, resolve, standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory
 from ndpsim.studies import ramulator
-from test_controller import DEVICES, workloads
+from test_controller import workloads
 from test_fast_forward import assert_fast_forwarded_stepped_and_scanned_agree, channels, works
 
 _LONG = settings(max_examples=examples(5_000), deadline=None, suppress_health_check=[HealthCheck.too_slow])
