@@ -12,7 +12,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,9 @@ PAGE = HERE / "model-types.md"
 # What the models of these types have, built by built_models.py.
 BUILT = RECORD.with_name(f"transformers-{VERSION}-built.json.gz")
 BUILDER = HERE / "built_models.py"
+
+# Types that a process makes, and its time: modules on the meta device take memory and seconds, too.
+_AT_ONCE, _MOST_SECONDS = 7, 300
 
 # Parts of a configuration that say nothing of the text model.
 _LEFT_OUT = (
@@ -55,6 +58,10 @@ most types share.
   cached values of a token in each layer are compared with that model, on the meta device. `pytest -m long
   tests/test_model_types.py` makes these models again (`NDPSIM_TRANSFORMERS`: a Python with transformers and
   torch).
+- A layer of `longcat_flash` has two blocks of attention and a dense network, each of which is a layer here.
+  Its experts, of which some have no weights, are those of the first block, whose network is their shared
+  expert. The class needs their result only behind the second block, which is not modelled.
+- Of two sizes of experts, for text and for images (`ernie4_5_vl_moe`), that for text is read.
 - `per_layer_config` may change heads, their sizes, ranks and windows of single layers.
 - A default may lack a value that every published file has, such as the number of experts. Then the row says
   so.
@@ -81,20 +88,33 @@ def built() -> dict[str, dict[str, Any]]:
     return found
 
 
-def made(python: str) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """The configurations of all types, and what their models have, made with the packages of a Python.
+def types(python: str) -> list[str]:
+    """The names of all types that the packages of a Python have."""
+    asked = [python, str(BUILDER), "--types"]
+    return subprocess.run(asked, check=True, capture_output=True, text=True).stdout.split()
+
+
+def made(python: str, names: Sequence[str]) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
+    """The configurations of some types, and what their models have, made with the packages of a Python.
 
     Raises:
         RuntimeError: its transformers is not `VERSION`.
+        subprocess.TimeoutExpired: a few types take longer than `_MOST_SECONDS`.
     """
+    configurations: dict[str, dict[str, Any]] = {}
+    built: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        out = Path(folder) / "built.json"
-        subprocess.run([python, str(BUILDER), str(out)], check=True, stdout=subprocess.DEVNULL)
-        made = json.loads(out.read_text(encoding="utf-8"))
-    if made["version"] != VERSION:
-        raise RuntimeError(f"needs transformers {VERSION}, has {made['version']}")
-    configurations = {name: _cleaned(one.pop("config")) for name, one in made["types"].items()}
-    return configurations, made["types"]
+        for first in range(0, len(names), _AT_ONCE):
+            out = Path(folder) / "built.json"
+            asked = [python, str(BUILDER), str(out), *names[first : first + _AT_ONCE]]
+            subprocess.run(asked, check=True, stdout=subprocess.DEVNULL, timeout=_MOST_SECONDS)
+            found = json.loads(out.read_text(encoding="utf-8"))
+            if found["version"] != VERSION:
+                raise RuntimeError(f"needs transformers {VERSION}, has {found['version']}")
+            for name, one in found["types"].items():
+                configurations[name] = _cleaned(one.pop("config"))
+                built[name] = one
+    return configurations, built
 
 
 def _cleaned(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -152,9 +172,8 @@ def text() -> str:
 
 if __name__ == "__main__":
     if "--record" in sys.argv:
-        for record, found in zip(
-            (RECORD, BUILT), made(sys.argv[sys.argv.index("--record") + 1]), strict=True
-        ):
+        asked = sys.argv[sys.argv.index("--record") + 1]
+        for record, found in zip((RECORD, BUILT), made(asked, types(asked)), strict=True):
             plain = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
             record.write_bytes(gzip.compress(plain, 9, mtime=0))
     PAGE.write_text(text(), encoding="utf-8")

@@ -159,7 +159,7 @@ def operations(
         of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"), attending)
         done += [one._replace(kind=index) for one in of_kind]
     if model.has_experts:
-        router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
+        router, of_router = Matrix("gate", model.choices, hidden), bits_of_part(bits, "router")
         done += _between(model, "experts", tokens, of_router)
         done.append(product("router", "gate_and_top_k", [router], tokens, of_router, kernels=2))
     if model.shared_intermediate:

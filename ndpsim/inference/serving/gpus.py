@@ -126,10 +126,10 @@ class Experts:
     call_ns: float
     first: NDArray[np.int64]
 
-    def layers_ns(self, chunks: Sequence[Chunk], experts: int) -> Floats:
-        """The time of each layer's experts on each GPU: [layer, GPU]."""
+    def layers_ns(self, chunks: Sequence[Chunk], experts: int) -> tuple[Floats, int]:
+        """The time of each layer's experts on each GPU, [layer, GPU], and pairs of a token and an expert."""
         loads = loads_of(self.routing.ids(*tokens_of(chunks)), experts)
-        return self.call_ns + np.add.reduceat(self.time_ns[loads], self.first, axis=1)
+        return self.call_ns + np.add.reduceat(self.time_ns[loads], self.first, axis=1), int(loads.sum())
 
 
 class GpuSteps:
@@ -185,11 +185,10 @@ class GpuSteps:
         self._banks_ns += float(in_banks.sum())
         if self._experts is not None:
             chunks = [chunk for of_engine in parts for chunk in of_engine]
-            experts_ns = self._experts.layers_ns(chunks, self._model.routed_experts)
+            experts_ns, pairs = self._experts.layers_ns(chunks, self._model.routed_experts)
             work_ns += float(experts_ns.max(axis=1).sum())
             busy_ns = busy_ns + experts_ns.sum(axis=0)
-            tokens = sum(step.tokens for step in steps)
-            self._pairs += tokens * self._model.experts_per_token * len(self._moe_layers)
+            self._pairs += pairs
         link_ns = self._exchanges_ns(steps)
         self._busy_ns += busy_ns
         self._link_ns += link_ns

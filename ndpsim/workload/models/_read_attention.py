@@ -10,7 +10,7 @@ from ndpsim.base.errors import one_of, shortened
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models._read_compressed import compressed_names, read_compressed
 from ndpsim.workload.models._read_index import SPARSE, read_index
-from ndpsim.workload.models._read_state import STATE_TYPE, read_state
+from ndpsim.workload.models._read_state import STATE_TYPE, layers_with_state, read_state
 from ndpsim.workload.models.attention import Attention
 from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.families import Family
@@ -257,10 +257,10 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
                 shown = one_of(name, _KINDS, "kind of attention")
                 raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
         return names
-    if with_state := _layers_with_state(config, family.state, layers):
+    if with_state := layers_with_state(config, family.state, layers):
         return [_LINEAR if flag else _FULL for flag in with_state]
     if family.index == "blocks" and config.find((SPARSE,)):
-        inner = config.within(config.object_of(SPARSE), f"{SPARSE}.")
+        inner = config.part(SPARSE)
         if inner.find(("sparse_attention_freq",)):
             return [_INDEXED if flag else _FULL for flag in inner.flags_of("sparse_attention_freq", layers)]
     if config.find(("hybrid_layer_pattern",)):
@@ -279,42 +279,6 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
             code="unsupported",
         )
     return [_SLIDING] * layers
-
-
-def _layers_with_state(config: Config, state: str, layers: int) -> list[bool]:
-    """Whether each layer has a state, by the rules of single families; empty if there is none."""
-    if state == "mamba":
-        period = config.integer_or(8, ("attn_layer_period",), MAX_SIZE, low=1)
-        offset = config.integer_or(4, ("attn_layer_offset",), MAX_SIZE)
-        return [layer % period != offset for layer in range(layers)]
-    if state == "kimi-delta" and config.find(("layer_group_size",)):
-        size = config.integer(("layer_group_size",), MAX_SIZE)
-        return [(layer + 1) % size != 0 for layer in range(layers)]
-    if state == "kimi-delta-low-rank" and config.find(("linear_attn_config",)):
-        of_kinds = config.within(config.object_of("linear_attn_config"), "linear_attn_config.")
-        full = _numbered_from_1(of_kinds, "full_attn_layers", layers)
-        if full & (other := _numbered_from_1(of_kinds, "kda_layers", layers)) or len(full | other) != layers:
-            raise of_kinds.error(
-                "kda_layers", f"and full_attn_layers are not the {layers} layers", "conflict"
-            )
-        return [layer not in full for layer in range(layers)]
-    if state == "lightning" and config.find(("attn_type_list",)):
-        return [not flag for flag in config.flags_of("attn_type_list", layers)]
-    if state == "short-convolution" and config.find(("full_attn_idxs",)):
-        listed = config.list_of("full_attn_idxs")
-        for layer in listed:
-            if problem := whole_number(layer, 0, layers - 1):
-                raise config.error("full_attn_idxs", problem)
-        return [layer not in listed for layer in range(layers)]
-    return [True] * layers if state == "mamba-2" else []
-
-
-def _numbered_from_1(config: Config, key: str, layers: int) -> set[int]:
-    """Indexes from 0 of the layers under `key`, which counts from 1."""
-    for layer in config.list_of(key):
-        if problem := whole_number(layer, 1, layers):
-            raise config.error(key, problem)
-    return {layer - 1 for layer in config.list_of(key)}
 
 
 def _without_index(config: Config, layers: int) -> list[int]:

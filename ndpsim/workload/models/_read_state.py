@@ -1,4 +1,4 @@
-"""Reads the state of layers that have one in place of keys and values, by the kind of a family."""
+"""Reads which layers have a state in place of keys and values, and the state, by the kind of a family."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ndpsim.base.errors import one_of
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.attention import LinearAttention
-from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE
+from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.recurrent import (
     KimiDelta,
     Lightning,
@@ -51,7 +51,9 @@ def _gated_delta(config: Config, hidden: int) -> LinearAttention:
 
 def _kimi_low_rank(config: Config, hidden: int) -> LinearAttention:
     """Kimi Linear; as published its sizes are in `linear_attn_config`."""
-    inner = config.within(config.object_of("linear_attn_config"), "linear_attn_config.")
+    inner = config.part("linear_attn_config")
+    for key in ("full_attn_layers", "kda_layers"):
+        inner.values.get(key)  # layer_types, if it is there, has what they say
 
     def size(of_file: str, saved: str, most: int) -> int:
         return inner.integer((of_file,), most) if inner.find((of_file,)) else config.integer((saved,), most)
@@ -123,4 +125,78 @@ _KINDS: Mapping[str, Callable[[Config, int], LinearAttention]] = {
     "mamba": _mamba,
     "lightning": _lightning,
     "short-convolution": _short_convolution,
+}
+
+
+# ---- Which layers have a state, by the rules of single families
+
+
+def layers_with_state(config: Config, kind: str, layers: int) -> list[bool]:
+    """Whether each layer has a state, by the rule of a kind; empty if the file or the kind has none.
+
+    Raises:
+        InputError: the rule is malformed.
+    """
+    rule = _LAYERS.get(kind)
+    return [] if rule is None else rule(config, layers)
+
+
+def _by_period(config: Config, layers: int) -> list[bool]:
+    """Jamba: all but one of a period."""
+    period = config.integer_or(8, ("attn_layer_period",), MAX_SIZE, low=1)
+    offset = config.integer_or(4, ("attn_layer_offset",), MAX_SIZE)
+    return [layer % period != offset for layer in range(layers)]
+
+
+def _by_groups(config: Config, layers: int) -> list[bool]:
+    """Bailing: all but the last of a group."""
+    if not config.find(("layer_group_size",)):
+        return []
+    size = config.integer(("layer_group_size",), MAX_SIZE)
+    return [(layer + 1) % size != 0 for layer in range(layers)]
+
+
+def _by_lists(config: Config, layers: int) -> list[bool]:
+    """Kimi Linear: one list for each kind, both of which count from 1."""
+    if not config.find(("linear_attn_config",)):
+        return []
+    of_kinds = config.part("linear_attn_config")
+    full, others = (_numbered(of_kinds, key, 1, layers) for key in ("full_attn_layers", "kda_layers"))
+    if full & others or len(full | others) != layers:
+        problem = f"and full_attn_layers are not the {layers} layers"
+        raise of_kinds.error("kda_layers", problem, "conflict")
+    return [layer not in full for layer in range(layers)]
+
+
+def _by_flags(config: Config, layers: int) -> list[bool]:
+    """MiniMax: a flag for each layer with keys and values."""
+    if not config.find(("attn_type_list",)):
+        return []
+    return [not flag for flag in config.flags_of("attn_type_list", layers)]
+
+
+def _by_indexes(config: Config, layers: int) -> list[bool]:
+    """LFM2: the layers with keys and values."""
+    if not config.find(("full_attn_idxs",)):
+        return []
+    full = _numbered(config, "full_attn_idxs", 0, layers)
+    return [layer not in full for layer in range(layers)]
+
+
+def _numbered(config: Config, key: str, first: int, layers: int) -> set[int]:
+    """Indexes from 0 of the layers under `key`, which counts from `first`."""
+    listed = config.list_of(key)
+    for layer in listed:
+        if problem := whole_number(layer, first, layers - 1 + first):
+            raise config.error(key, problem)
+    return {layer - first for layer in listed}
+
+
+_LAYERS: Mapping[str, Callable[[Config, int], list[bool]]] = {
+    "mamba": _by_period,
+    "kimi-delta": _by_groups,
+    "kimi-delta-low-rank": _by_lists,
+    "lightning": _by_flags,
+    "short-convolution": _by_indexes,
+    "mamba-2": lambda config, layers: [True] * layers,
 }

@@ -32,6 +32,10 @@ class Family:
         gated_experts: experts have a gate beside up.
         blocks: keys that list blocks, each either attention, a state, a dense network or experts.
         expert_hidden: keys of the size that experts work on, if it is not the hidden size.
+        zero_experts: keys of the number of experts without weights.
+        two_blocks: a layer has two blocks of attention and a dense network; its experts have the input of the
+            first of these networks, beside which they count as a layer's routed and shared experts.
+        of_text: keys that may list a value for text and one for images.
         equal_keys: with `attention_k_eq_v` layers without a window have their keys as values, and heads of
             keys of their own.
         gate_of_queries: with latent vectors, one matrix makes queries and gates.
@@ -65,6 +69,9 @@ class Family:
     gated_experts: bool = True
     blocks: tuple[str, ...] = ()
     expert_hidden: tuple[str, ...] = ()
+    zero_experts: tuple[str, ...] = ()
+    two_blocks: bool = False
+    of_text: tuple[str, ...] = ()
     equal_keys: bool = False
     gate_of_queries: bool = False
     rounds_head_size: bool = False
@@ -113,6 +120,12 @@ _ERNIE = Family(
     expert_intermediate=("moe_intermediate_size",),
     experts_per_token=("moe_k",),
     shared_experts=("moe_num_shared_experts",),
+)
+
+_ERNIE_VL = replace(
+    _ERNIE,
+    of_text=("moe_intermediate_size", "moe_num_experts", "moe_layer_start_index", "moe_layer_end_index"),
+    attention_problem="experts for images beside those for text are not modelled",
 )
 
 _GRANITE_SHARED = Family(
@@ -318,7 +331,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             answered=(*_INDEX, "head_dim"),
         ),
         "ernie4_5_moe": _ERNIE,
-        "ernie4_5_vl_moe_text": _ERNIE,
+        "ernie4_5_vl_moe_text": _ERNIE_VL,
+        "ernie4_5_moe_vl": _ERNIE_VL,  # as published
         "exaone_moe": _MODERN,
         "gemma4_text": Family(
             routed_experts=("num_experts",),
@@ -354,6 +368,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             _MODERN,
             state="kimi-delta-low-rank",
             attention_pattern=("layer_types", "linear_attn_config"),
+            expert_hidden=("routed_expert_hidden_size",),
             answered=("linear_attn_config", "linear_head_dim", "linear_num_heads"),
         ),
         "laguna": Family(
@@ -374,8 +389,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             experts_per_token=("moe_topk",),
             layers=("num_layers",),
             dense_intermediate=("ffn_hidden_size",),
-            attention_problem="experts of no weights, and two attentions of a layer, are not modelled",
-            answered=("zero_expert_num",),
+            zero_experts=("zero_expert_num",),
+            two_blocks=True,
+            answered=("head_dim",),
         ),
         "mimo_v2_flash": Family(
             routed_experts=("n_routed_experts",),
@@ -404,7 +420,6 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             expert_intermediate=("moe_intermediate_size",),
             expert_hidden=("moe_hidden_size",),
             gated_attention=True,
-            attention_problem="projections between the hidden size and that of experts are not modelled",
         ),
         "nemotron_h": Family(
             routed_experts=("n_routed_experts",),
@@ -469,7 +484,7 @@ def _all_known() -> Family:
     }
     dense = keys["dense_intermediate"]
     keys["expert_intermediate"] = tuple(sorted(keys["expert_intermediate"], key=lambda key: key in dense))
-    return Family(**keys | {"layer_pattern": (), "attention_pattern": (), "expert_hidden": ()})
+    return Family(**keys | {"layer_pattern": (), "attention_pattern": ()})
 
 
 #: The family of a model without an entry.

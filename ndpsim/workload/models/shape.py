@@ -54,6 +54,8 @@ class MoeShape(Shown):
         residual: what stands between blocks; None: plain norms and one vector, to which results are added.
         gated_experts: whether experts have a gate beside up.
         stored: how its own file stores the weights; None: the file does not say so.
+        zero_experts: experts of a layer that the router may choose beside the routed ones, and whose result
+            is their input: they have no weights.
     """
 
     name: str
@@ -79,6 +81,12 @@ class MoeShape(Shown):
     residual: Residual | None = None
     gated_experts: bool = True
     stored: Quantization | WeightFile | None = None
+    zero_experts: int = 0
+
+    @property
+    def choices(self) -> int:
+        """Experts of a layer that a router chooses from; ids from `routed_experts` on are without weights."""
+        return self.routed_experts + self.zero_experts
 
     @property
     def has_experts(self) -> bool:
@@ -158,5 +166,9 @@ class MoeShape(Shown):
 
     def _rows(self) -> list[tuple[str, str]]:
         plain = replace(self, stored=None)
-        rows = [(field.name, str(getattr(plain, field.name))) for field in fields(self)[1:-1]]
+        rows = [
+            (field.name, str(getattr(plain, field.name)))
+            for field in fields(self)[1:]
+            if field.name != "stored"
+        ]
         return rows if self.stored is None else [*rows, ("stored", self.stored.source)]
