@@ -453,8 +453,6 @@ RECORDED = f"""\
 Made by `python validation/best.py --routing FILE`: {LAYERS} layers, {STEPS} decode steps, 16 bits, all
 policies at their defaults, as in [best.md](best.md). "Recorded" is the trace; "drawn" has the counts of each
 layer and expert of this trace, and draws each token's experts by themselves.
-
-{{title}}
 """
 
 
@@ -476,8 +474,13 @@ def main(words: Sequence[str] | None = None) -> None:
         sys.exit("best: nothing is left to run")
     cells = cells_of(points, arguments.store)
     if arguments.routing:
-        print(RECORDED.format(title=arguments.title or Path(arguments.routing).name))
+        print(RECORDED)
+        say(arguments.title or Path(arguments.routing).name)
         beside_drawn(cells)
+        say(
+            "Each system on the machine of its paper, compared with other published systems on recorded routing:"
+        )
+        own_systems([cell for cell in cells if cell.kind == "recorded"])
         for machine in dict.fromkeys(cell.machine for cell in cells):
             print(f"## {machine}\n")
             say("Times of all policies in full precision, relative to the best:")
