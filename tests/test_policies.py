@@ -466,12 +466,12 @@ def test_recorded_routing_is_compared_with_routing_drawn_from_its_counts(tmp_pat
     spec = best.drawn_from(str(trace))
     counts = json.loads(Path(spec.partition(":")[2]).read_text())
     assert counts == {"counts": [[8, 4, 4, 0], [4, 4, 0, 8]], "layers": [2, 5]}
-    recorded = {"slow": run(30.0), "fast": run(20.0), "balance": run(16.0)}
-    drawn = {"slow": run(20.0), "fast": run(25.0), "balance": run(20.0)}
+    recorded = {"slow": run(30.0), "fast": run(19.0), "balance": run(16.0)}
+    drawn = {"slow": run(21.0), "fast": run(25.0), "balance": run(20.0)}
     cells = [best.Cell("edge", "m", 8, str(trace), recorded), best.Cell("edge", "m", 8, spec, drawn)]
     assert [cell.kind for cell in cells] == ["recorded", "drawn"]
     best.beside_drawn(cells)
-    row = "| edge | 8 | fast, slow | slow, fast | 0.80 | fast 0.80 | slow 1.50 | 2 of 3 | 1.25, 1.00 |"
+    row = "| edge | 8 | fast, slow | slow, fast | 0.80 | fast 0.76 | slow 1.43 | 2 of 3 | 1.19, 1.05 |"
     assert row in capsys.readouterr().out
 
 

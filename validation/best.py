@@ -477,9 +477,7 @@ def main(words: Sequence[str] | None = None) -> None:
         print(RECORDED)
         say(arguments.title or Path(arguments.routing).name)
         beside_drawn(cells)
-        say(
-            "Each system on the machine of its paper, compared with other published systems on recorded routing:"
-        )
+        say("Each system on the machine of its paper, compared with other published ones, recorded routing:")
         own_systems([cell for cell in cells if cell.kind == "recorded"])
         for machine in dict.fromkeys(cell.machine for cell in cells):
             print(f"## {machine}\n")
