@@ -29,8 +29,8 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
             break
         if type(record.get(_TIME)) is float:
             problem = (
-                f"{shown(record[_TIME])} is not a whole number of milliseconds; fractions are milliseconds in "
-                "AIPerf's traces and seconds in GuideLLM's, and the file does not say which"
+                f"{shown(record[_TIME])} is not a whole number of milliseconds; fractions are milliseconds "
+                "in AIPerf's traces and seconds in GuideLLM's, and the file does not say which"
             )
             raise InputError(problem, "type", file=path, line=line, key=_TIME)
         time, prompt, output = (whole_of(record, key, path, line) for key in (_TIME, _PROMPT, _OUTPUT))
