@@ -61,6 +61,8 @@ most types share.
 - A layer of `longcat_flash` has two blocks of attention and a dense network, each of which is a layer here.
   Its experts, of which some have no weights, are those of the first block, whose network is their shared
   expert. The class needs their result only behind the second block, which is not modelled.
+- A layer of `nemotron_h` is one block: attention, a state, a network or experts. Experts between a projection
+  to a latent size and one back (`moe_latent_size`) are read without attention.
 - Of two sizes of experts, for text and for images (`ernie4_5_vl_moe`), that for text is read.
 - `per_layer_config` may change heads, their sizes, ranks and windows of single layers.
 - A default may lack a value that every published file has, such as the number of experts. Then the row says

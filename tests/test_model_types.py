@@ -65,7 +65,7 @@ PADDED = ("jetmoe",)
 # Classes of models without a head over the vocabulary.
 WITHOUT_HEAD = (
     "openai_privacy_filter", "glm4v_moe_text", "glm5_next_text", "hy_v4_vl_text", "mistral_large4_text",
-    "qwen3_vl_moe_text",
+    "qwen3_vl_moe_text", "nemo_speechlm",
 )  # fmt: skip
 # The gate of a shared expert, which is not modelled: a number for each hidden value.
 SHARED_GATES = ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "qwen4_exp_text")
@@ -335,13 +335,21 @@ def test_blocks_of_nemotron_are_read_in_both_spellings(tmp_path: Path) -> None:
     assert shapes[0] == shapes[1]
     assert (shapes[0].layers, shapes[0].dense_layers, shapes[0].dense_intermediate) == (6, (0, 2, 4), 0)
     assert shapes[0].expert.weights == 2 * 1024 * 7688
-    assert shape_of(tmp_path, "nemotron_h").dense_intermediate == 21504  # the last of its blocks is dense
+    plain = shape_of(tmp_path, "nemotron_h")  # Mamba, experts, attention, and a network
+    assert [kind.title for kind in plain.attention_kinds] == ["linear (Mamba-2)", "none", "gqa", "network"]
+    assert (plain.kind_of_layer, plain.dense_layers, plain.dense_intermediate) == ((0, 1, 2, 3), (0, 2, 3), 0)
+    assert [kind.kept_bits(100, 8) for kind in plain.attention_kinds] == [
+        128 * 64 * 128 * 32 + 3 * (128 * 64 + 2 * 8 * 128) * 16, 0, 100 * 2 * 8 * 128 * 8, 0,
+    ]  # fmt: skip
+    assert "moe_latent_size" in shapes[0].attention_problem
     for form, problem in (
         ({"layers_block_type": ["moe", "conv"]}, "unknown-name nemotron_h.json:1 layers_block_type"),
         ({"num_hidden_layers": 5}, "conflict nemotron_h.json:1 layers_block_type"),
         ({"layers_block_type": None}, "missing nemotron_h.json layers_block_type"),
         ({"layers_block_type": []}, "missing nemotron_h.json:1 layers_block_type"),
         ({"layers_block_type": ["mlp"]}, "conflict nemotron_h.json:1 layers_block_type"),
+        ({"n_groups": 3}, "conflict nemotron_h.json:1 mamba_num_heads"),
+        ({"mamba_ssm_cache_dtype": "int8"}, "unknown-name nemotron_h.json:1 mamba_ssm_cache_dtype"),
     ):
         with refused(problem):
             shape_of(tmp_path, "nemotron_h", **form)

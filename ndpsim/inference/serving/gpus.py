@@ -35,6 +35,7 @@ from ndpsim.workload.models import (
     LinearAttention,
     MixedAttention,
     MoeShape,
+    Network,
 )
 from ndpsim.workload.routing.sequences import TokenRouting
 from ndpsim.workload.routing.trace import loads_of
@@ -84,6 +85,8 @@ def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
         return size // gpus
 
     def of_attention(kind: LayerAttention) -> LayerAttention:
+        if isinstance(kind, Network):
+            return replace(kind, intermediate=part(kind.intermediate, "columns of a network"))
         if isinstance(kind, LinearAttention):
             key_heads = part(kind.key_heads, "heads of keys")
             return replace(kind, key_heads=key_heads, value_heads=part(kind.value_heads, "heads of values"))

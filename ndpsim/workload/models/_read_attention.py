@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from ndpsim.workload.models._read_state import STATE_TYPE, layers_with_state, re
 from ndpsim.workload.models.attention import Attention
 from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.families import Family
+from ndpsim.workload.models.network import Network
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
 
 # Keys of attention that is not supported: state-space, sparse, and linear attention by other rules.
@@ -31,6 +33,8 @@ _FULL, _SLIDING, _CHUNKED, _LINEAR = (
     "linear_attention",
 )
 _INDEXED = "indexed_attention"
+_NETWORK, _NOTHING = "network", "none"  # in place of attention
+_BLOCKS = {"M": _LINEAR, "*": _FULL, "-": _NETWORK, "E": _NOTHING}
 _KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR, _INDEXED)
 # Names of the same kinds, where the type of the model says which state it is.
 _SAME_KIND = {"attention": _FULL, "mamba": _LINEAR, "conv": _LINEAR}
@@ -92,7 +96,7 @@ _BY_LAYER = (
 
 
 def read_attention(
-    config: Config, family: Family, hidden: int, layers: int
+    config: Config, family: Family, hidden: int, layers: int, blocks: Sequence[str] = ()
 ) -> LayerAttention | MixedAttention | None:
     """The attention of the layers; None if the file does not describe it, or describes another kind.
 
@@ -101,8 +105,9 @@ def read_attention(
     `kv_lora_rank` instead `q_lora_rank` (none: queries are not compressed), `qk_nope_head_dim`,
     `qk_rope_head_dim` and `v_head_dim`; `sliding_window`, unless `use_sliding_window` is false;
     `attention_chunk_size`; `attn_output_gate`. The gated delta rule: `linear_num_key_heads` and those beside
-    it. Which layers have which: `layer_types`; `full_attention_interval`; `no_rope_layers` or
-    `no_rope_layer_interval` where there is a chunk; one window for all otherwise.
+    it. Which layers have which: `blocks`, the letters of layers of a single block; `layer_types`;
+    `full_attention_interval`; `no_rope_layers` or `no_rope_layer_interval` where there is a chunk; one window
+    for all otherwise.
 
     Raises:
         InputError: a value is out of range, numbers of heads do not divide each other, or a kind or a rule is
@@ -112,7 +117,7 @@ def read_attention(
         return None
     for key in _OF_KINDS:
         config.values.get(key)  # sizes of kinds that no layer may have
-    names = _names(config, family, layers)
+    names = [_BLOCKS[letter] for letter in blocks] or _names(config, family, layers)
     changed = _changes(config, layers)
     for layer in _without_index(config, layers) if family.index else ():
         changed.setdefault(layer, {})["index_n_heads"] = None
@@ -149,6 +154,8 @@ def _of_kind(
         own["num_key_value_heads"] = family.sliding_kv_heads * common
     if own:
         config = config.overlaid(own)
+    if name in (_NETWORK, _NOTHING):
+        return Network(config.integer(family.dense_intermediate, MAX_SIZE) if name == _NETWORK else 0)
     if family.compressed:
         return read_compressed(config, name)
     if name == _LINEAR:
@@ -210,6 +217,8 @@ def attention_problem(config: Config, family: Family, layers: int) -> str:
     sources = config.list_of("kv_source_layers") if family.some_without_rope else []
     if sources and sources != list(range(layers)):
         return of("kv_source_layers", "layers that use the cache of another are not modelled")
+    if family.blocks:
+        return ""
     has_state = family.state != Family.state
     if has_state and family.attention_pattern and config.find(family.attention_pattern) is None:
         missing = f"missing (nor {family.attention_pattern[1]}); which layers have a state is not known"

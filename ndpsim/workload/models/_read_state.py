@@ -18,6 +18,7 @@ from ndpsim.workload.models.recurrent import (
 
 #: The key of the type of a state.
 STATE_TYPE = "mamba_ssm_dtype"
+_GROUPS = ("n_groups", "mamba_n_groups")
 _STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
 
 
@@ -91,6 +92,27 @@ def _mamba_2(config: Config, hidden: int) -> LinearAttention:
     )
 
 
+def _mamba_2_of_blocks(config: Config, hidden: int) -> LinearAttention:
+    """Nemotron-H: its heads, and not `expand`, give the inner size."""
+    heads, groups = config.integer(("mamba_num_heads",), MAX_HEADS), config.integer(_GROUPS, MAX_HEADS)
+    if heads % groups:
+        problem = f"{heads} heads cannot share {groups} groups evenly"
+        raise config.error("mamba_num_heads", problem, code="conflict")
+    named = config.string_or("float32", "mamba_ssm_cache_dtype")
+    if named not in _STATE_BITS:
+        problem = one_of(named, _STATE_BITS, "type of the state")
+        raise config.error("mamba_ssm_cache_dtype", problem, code="unknown-name")
+    return StateSpace(
+        key_heads=groups,
+        value_heads=heads,
+        key_size=config.integer(("ssm_state_size",), MAX_SIZE),
+        value_size=config.integer(("mamba_head_dim",), MAX_SIZE),
+        convolution=config.integer(("conv_kernel", "mamba_d_conv"), MAX_SIZE),
+        state_bits=_STATE_BITS[named],
+        chunk=config.integer_or(128, ("chunk_size", "mamba_chunk_size"), MAX_SIZE, low=1),
+    )
+
+
 def _mamba(config: Config, hidden: int) -> LinearAttention:
     rank = config.values.get("mamba_dt_rank")
     return SelectiveScan(
@@ -122,6 +144,7 @@ _KINDS: Mapping[str, Callable[[Config, int], LinearAttention]] = {
     "kimi-delta": _kimi_full,
     "kimi-delta-low-rank": _kimi_low_rank,
     "mamba-2": _mamba_2,
+    "mamba-2-of-blocks": _mamba_2_of_blocks,
     "mamba": _mamba,
     "lightning": _lightning,
     "short-convolution": _short_convolution,

@@ -327,13 +327,13 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     blocks = _blocks(config, family)
     layers, dense = _layers(config, family, blocks, routed)
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE) if routed else 0
-    has_dense = "-" in blocks if blocks else bool(dense)
+    has_dense = bool(dense) and not blocks  # networks of single blocks are in place of attention
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
     hidden = config.integer(_with_aliases(family, family.hidden), MAX_SIZE)
     for key in family.dense_intermediate:
         config.values.get(key)  # has no effect without dense layers
     expert_hidden = config.integer_or(0, family.expert_hidden, MAX_SIZE) if family.expert_hidden else 0
-    attention, problem = _attention(config, family, hidden, layers)
+    attention, problem = _attention(config, family, hidden, layers, blocks)
     shape = MoeShape(
         name=name,
         family=model_type,
@@ -358,6 +358,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         residual=None if attention is None else read_residual(config, family.residual, hidden),
         gated_experts=family.gated_experts,
         zero_experts=_zero_experts(config, family),
+        single_blocks=bool(blocks),
     )
     for key in family.answered:
         config.values.get(key)
@@ -377,11 +378,11 @@ def _layers(config: Config, family: Family, blocks: list[str], routed: int) -> t
 
 
 def _attention(
-    config: Config, family: Family, hidden: int, layers: int
+    config: Config, family: Family, hidden: int, layers: int, blocks: list[str]
 ) -> tuple[LayerAttention | MixedAttention | None, str]:
     """The attention of the layers; None and the reason if it, or what is around experts, is not modelled."""
     problem = attention_problem(config, family, layers)
-    found = None if problem else read_attention(config, family, hidden, layers)
+    found = None if problem else read_attention(config, family, hidden, layers, blocks)
     other = config.find(family.expert_hidden)
     if found is not None and other is not None and config.values[other] != hidden:
         between = "projections between the hidden size and that of experts are not modelled"

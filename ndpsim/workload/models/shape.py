@@ -11,12 +11,13 @@ from ndpsim.base.reported import Shown
 from ndpsim.workload.models.attention import Attention, LinearAttention
 from ndpsim.workload.models.compressed import CompressedAttention
 from ndpsim.workload.models.expert import Expert
+from ndpsim.workload.models.network import Network
 from ndpsim.workload.models.quantization import Quantization
 from ndpsim.workload.models.residual import Residual
 from ndpsim.workload.models.stored import WeightFile
 
 #: The attention of a layer.
-LayerAttention = Attention | LinearAttention | CompressedAttention
+LayerAttention = Attention | LinearAttention | CompressedAttention | Network
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,10 @@ class MoeShape(Shown):
         attention_problem: the message that names the key of unsupported attention.
         expert_hidden: size that experts work on, if it is not `hidden`; else 0.
         residual: what stands between blocks; None: plain norms and one vector, to which results are added.
-        gated_experts: whether experts have a gate beside up.
+        gated_experts: whether experts, shared ones among them, have a gate beside up.
         stored: how its own file stores the weights; None: the file does not say so.
+        single_blocks: a layer is one block with one norm: attention, a state, a network or experts; else it
+            has two.
         zero_experts: experts of a layer that the router may choose beside the routed ones, and whose result
             is their input: they have no weights.
     """
@@ -82,6 +85,7 @@ class MoeShape(Shown):
     gated_experts: bool = True
     stored: Quantization | WeightFile | None = None
     zero_experts: int = 0
+    single_blocks: bool = False
 
     @property
     def choices(self) -> int:
