@@ -1,6 +1,6 @@
 """Writes model-types.md: what is read of each type of model with experts, by the defaults of Transformers.
 
-python docs/model_types.py                  writes the page from the recorded configurations
+python docs/model_types.py                  writes the page and the table of classes' defaults from the record
 python docs/model_types.py --record PYTHON  records them first, with a Python that has transformers and torch
 """
 
@@ -9,15 +9,18 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import runpy
 import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.workload.models import MoeShape, load_model
+from ndpsim.workload.models.class_defaults import CLASS_DEFAULTS, FILE
 
 VERSION = "5.24.0"
 HERE = Path(__file__).parent
@@ -51,6 +54,7 @@ most types share.
 - A key that is not read, and whose name says size, number, layer, head, expert or kind, is refused with its
   name. If it can change only attention, the experts are read. The list of keys without effect is in
   `ndpsim/workload/models/known_keys.py`.
+- A key that a file leaves out has the default of its class (`ndpsim/workload/models/class_defaults.json`).
 - If a file has a key and its alias with two values (`num_experts` and `num_local_experts`), it is refused.
   Which of them counts depends on the type.
 - Of each type whose class can build a model from its defaults, or from few changes to them
@@ -157,6 +161,56 @@ def rows() -> list[tuple[str, bool, bool, str]]:
     return found
 
 
+def class_defaults() -> dict[str, dict[str, Any]]:
+    """The keys whose absence the reader would take for another value than the class: see `class_defaults`."""
+    found: dict[str, dict[str, Any]] = {}
+    known = dict(CLASS_DEFAULTS)
+    CLASS_DEFAULTS.clear()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            for name, values in recorded().items():
+                if not name.endswith("+") and "text_config" not in values:
+                    of_type = {key: values[key] for key in decisive(name, values, Path(folder))}
+                    lists = sorted(key for key, value in of_type.items() if isinstance(value, list | dict))
+                    plain = {
+                        key: value
+                        for key, value in of_type.items()
+                        if key not in lists and not _follows_another(name, key)
+                    }
+                    if of_type:
+                        found[name] = {"defaults": plain, "lists": lists}
+    finally:
+        CLASS_DEFAULTS.update(known)
+    return found
+
+
+def _follows_another(name: str, key: str) -> bool:
+    """Whether a class takes the default of a key from others: it is another one where these are changed."""
+    changed = recorded().get(f"{name}+", {})
+    asked = runpy.run_path(str(BUILDER))["CHANGED"].get(name, {})
+    return key in changed and key not in asked and changed[key] != recorded()[name][key]
+
+
+def decisive(name: str, values: Mapping[str, Any], folder: Path) -> list[str]:
+    """The keys without which a type's defaults are read, but as another shape."""
+    whole = read(name, values, folder)
+    if isinstance(whole, str):
+        return []
+    found = []
+    for key in values:
+        if key == "model_type":
+            continue
+        other = read(name, {one: value for one, value in values.items() if one != key}, folder)
+        if isinstance(other, str):
+            continue
+        nothing = {"attention_problem": "", "context": None}
+        if other.attention is None:
+            nothing |= {"attention": None, "residual": None}
+        if replace(whole, **nothing) != replace(other, **nothing):
+            found.append(key)
+    return found
+
+
 def text() -> str:
     """The page."""
     table, word = rows(), {True: "read", False: "no"}
@@ -178,4 +232,7 @@ if __name__ == "__main__":
         for record, found in zip((RECORD, BUILT), made(asked, types(asked)), strict=True):
             plain = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
             record.write_bytes(gzip.compress(plain, 9, mtime=0))
+    FILE.write_text(json.dumps(class_defaults(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    CLASS_DEFAULTS.clear()
+    CLASS_DEFAULTS.update(json.loads(FILE.read_text(encoding="utf-8")))
     PAGE.write_text(text(), encoding="utf-8")

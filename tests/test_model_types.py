@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from mistakes import refused
 from ndpsim.inference.processors.memory import dense_weight_bytes
 from ndpsim.workload.models import CompressedAttention, LayerAttention, MoeShape, load_model
+from ndpsim.workload.models.class_defaults import CLASS_DEFAULTS
 from scripts import script
 
 PAGE = script("docs/model_types.py")
@@ -214,7 +216,7 @@ def test_states_have_the_sizes_of_the_class(name: str, tmp_path: Path) -> None:
 def test_layers_with_a_state_are_those_of_published_files(tmp_path: Path) -> None:
     kimi = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 64, "num_heads": 16,
             "short_conv_kernel_size": 4}  # fmt: skip
-    few = {"num_hidden_layers": 8, "layer_types": None, "mlp_layer_types": None}
+    few = {"num_hidden_layers": 8, "layer_types": None, "mlp_layer_types": None, "first_k_dense_replace": 1}
     saved = {"linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None}
     shape = shape_of(tmp_path, "kimi_linear", **few, **saved, linear_attn_config=kimi)
     assert shape.kind_of_layer == (0, 0, 0, 1, 0, 0, 0, 1)
@@ -536,6 +538,37 @@ def test_published_files_of_sparse_attention(tmp_path: Path) -> None:
         shape_of(tmp_path, "minimax_m3_vl_text", **own, **layers)
     with refused("conflict mimo_v2_flash.json:1 sliding_window_size"):
         shape_of(tmp_path, "mimo_v2_flash", sliding_window_size=256)
+
+
+# ---- Keys that a file leaves out ----
+
+
+@pytest.mark.parametrize("name", sorted(CLASS_DEFAULTS))
+def test_a_key_that_is_left_out_has_the_default_of_its_class(name: str, tmp_path: Path) -> None:
+    """The classes make the same model without these keys; lists of layers are asked for."""
+    values = RECORDED[name]
+    whole = PAGE.read(name, values, tmp_path)
+    for key, value in CLASS_DEFAULTS[name]["defaults"].items():
+        assert values[key] == value
+        without = PAGE.read(name, {one: values[one] for one in values if one != key}, tmp_path)
+        assert replace(without, attention_problem="") == replace(whole, attention_problem="")
+        null = PAGE.read(name, values | {key: None}, tmp_path)  # says that there is none
+        assert isinstance(null, str) or null != whole
+    for key in CLASS_DEFAULTS[name]["lists"]:
+        other = PAGE.read(name, {one: values[one] for one in values if one != key}, tmp_path)
+        problem = other if isinstance(other, str) else other.attention_problem
+        assert f"{key}: missing" in problem
+
+
+def test_an_alias_counts_in_place_of_a_default(tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, "solar_open", n_shared_experts=None, num_shared_experts=2)
+    assert shape.shared_experts == 2
+    assert shape_of(tmp_path, "qwen3_next", head_dim=None).attention_kinds[1].head_size == 256
+
+
+@pytest.mark.long
+def test_no_further_key_may_be_left_out() -> None:
+    assert PAGE.class_defaults() == CLASS_DEFAULTS
 
 
 # ---- Keys that are not understood -------------------------------------------------------------------------------

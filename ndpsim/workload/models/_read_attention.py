@@ -221,8 +221,9 @@ def attention_problem(config: Config, family: Family, layers: int) -> str:
         return ""
     has_state = family.state != Family.state
     if has_state and family.attention_pattern and config.find(family.attention_pattern) is None:
-        missing = f"missing (nor {family.attention_pattern[1]}); which layers have a state is not known"
-        return of(family.attention_pattern[0], missing)
+        first, *others = family.attention_pattern
+        nor = f" (nor {', '.join(others)})" if others else ""
+        return of(first, f"missing{nor}; which layers have a state is not known")
     for name in config.list_of("layer_types", layers if config.find(("layer_types",)) else None):
         indexed = _is_indexed(name) and not family.index
         if indexed or (name in _OTHER_NAMES and not (has_state and name in _SAME_KIND)):

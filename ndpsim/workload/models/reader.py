@@ -18,6 +18,7 @@ from ndpsim.base.run_files import note_input
 from ndpsim.workload.models._config import Config, parse, read_text
 from ndpsim.workload.models._read_attention import attention_problem, read_attention
 from ndpsim.workload.models._read_residual import read_residual
+from ndpsim.workload.models.class_defaults import attention_left_out, with_defaults
 from ndpsim.workload.models.expert import MAX_SIZE, Expert, whole_number
 from ndpsim.workload.models.families import FAMILIES, UNKNOWN, Family
 from ndpsim.workload.models.gguf.header import is_gguf
@@ -317,6 +318,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     check_aliases(config, model_type)
     if family.unsupported:
         raise config.error("model_type", f"{model_type}: {family.unsupported}", code="unsupported")
+    config = with_defaults(config, model_type)
     routed = _routed_experts(config, family)
     _check_known(config, family, model_type)
     per_token_keys = _with_aliases(family, family.experts_per_token)
@@ -381,7 +383,8 @@ def _attention(
     config: Config, family: Family, hidden: int, layers: int, blocks: list[str]
 ) -> tuple[LayerAttention | MixedAttention | None, str]:
     """The attention of the layers; None and the reason if it, or what is around experts, is not modelled."""
-    problem = attention_problem(config, family, layers)
+    model_type = config.string_or("unknown", "model_type")
+    problem = attention_problem(config, family, layers) or attention_left_out(config, model_type)
     found = None if problem else read_attention(config, family, hidden, layers, blocks)
     other = config.find(family.expert_hidden)
     if found is not None and other is not None and config.values[other] != hidden:
