@@ -540,6 +540,30 @@ def test_published_files_of_sparse_attention(tmp_path: Path) -> None:
         shape_of(tmp_path, "mimo_v2_flash", sliding_window_size=256)
 
 
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("mixtral", {"moe_layer_freq": 2}),
+        ("aria_text", {"mlp_only_layers": [1]}),
+        ("glm4_moe", {"decoder_sparse_step": 3}),
+        ("qwen3_moe", {"num_dense_layers": 2}),
+        ("sarvam_mla", {"decoder_sparse_step": 2}),
+        ("afmoe", {"mlp_only_layers": [0, 2]}),
+        ("olmoe", {"mlp_layer_types": ["dense"] * 15 + ["sparse"]}),
+        ("deepseek_v4", {"n_shared_experts": 2}),
+        ("longcat_flash", {"qk_head_dim": 576}),
+    ],
+)
+def test_rules_that_a_class_does_not_know_are_refused(name: str, changed: Any, tmp_path: Path) -> None:
+    with refused(f"conflict {name}.json:1 {next(iter(changed))}"):
+        shape_of(tmp_path, name, **changed)
+
+
+def test_rules_of_other_classes_without_effect_are_not_asked_for(tmp_path: Path) -> None:
+    for name, changed in (("mixtral", {"moe_layer_freq": 1}), ("deepseek_v3", {"moe_layer_freq": 1})):
+        assert shape_of(tmp_path, name, **changed) == shape_of(tmp_path, name)
+
+
 # ---- Keys that a file leaves out ----
 
 

@@ -117,6 +117,7 @@ def read_attention(
         return None
     for key in _OF_KINDS:
         config.values.get(key)  # sizes of kinds that no layer may have
+    _check_head_size(config)
     names = [_BLOCKS[letter] for letter in blocks] or _names(config, family, layers)
     changed = _changes(config, layers)
     for layer in _without_index(config, layers) if family.index else ():
@@ -134,6 +135,17 @@ def read_attention(
     if len(kinds) == 1:
         return kinds[0]
     return MixedAttention(tuple(kinds), tuple(map(kinds.index, of_layer)))
+
+
+def _check_head_size(config: Config) -> None:
+    """Refuse a size of heads with latent vectors that is not the sum of its parts: classes differ here."""
+    parts = ("qk_nope_head_dim", "qk_rope_head_dim")
+    if config.find(("kv_lora_rank",)) and all(config.find((key,)) for key in (*parts, "qk_head_dim")):
+        stated = config.integer(("qk_head_dim",), MAX_SIZE)
+        size = sum(config.integer((key,), MAX_SIZE, low=0) for key in parts)
+        if stated != size:
+            problem = f"{stated} is not the sum of {parts[0]} and {parts[1]}, {size}"
+            raise config.error("qk_head_dim", problem, code="conflict")
 
 
 def _of_kind(

@@ -502,3 +502,30 @@ def _all_known() -> Family:
 
 #: The family of a model without an entry.
 UNKNOWN = _all_known()
+
+
+def _class_rules() -> dict[str, tuple[str, ...]]:
+    """By type the keys with which its class chooses layers with experts, where no list of layers does."""
+    by_keys = {
+        (): (
+            "aria_text dbrx flex_olmo gemma4_text gpt_oss granitemoe granitemoe_swa granitemoehybrid "
+            "granitemoeshared hunyuan_v1_moe inkling2_loop_text inkling2_text jetmoe kolibri1 lara_mini "
+            "longcat_flash minimax minimax_m2 mixtral olmoe openai_privacy_filter phimoe qwen3_5_moe_text "
+            "qwen4_exp_text solar_open"
+        ),
+        ("decoder_sparse_step", "mlp_only_layers"): (
+            "flint qwen2_moe qwen3_moe qwen3_next qwen3_omni_moe_talker_text qwen3_omni_moe_text "
+            "qwen3_vl_moe_text"
+        ),
+        ("expert_layer_period", "expert_layer_offset"): "jamba",
+        ("first_k_dense_replace",): (
+            "deepseek_v2 deepseek_v3 dots1 glm4_moe glm4v_moe_text mistral4 sarvam_mla sarvam_moe"
+        ),
+        ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"): "ernie4_5_moe",
+        ("num_dense_layers",): "afmoe lfm2_moe",
+    }
+    return {name: keys for keys, names in by_keys.items() for name in names.split()}
+
+
+#: Of Transformers 5.24.0. Its other classes list the layers.
+CLASS_RULES: Mapping[str, tuple[str, ...]] = MappingProxyType(_class_rules())

@@ -20,7 +20,7 @@ from ndpsim.workload.models._read_attention import attention_problem, read_atten
 from ndpsim.workload.models._read_residual import read_residual
 from ndpsim.workload.models.class_defaults import attention_left_out, with_defaults
 from ndpsim.workload.models.expert import MAX_SIZE, Expert, whole_number
-from ndpsim.workload.models.families import FAMILIES, UNKNOWN, Family
+from ndpsim.workload.models.families import CLASS_RULES, FAMILIES, UNKNOWN, Family
 from ndpsim.workload.models.gguf.header import is_gguf
 from ndpsim.workload.models.gguf.reader import load_gguf
 from ndpsim.workload.models.known_keys import ALIASES, check_aliases, check_unread
@@ -173,7 +173,22 @@ def _with_own_rules(config: Config, sparse: list[bool]) -> list[bool]:
 
 
 def _sparse_by_rules(config: Config, family: Family, layers: int) -> list[bool]:
-    """Whether each layer has experts.
+    """Whether each layer has experts, by rules that the class of the type knows.
+
+    Raises:
+        InputError: another rule, which the class does not know, asks for other layers.
+    """
+    sparse, named = _by_all_rules(config, family, layers), config.string_or("unknown", "model_type")
+    known = CLASS_RULES.get(named, _PATTERN_KEYS)
+    foreign = [key for key in _PATTERN_KEYS if key not in known and config.find((key,))]
+    if foreign and _by_all_rules(config.overlaid(dict.fromkeys(foreign)), family, layers) != sparse:
+        problem = f"leaves layers without experts, and the class of model_type '{named}' does not know it"
+        raise config.error(foreign[0], problem, code="conflict")
+    return sparse
+
+
+def _by_all_rules(config: Config, family: Family, layers: int) -> list[bool]:
+    """Whether each layer has experts, by the rules of all classes.
 
     `mlp_layer_types` lists every layer and decides alone. Otherwise a layer has experts if all other rules
     allow it: `first_k_dense_replace` and `moe_layer_freq` as in DeepSeek (layer % freq == 0),
@@ -207,7 +222,11 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
         counts = _with_aliases(family, family.shared_experts or ("n_shared_experts",))
         count = config.integer_or(1, counts, _MAX_COUNT)
         return (count, size) if size and count else (0, 0)
-    count = config.integer_or(0, _with_aliases(family, family.shared_experts), _MAX_COUNT)
+    counts = _with_aliases(family, family.shared_experts)
+    count = config.integer_or(0, counts, _MAX_COUNT)
+    if family.compressed and count != 1:
+        key = config.find(counts) or counts[0]
+        raise config.error(key, "is not 1, the shared experts that the class has", code="conflict")
     return count, count * expert_intermediate
 
 
