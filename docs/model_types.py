@@ -232,7 +232,10 @@ if __name__ == "__main__":
         for record, found in zip((RECORD, BUILT), made(asked, types(asked)), strict=True):
             plain = json.dumps(found, sort_keys=True, separators=(",", ":")).encode()
             record.write_bytes(gzip.compress(plain, 9, mtime=0))
-    FILE.write_text(json.dumps(class_defaults(), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    lines = ",\n".join(
+        f"{json.dumps(name)}: {json.dumps(one)}" for name, one in sorted(class_defaults().items())
+    )
+    FILE.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     CLASS_DEFAULTS.clear()
     CLASS_DEFAULTS.update(json.loads(FILE.read_text(encoding="utf-8")))
     PAGE.write_text(text(), encoding="utf-8")
