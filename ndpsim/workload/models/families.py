@@ -35,6 +35,7 @@ class Family:
         zero_experts: keys of the number of experts without weights.
         two_blocks: a layer has two blocks of attention and a dense network; its experts have the input of the
             first of these networks, beside which they count as a layer's routed and shared experts.
+        never_tied: embedding and head are two matrices, also if the file says that they are one.
         of_text: keys that may list a value for text and one for images.
         equal_keys: with `attention_k_eq_v` layers without a window have their keys as values, and heads of
             keys of their own.
@@ -71,6 +72,7 @@ class Family:
     expert_hidden: tuple[str, ...] = ()
     zero_experts: tuple[str, ...] = ()
     two_blocks: bool = False
+    never_tied: bool = False
     of_text: tuple[str, ...] = ()
     equal_keys: bool = False
     gate_of_queries: bool = False
@@ -293,6 +295,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             _MODERN,
             head_gates=True,
             state="kimi-delta",
+            never_tied=True,
             attention_pattern=("layer_types", "layer_group_size"),
             answered=("short_conv_kernel_size", "layer_group_size", "linear_head_dim", "linear_num_heads"),
         ),
@@ -369,6 +372,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             state="kimi-delta-low-rank",
             attention_pattern=("layer_types", "linear_attn_config"),
             expert_hidden=("routed_expert_hidden_size",),
+            never_tied=True,
             answered=("linear_attn_config", "linear_head_dim", "linear_num_heads"),
         ),
         "laguna": Family(
@@ -430,6 +434,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             blocks=("layers_block_type", "layer_types", "hybrid_override_pattern"),
             expert_hidden=("moe_latent_size",),
             state="mamba-2-of-blocks",
+            never_tied=True,
             answered=(
                 "expand",
                 "mamba_expand",

@@ -373,7 +373,7 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         attention=attention,
         attention_problem=problem,
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
-        tied_embeddings=_tied(config),
+        tied_embeddings=_tied(config) and not family.never_tied,
         context=config.integer_or(0, _CONTEXT_KEYS, _MAX_CONTEXT, low=1) or None,
         expert_hidden=expert_hidden,
         residual=None if attention is None else read_residual(config, family.residual, hidden),
