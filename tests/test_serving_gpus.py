@@ -274,7 +274,8 @@ def test_the_call_for_the_experts_of_a_layer_takes_its_time_on_each_gpu():
     routing: Any = SimpleNamespace(ids=lambda sequences, positions: ids)
     experts = Experts(routing, np.array([0.0, 10.0, 15.0]), 100.0, np.array([0, 2]))
     chunk: Any = SimpleNamespace(sequence=SimpleNamespace(number=0), tokens=2, computed=0)
-    assert experts.layers_ns([chunk], 4).tolist() == [[125.0, 110.0], [100.0, 130.0]]
+    layers_ns, pairs = experts.layers_ns([chunk], 4)
+    assert (layers_ns.tolist(), pairs) == ([[125.0, 110.0], [100.0, 130.0]], 8)
 
 
 def test_engines_wait_for_the_slower_one_before_each_layer_and_behind_the_last():
