@@ -1,6 +1,7 @@
 """Builds all types of models of Transformers on the meta device, for model_types.py.
 
-python docs/built_models.py OUT.json [TYPE...]    with transformers and torch installed, and without ndpsim
+python docs/built_models.py OUT.json TYPE...    with transformers and torch installed, and without ndpsim
+python docs/built_models.py --types             prints the names of all types
 
 For each type `config`, the defaults of its class, and: `matrices`, the number of weights in its matrices, and
 of these `head`, unless it is the embedding; `experts`, the shape of each tensor of routed experts with the
@@ -67,6 +68,10 @@ CHANGED: dict[str, dict[str, Any]] = {
         },
     },
     "lfm2_moe": {"num_hidden_layers": 8, "layer_types": (["conv"] * 3 + ["full_attention"]) * 2},
+    "longcat_flash": {
+        "num_layers": 3, "zero_expert_num": 16, "n_routed_experts": 64, "moe_topk": 6,
+        "ffn_hidden_size": 4096, "q_lora_rank": 768,
+    },
     "llama4_text": {"num_hidden_layers": 8, "interleave_moe_layer_step": 2, "attention_chunk_size": 1024},
     "mimo_v2_flash": {"num_hidden_layers": 6},
     "minimax": {"num_hidden_layers": 6, "head_dim": 96},
@@ -99,27 +104,31 @@ _CACHED = ("keys", "values", "indexer_keys", "idx_keys")
 _NO_MATRIX = re.compile(r"bias|_ape$|A_log$|norm(?!\.mlp)")
 
 
-def types_with_experts() -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Each type whose configuration names experts, the name of its class of models, and the configuration."""
-    from transformers.models.auto import modeling_auto as auto  # noqa: PLC0415
+def types_with_experts() -> Iterator[str]:
+    """Each type whose configuration names experts, also with changed defaults."""
     from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES  # noqa: PLC0415
+
+    for name in sorted([*CONFIG_MAPPING_NAMES, *(f"{name}+" for name in CHANGED)]):
+        try:
+            values = configuration(name).to_dict()
+        except Exception:  # needs another configuration, or another package
+            continue
+        if "expert" in json.dumps(values, default=str):
+            yield name
+
+
+def class_of(name: str) -> str:
+    """The name of the class of a type's models; "" if there is none."""
+    from transformers.models.auto import modeling_auto as auto  # noqa: PLC0415
 
     lists = (
         auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
         auto.MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
         auto.MODEL_MAPPING_NAMES,
     )
-    for name in sorted([*CONFIG_MAPPING_NAMES, *(f"{name}+" for name in CHANGED)]):
-        model_type = name.removesuffix("+")
-        try:
-            values = configuration(name).to_dict()
-        except Exception:  # needs another configuration, or another package
-            continue
-        text = json.dumps(values, default=str)
-        if "expert" in text:
-            found = next((names[model_type] for names in lists if model_type in names), "")
-            class_name = found if isinstance(found, str) else found[0]
-            yield name, class_name, {"model_type": model_type, **json.loads(text)}
+    model_type = name.removesuffix("+")
+    found = next((names[model_type] for names in lists if model_type in names), "")
+    return found if isinstance(found, str) else found[0]
 
 
 def configuration(name: str) -> Any:
@@ -130,12 +139,13 @@ def configuration(name: str) -> Any:
     return transformers.AutoConfig.for_model(name.removesuffix("+"), **changes)
 
 
-def built(name: str, class_name: str) -> dict[str, Any]:
+def built(name: str) -> dict[str, Any]:
     """What a model of this type has."""
     import torch  # noqa: PLC0415
     import transformers  # noqa: PLC0415
     from transformers.initialization import no_init_weights  # noqa: PLC0415
 
+    class_name = class_of(name)
     if not class_name:
         return {"not_built": "no class of models"}
     try:
@@ -192,17 +202,22 @@ def _of_layer(layer: Any) -> int:
     return sum(value.numel() for value in {id(value): value for value in found}.values() if value is not None)
 
 
+def described(name: str) -> dict[str, Any]:
+    """The configuration of a type, and what its model has."""
+    values = json.loads(json.dumps(configuration(name).to_dict(), default=str))
+    return {"config": {"model_type": name.removesuffix("+"), **values}, **built(name)}
+
+
 def main(path: str, *types: str) -> None:
-    """Write what the types have; all of them if none is named."""
+    """Write what some types have, or with `--types` print the names of all."""
     import transformers  # noqa: PLC0415
 
     warnings.filterwarnings("ignore")
     transformers.logging.set_verbosity_error()
-    found = {}
-    for name, class_name, config in types_with_experts():
-        if not types or name in types:
-            found[name] = {"config": config, **built(name, class_name)}
-            print(name, found[name].get("not_built") or found[name].get("not_run", ""), flush=True)
+    if path == "--types":
+        print(*types_with_experts(), sep="\n")
+        return
+    found = {name: described(name) for name in types}
     Path(path).write_text(json.dumps({"version": transformers.__version__, "types": found}), encoding="utf-8")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from mistakes import refused
 from ndpsim.inference.processors.memory import dense_weight_bytes
 from ndpsim.workload.models import CompressedAttention, LayerAttention, MoeShape, load_model
+from ndpsim.workload.models.class_defaults import CLASS_DEFAULTS
 from scripts import script
 
 PAGE = script("docs/model_types.py")
@@ -33,23 +35,39 @@ def test_the_committed_page_is_current() -> None:
     assert PAGE.PAGE.read_text(encoding="utf-8") == PAGE.text(), "python docs/model_types.py writes it"
 
 
-@pytest.mark.long
-def test_the_records_are_what_the_packages_make() -> None:
+@pytest.fixture
+def transformers() -> str:
     """NDPSIM_TRANSFORMERS: a Python with transformers and torch, which need not have ndpsim."""
     python = os.environ.get("NDPSIM_TRANSFORMERS", "")
     if not python:
         pytest.skip("needs NDPSIM_TRANSFORMERS, a Python with transformers and torch")
-    configurations, built = PAGE.made(python)
-    assert configurations == RECORDED
-    assert built == BUILT
+    return python
 
 
-# Not one kind of experts for each hidden value: others of attention, of no weights, and with projections.
-PADDED = ("jetmoe", "longcat_flash")
+@pytest.mark.long
+def test_the_packages_have_the_recorded_types(transformers: str) -> None:
+    assert PAGE.types(transformers) == sorted(RECORDED)
+
+
+# Each part is one process, whose time is limited: all types together take longer than a test may.
+_PARTS = 20
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("part", range(_PARTS))
+def test_the_records_are_what_the_packages_make(part: int, transformers: str) -> None:
+    names = sorted(RECORDED)[part::_PARTS]
+    configurations, built = PAGE.made(transformers, names)
+    assert configurations == {name: RECORDED[name] for name in names}
+    assert built == {name: BUILT[name] for name in names}
+
+
+# Experts of attention, too.
+PADDED = ("jetmoe",)
 # Classes of models without a head over the vocabulary.
 WITHOUT_HEAD = (
     "openai_privacy_filter", "glm4v_moe_text", "glm5_next_text", "hy_v4_vl_text", "mistral_large4_text",
-    "qwen3_vl_moe_text",
+    "qwen3_vl_moe_text", "nemo_speechlm",
 )  # fmt: skip
 # The gate of a shared expert, which is not modelled: a number for each hidden value.
 SHARED_GATES = ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next", "qwen4_exp_text")
@@ -62,19 +80,21 @@ def test_a_type_is_read_as_its_model_is_built(name: str, tmp_path: Path) -> None
     if isinstance(shape, str) or "not_built" in built:
         return
     plain = name.removesuffix("+")
+    # The class has rows of gate and up also for experts without weights, which it never reads.
+    unused = shape.moe_layers * shape.zero_experts * 2 * shape.hidden * shape.expert_intermediate
     if built["experts"] and plain not in PADDED:
         counts = {layers for tensor, layers in built["experts"].items() if "self_attention" not in tensor}
         assert counts == {shape.moe_layers}
         sizes = [json.loads(tensor.partition(" ")[2]) for tensor in built["experts"]]
-        assert {size[0] for size in sizes} == {shape.routed_experts}
-        assert sum(map(math.prod, sizes)) * shape.moe_layers == shape.expert_parameters
+        assert {size[0] for size in sizes} == {shape.routed_experts, shape.choices}
+        assert sum(map(math.prod, sizes)) * shape.moe_layers == shape.expert_parameters + unused
     if shape.attention is None:
         return
     dense = dense_weight_bytes(shape, 8)
     gates = shape.moe_layers * shape.hidden if plain in SHARED_GATES else 0
     if plain in WITHOUT_HEAD:
         dense.pop("head")
-    assert sum(dense.values()) + gates + shape.expert_parameters == built["matrices"]
+    assert sum(dense.values()) + gates + shape.expert_parameters == built["matrices"] - unused
     if "cached" in built:
         kinds = [_kept(shape.attention_kinds[kind]) for kind in shape.kind_of_layer]
         known = len(built["cached"])  # some caches end with the last layer that has keys
@@ -102,6 +122,7 @@ SHAPES = {
     "deepseek_v4": (4096, 2048, 256, 6, 43, 2048),
     "dots3_note_text": (5120, 1536, 256, 8, 45, 1536),
     "ernie4_5_moe": (2560, 1536, 64, 6, 27, 3072),
+    "ernie4_5_vl_moe_text": (2560, 1536, 64, 6, 27, 3072),
     "exaone_moe": (4096, 1024, 64, 8, 31, 1024),
     "granitemoehybrid": (4096, 11008, 8, 2, 32, 1024),
     "hunyuan_v1_moe": (4096, 11008, 1, 1, 32, 11008),
@@ -111,7 +132,7 @@ SHAPES = {
     "kimi_linear": (2304, 1024, 256, 8, 26, 1024),
     "laguna": (2048, 512, 256, 8, 39, 512),
     "lfm2_moe": (2048, 1792, 32, 4, 30, 0),
-    "longcat_flash": (6144, 2048, 512, 12, 28, 0),
+    "longcat_flash": (6144, 2048, 512, 12, 28, 12288),
     "mimo_v2_flash": (4096, 2048, 256, 8, 47, 0),
     "minimax_m3_vl_text": (6144, 3072, 128, 4, 60, 3072),
     "muse_spark_text": (4096, 4096, 256, 8, 62, 0),
@@ -162,7 +183,7 @@ def test_attention_is_that_of_the_class(name: str, tmp_path: Path) -> None:
     [
         "jetmoe",
         "muse_spark_text",
-        "longcat_flash",
+        "ernie4_5_vl_moe_text",
     ],
 )
 def test_attention_that_is_not_modelled_is_said(name: str, tmp_path: Path) -> None:
@@ -195,7 +216,7 @@ def test_states_have_the_sizes_of_the_class(name: str, tmp_path: Path) -> None:
 def test_layers_with_a_state_are_those_of_published_files(tmp_path: Path) -> None:
     kimi = {"full_attn_layers": [4, 8], "kda_layers": [1, 2, 3, 5, 6, 7], "head_dim": 64, "num_heads": 16,
             "short_conv_kernel_size": 4}  # fmt: skip
-    few = {"num_hidden_layers": 8, "layer_types": None, "mlp_layer_types": None}
+    few = {"num_hidden_layers": 8, "layer_types": None, "mlp_layer_types": None, "first_k_dense_replace": 1}
     saved = {"linear_head_dim": None, "linear_num_heads": None, "linear_conv_kernel_dim": None}
     shape = shape_of(tmp_path, "kimi_linear", **few, **saved, linear_attn_config=kimi)
     assert shape.kind_of_layer == (0, 0, 0, 1, 0, 0, 0, 1)
@@ -237,6 +258,8 @@ def test_layers_without_an_index_use_the_choice_of_the_layer_before(tmp_path: Pa
 
 
 def test_a_wrapper_says_whether_the_head_is_the_embedding(tmp_path: Path) -> None:
+    for name in ("nemotron_h", "kimi_linear", "bailing_hybrid"):  # whose classes never tie them
+        assert not shape_of(tmp_path, name, tie_word_embeddings=True).tied_embeddings
     for name, tied in (("qwen3_vl_moe", False), ("kimi_k25", True)):
         path = tmp_path / f"{name}.json"
         path.write_text(json.dumps(RECORDED[name]))
@@ -316,13 +339,21 @@ def test_blocks_of_nemotron_are_read_in_both_spellings(tmp_path: Path) -> None:
     assert shapes[0] == shapes[1]
     assert (shapes[0].layers, shapes[0].dense_layers, shapes[0].dense_intermediate) == (6, (0, 2, 4), 0)
     assert shapes[0].expert.weights == 2 * 1024 * 7688
-    assert shape_of(tmp_path, "nemotron_h").dense_intermediate == 21504  # the last of its blocks is dense
+    plain = shape_of(tmp_path, "nemotron_h")  # Mamba, experts, attention, and a network
+    assert [kind.title for kind in plain.attention_kinds] == ["linear (Mamba-2)", "none", "gqa", "network"]
+    assert (plain.kind_of_layer, plain.dense_layers, plain.dense_intermediate) == ((0, 1, 2, 3), (0, 2, 3), 0)
+    assert [kind.kept_bits(100, 8) for kind in plain.attention_kinds] == [
+        128 * 64 * 128 * 32 + 3 * (128 * 64 + 2 * 8 * 128) * 16, 0, 100 * 2 * 8 * 128 * 8, 0,
+    ]  # fmt: skip
+    assert "moe_latent_size" in shapes[0].attention_problem
     for form, problem in (
         ({"layers_block_type": ["moe", "conv"]}, "unknown-name nemotron_h.json:1 layers_block_type"),
         ({"num_hidden_layers": 5}, "conflict nemotron_h.json:1 layers_block_type"),
         ({"layers_block_type": None}, "missing nemotron_h.json layers_block_type"),
         ({"layers_block_type": []}, "missing nemotron_h.json:1 layers_block_type"),
         ({"layers_block_type": ["mlp"]}, "conflict nemotron_h.json:1 layers_block_type"),
+        ({"n_groups": 3}, "conflict nemotron_h.json:1 mamba_num_heads"),
+        ({"mamba_ssm_cache_dtype": "int8"}, "unknown-name nemotron_h.json:1 mamba_ssm_cache_dtype"),
     ):
         with refused(problem):
             shape_of(tmp_path, "nemotron_h", **form)
@@ -359,6 +390,87 @@ def test_what_a_layer_cannot_change_is_refused(tmp_path: Path) -> None:
     ):
         with refused(f"{words} beam.json:1 per_layer_config"):
             shape_of(tmp_path, "beam", per_layer_config=layers)
+
+
+def test_two_blocks_of_a_layer_are_two_layers(tmp_path: Path) -> None:
+    """LongCat-Flash: 560 G weights of the card, of which 27 G on average for a token."""
+    shape = shape_of(tmp_path, "longcat_flash", zero_expert_type="identity", num_hidden_layers=28)
+    assert (shape.layers, shape.dense_layers[:2], shape.dense_intermediate) == (56, (1, 3), 12288)
+    dense = sum(dense_weight_bytes(shape, 8).values())
+    assert dense + shape.expert_parameters == pytest.approx(560e9, rel=0.01)
+    for_token = 12 * 512 / 768 * shape.expert.weights * shape.moe_layers
+    assert dense - 131072 * 6144 + for_token == pytest.approx(27e9, rel=0.02)
+    assert shape == shape_of(tmp_path, "longcat_flash", num_hidden_layers=56)
+    for changed, problem in (
+        ({"num_hidden_layers": 30}, "conflict longcat_flash.json:1 num_hidden_layers"),
+        ({"num_layers": None, "num_hidden_layers": 28}, "missing longcat_flash.json num_layers"),
+        ({"zero_expert_type": "copy"}, "unsupported longcat_flash.json:1 zero_expert_type"),
+        ({"zero_expert_num": -1}, "range longcat_flash.json:1 zero_expert_num"),
+    ):
+        with refused(problem):
+            shape_of(tmp_path, "longcat_flash", **changed)
+
+
+def test_experts_for_text_are_the_first_of_two(tmp_path: Path) -> None:
+    """ERNIE-4.5-VL as published lists a number for text and one for images."""
+    published = {
+        "model_type": "ernie4_5_moe_vl", "mlp_layer_types": None, "moe_num_experts": [64, 32],
+        "moe_layer_start_index": [1, 2], "moe_layer_end_index": [29, 28], "moe_layer_interval": 1,
+    }  # fmt: skip
+    shape = shape_of(tmp_path, "ernie4_5_vl_moe_text", **published)
+    saved = shape_of(tmp_path, "ernie4_5_vl_moe_text")
+    assert (shape.expert, shape.dense_layers) == (saved.expert, saved.dense_layers)
+    assert shape.routed_experts == 64
+    with refused("form ernie4_5_vl_moe_text.json:1 moe_num_experts"):
+        shape_of(tmp_path, "ernie4_5_vl_moe_text", moe_num_experts=[64])
+
+
+def test_experts_of_kimi_k3_work_on_a_size_of_their_own(tmp_path: Path) -> None:
+    changed = {
+        "hidden_size": 7168, "hidden_act": "situ", "moe_intermediate_size": 3072,
+        "routed_expert_hidden_size": 3584, "num_experts": 896, "num_experts_per_token": 16,
+    }  # fmt: skip
+    shape = shape_of(tmp_path, "kimi_linear", **changed)
+    assert (shape.expert.hidden, shape.expert.intermediate, shape.hidden) == (3584, 3072, 7168)
+    assert "routed_expert_hidden_size" in shape.attention_problem
+    assert shape.attention is None
+
+
+@pytest.mark.parametrize(
+    ("key", "changed", "says"),
+    [
+        ("linear_attn_config", {"use_full_rank_gate": True}, "linear_attn_config.use_full_rank_gate"),
+        ("linear_attn_config", {"num_value_heads": 4}, "linear_attn_config.num_value_heads"),
+        ("mla_use_output_gate", None, "mla_use_output_gate"),
+    ],
+)
+def test_keys_inside_of_an_object_are_not_passed_over(
+    key: str, changed: dict[str, Any] | None, says: str, tmp_path: Path
+) -> None:
+    own = RECORDED["kimi_linear+"]["linear_attn_config"]
+    value = True if changed is None else own | changed
+    shape = shape_of(tmp_path, "kimi_linear+", **{key: value})
+    assert says in shape.attention_problem
+    assert shape.attention is None
+    assert shape_of(tmp_path, "kimi_linear+", linear_attn_config=own).attention is not None
+
+
+@pytest.mark.parametrize(
+    ("changed", "code"),
+    [
+        ({"sparse_init_block": 1}, "unsupported"),
+        ({"use_sparse_attention": False}, "conflict"),
+        ({"sparse_disable_index_value": [0] * 60}, "unsupported"),
+    ],
+)
+def test_an_index_that_the_class_has_not_is_refused(changed: Any, code: str, tmp_path: Path) -> None:
+    sparse = {
+        "sparse_num_index_heads": 4, "sparse_index_dim": 64, "sparse_block_size": 64, "sparse_topk_blocks": 8,
+        "sparse_local_block": 1, "sparse_attention_freq": [0] * 3 + [1] * 57,
+    }  # fmt: skip
+    own = {"layer_types": None, "sparse_attention_config": {**sparse, **changed}}
+    with refused(f"{code} minimax_m3_vl_text.json:1 sparse_attention_config.{next(iter(changed))}"):
+        shape_of(tmp_path, "minimax_m3_vl_text", **own)
 
 
 # ---- Layers with experts ----------------------------------------------------------------------------------------
@@ -428,6 +540,61 @@ def test_published_files_of_sparse_attention(tmp_path: Path) -> None:
         shape_of(tmp_path, "minimax_m3_vl_text", **own, **layers)
     with refused("conflict mimo_v2_flash.json:1 sliding_window_size"):
         shape_of(tmp_path, "mimo_v2_flash", sliding_window_size=256)
+
+
+@pytest.mark.parametrize(
+    ("name", "changed"),
+    [
+        ("mixtral", {"moe_layer_freq": 2}),
+        ("aria_text", {"mlp_only_layers": [1]}),
+        ("glm4_moe", {"decoder_sparse_step": 3}),
+        ("qwen3_moe", {"num_dense_layers": 2}),
+        ("sarvam_mla", {"decoder_sparse_step": 2}),
+        ("afmoe", {"mlp_only_layers": [0, 2]}),
+        ("olmoe", {"mlp_layer_types": ["dense"] * 15 + ["sparse"]}),
+        ("deepseek_v4", {"n_shared_experts": 2}),
+        ("longcat_flash", {"qk_head_dim": 576}),
+    ],
+)
+def test_rules_that_a_class_does_not_know_are_refused(name: str, changed: Any, tmp_path: Path) -> None:
+    with refused(f"conflict {name}.json:1 {next(iter(changed))}"):
+        shape_of(tmp_path, name, **changed)
+
+
+def test_rules_of_other_classes_without_effect_are_not_asked_for(tmp_path: Path) -> None:
+    for name, changed in (("mixtral", {"moe_layer_freq": 1}), ("deepseek_v3", {"moe_layer_freq": 1})):
+        assert shape_of(tmp_path, name, **changed) == shape_of(tmp_path, name)
+
+
+# ---- Keys that a file leaves out ----
+
+
+@pytest.mark.parametrize("name", sorted(CLASS_DEFAULTS))
+def test_a_key_that_is_left_out_has_the_default_of_its_class(name: str, tmp_path: Path) -> None:
+    """The classes make the same model without these keys; lists of layers are asked for."""
+    values = RECORDED[name]
+    whole = PAGE.read(name, values, tmp_path)
+    for key, value in CLASS_DEFAULTS[name]["defaults"].items():
+        assert values[key] == value
+        without = PAGE.read(name, {one: values[one] for one in values if one != key}, tmp_path)
+        assert replace(without, attention_problem="") == replace(whole, attention_problem="")
+        null = PAGE.read(name, values | {key: None}, tmp_path)  # says that there is none
+        assert isinstance(null, str) or null != whole
+    for key in CLASS_DEFAULTS[name]["lists"]:
+        other = PAGE.read(name, {one: values[one] for one in values if one != key}, tmp_path)
+        problem = other if isinstance(other, str) else other.attention_problem
+        assert f"{key}: missing" in problem
+
+
+def test_an_alias_counts_in_place_of_a_default(tmp_path: Path) -> None:
+    shape = shape_of(tmp_path, "solar_open", n_shared_experts=None, num_shared_experts=2)
+    assert shape.shared_experts == 2
+    assert shape_of(tmp_path, "qwen3_next", head_dim=None).attention_kinds[1].head_size == 256
+
+
+@pytest.mark.long
+def test_no_further_key_may_be_left_out() -> None:
+    assert PAGE.class_defaults() == CLASS_DEFAULTS
 
 
 # ---- Keys that are not understood -------------------------------------------------------------------------------

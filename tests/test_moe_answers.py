@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from builders.small_moe import (
     mean_ns,
     moe,
     of_kind,
+    once_each,
     plain,
     recorded,
     trace_of,
@@ -489,3 +491,21 @@ def test_however_many_waiting_copies_are_tried_at_once_the_run_is_the_same(polic
         return plain(moe(policy, prompt=4, steps=4, gpu_experts=6, batch=4, sets=["pcie.gbps=30"]))
 
     assert run(1) == run(3) == run(1000)
+
+
+# ---- Experts without weights
+
+
+@pytest.mark.parametrize("policy", [name for name in once_each() if not name.startswith("oracle")])
+def test_experts_without_weights_are_chosen_and_cost_nothing(policy, tmp_path):
+    """Each token chooses one of 16 experts, and one of 8 further ones."""
+    model = replace(MODEL, zero_experts=8)
+    random = np.random.default_rng(3)
+    real, zero = (random.integers(*ids, (2, 3, 32)) for ids in ((0, 16), (16, 24)))
+    routing = Routing(24, (1, 2, 3), np.stack([real, zero], axis=3).astype(np.int16))
+    report = judged(policy, tmp_path, model=model, routing=routing, steps=2)
+    assert report.ok, report
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert lines[0]["zero_experts"] == 8
+    counted = [np.bincount(of_layer, minlength=16).tolist() for of_step in real for of_layer in of_step]
+    assert [line["loads"] for line in lines[1:]] == counted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -456,6 +457,22 @@ def test_the_picture_of_a_machine_names_its_cells(cell, tmp_path):
     assert "Policies on edge" in picture
     assert "qwen3-30b-a3b, batch 8, skewed" in picture
     assert "best known" in picture
+
+
+def test_recorded_routing_is_compared_with_routing_drawn_from_its_counts(tmp_path, capsys):
+    trace = tmp_path / "trace.npz"
+    ids = np.array([[[[0, 1], [0, 2]], [[3, 1], [3, 0]]]] * 4, np.int16)  # of layers 2 and 5
+    Routing(4, (2, 5), ids).save(trace)
+    spec = best.drawn_from(str(trace))
+    counts = json.loads(Path(spec.partition(":")[2]).read_text())
+    assert counts == {"counts": [[8, 4, 4, 0], [4, 4, 0, 8]], "layers": [2, 5]}
+    recorded = {"slow": run(30.0), "fast": run(19.0), "balance": run(16.0)}
+    drawn = {"slow": run(21.0), "fast": run(25.0), "balance": run(20.0)}
+    cells = [best.Cell("edge", "m", 8, str(trace), recorded), best.Cell("edge", "m", 8, spec, drawn)]
+    assert [cell.kind for cell in cells] == ["recorded", "drawn"]
+    best.beside_drawn(cells)
+    row = "| edge | 8 | fast, slow | slow, fast | 0.80 | fast 0.76 | slow 1.43 | 2 of 3 | 1.19, 1.05 |"
+    assert row in capsys.readouterr().out
 
 
 def test_what_binds_is_the_largest_share():

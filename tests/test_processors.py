@@ -32,6 +32,7 @@ from ndpsim.workload.models import (
     Matrix,
     MixedAttention,
     MoeShape,
+    Network,
     Residual,
     load_model,
     model_names,
@@ -450,6 +451,37 @@ def test_operations_of_a_small_model_in_decode_by_hand() -> None:
         ("head", "norm"): (0, 0, 5 * 4 * 8 * 2, 0, 1),
         ("head", "lm_head"): (2 * 400 * 5, 800, 5 * 58 * 2, 0, 1),
     }
+
+
+def test_layers_of_one_block_by_hand() -> None:
+    # 5 tokens; layers of attention, of a network of 2 matrices of 9 x 8, and of experts; a shared expert of 6.
+    kinds = MixedAttention((SMALL.attention_kinds[0], Network(9), Network()), (0, 1, 2))
+    model = dataclasses.replace(
+        SMALL, attention=kinds, layers=3, moe_layers=1, dense_layers=(0, 1), dense_intermediate=0,
+        gated_experts=False, single_blocks=True,
+    )  # fmt: skip
+    step = Step(5, 7)
+    done = [(one.kind, one.part, one.name, *one[2:7]) for one in operations(model, step)]
+    norm = ("attention", "norms", 0, 0, 5 * 4 * 8 * 2, 0, 1)
+    assert next(one[1:] for one in done if one[0] == 0 and one[1] == "attention") == norm
+    assert [one[1:] for one in done if one[0] == 1] == [
+        norm,
+        ("attention", "up", 2 * 72 * 5, 144, 5 * 17 * 2, 0, 1),
+        ("attention", "activation", 0, 0, 5 * 18 * 2, 0, 1),
+        ("attention", "down", 2 * 72 * 5, 144, 5 * 17 * 2, 0, 1),
+    ]
+    assert [one[1:] for one in done if one[0] == 2] == [norm]
+    assert [one[2:] for one in done if one[1] == "shared_experts"] == [
+        ("up", 2 * 48 * 5, 96, 5 * 14 * 2, 0, 1),
+        ("activation", 0, 0, 5 * 12 * 2, 0, 1),
+        ("down", 2 * 48 * 5, 96, 5 * 14 * 2, 0, 1),
+    ]
+    assert not [one for one in done if one[1] == "dense_layer"]
+    weights = dense_weight_bytes(model, 8)
+    assert weights["attention"] == 192 + 96 + 2 * 72
+    assert (weights["shared_experts"], weights["dense_layers"]) == (2 * 48, 0)
+    zero = dataclasses.replace(SMALL, zero_experts=3)
+    assert found(zero, step)["router", "gate_and_top_k"] == (2 * 56 * 5, 112, 5 * 15 * 2, 0, 2)
 
 
 def test_a_prefill_makes_one_token_of_each_sequence() -> None:

@@ -470,6 +470,21 @@ def test_dynande_files_of_layers_and_positions(tmp_path):
     assert np.array_equal(import_routing(paths, steps=2).scores, trace.scores[:2])
 
 
+def test_dynande_files_may_have_their_layer_in_the_name_alone(tmp_path):
+    """As the published samples: a folder for each position of the token, layer 0 in each row."""
+    ids = chosen(2, 2, 5, 3, experts=8)
+    paths = []
+    for step in range(2):
+        (tmp_path / f"{step}").mkdir()
+        for row, layer in enumerate((2, 10)):
+            name = f"model-290m_epoch5473_layer{layer}_shard0_64x512.csv"
+            paths.append(written(tmp_path / f"{step}" / name, dynande(ids[step, row], 8, 0)))
+    trace = import_routing(paths)
+    assert trace.layers == (2, 10)
+    assert np.array_equal(trace.ids, ids)
+    assert import_routing([paths[0], paths[2]]).layers == (0,)
+
+
 def test_dynande_takes_the_highest_scores(tmp_path):
     path = written(
         tmp_path / "a.csv", "layer_id,token_id,expert_0,expert_1,expert_2\n0,0,0.2,0.5,0.3\n0,1,0.6,0.1,0.3\n"

@@ -188,6 +188,27 @@ def experts_ns(prompts: list[int], seed: int = 1) -> float:
     return total
 
 
+def test_experts_without_weights_take_no_time_of_gpus():
+    model, prompts = replace(MODEL, zero_experts=8), [40, 40]
+    routed = SequenceRouting("skewed", model, np.array(prompts), 1)
+    ids = routed.ids(*np.array([(number, place) for number in range(2) for place in range(40)]).T)
+    chosen = (ids[..., None] == np.arange(16)).sum(axis=(1, 2))  # [layer, expert]
+    alike = serve(requests((40, 1), (40, 1)), model, sets=TWO, routing="skewed")
+    assert alike.pairs_by_engine["gpu_hit"] == chosen.sum() < 3 * 2 * 80
+    gpu, time = ndpsim.load_processors("trimoe").gpu, ndpsim.load_processors("trimoe").dense_time
+    ns = np.array([0.0, *(gpu.expert_time(MODEL.expert, load).time_ns for load in range(1, 81))])
+    layers_ns = ns[chosen].reshape(3, 2, 8).sum(axis=2).max(axis=1).sum()
+    dense = time(model, 1, 40, 40)
+    parts_ns = (
+        4 * dense.attention_ns
+        + dense.dense_layer_ns
+        + 3 * (dense.router_ns + dense.shared_ns)
+        + dense.head_ns
+    )
+    moved_ns = 2 * 3 * exchange_ns(40 * 512 * 2)
+    assert alike.per_request[0].ttft_ns == pytest.approx(parts_ns + moved_ns + layers_ns, rel=1e-9)
+
+
 @pytest.mark.parametrize("prompts", [[40], [40, 40], [40, 40, 40]])
 def test_engines_meet_in_each_layer_and_the_slower_part_of_the_experts_counts(prompts: list[int]):
     result = serve(requests(*[(one, 1) for one in prompts]), MODEL, sets=TWO, routing="skewed")
@@ -253,7 +274,8 @@ def test_the_call_for_the_experts_of_a_layer_takes_its_time_on_each_gpu():
     routing: Any = SimpleNamespace(ids=lambda sequences, positions: ids)
     experts = Experts(routing, np.array([0.0, 10.0, 15.0]), 100.0, np.array([0, 2]))
     chunk: Any = SimpleNamespace(sequence=SimpleNamespace(number=0), tokens=2, computed=0)
-    assert experts.layers_ns([chunk], 4).tolist() == [[125.0, 110.0], [100.0, 130.0]]
+    layers_ns, pairs = experts.layers_ns([chunk], 4)
+    assert (layers_ns.tolist(), pairs) == ([[125.0, 110.0], [100.0, 130.0]], 8)
 
 
 def test_engines_wait_for_the_slower_one_before_each_layer_and_behind_the_last():

@@ -240,6 +240,20 @@ def test_latencies_are_left_out_where_they_are_not_known_or_at_another_rate(tmp_
     assert found.latency_ns.tolist() == [5e8]
 
 
+def test_inference_perf_may_leave_out_all_but_what_it_computed(tmp_path):
+    """per_request_fields of version 0.7: without info, with computed_metrics."""
+    computed = {"request_latency": 0.5, "time_to_first_token": 0.125, "input_tokens": 279, "output_tokens": 7}
+    record = {"start_time": 54988.5, "end_time": 54989.0, "computed_metrics": computed, "error": None}
+    requests = import_requests(written(tmp_path, [record, {**record, "start_time": 54989.5}]))
+    assert list(columns(requests)) == [[0, 1e9], [279, 279], [7, 7]]
+    assert requests.measured.ttft_ns.tolist() == [1.25e8] * 2
+    assert requests.measured.latency_ns.tolist() == [5e8] * 2
+    unary = {**record, "computed_metrics": {**computed, "time_to_first_token": None}}
+    assert np.isnan(import_requests(written(tmp_path, [unary])).measured.ttft_ns).all()
+    with refused("missing r.txt [0].computed_metrics.input_tokens"):
+        import_requests(written(tmp_path, [{**record, "computed_metrics": {"request_latency": 0.5}}]))
+
+
 def test_runs_of_vllm_itself_that_llmservingsim_recorded(tmp_path):
     """Latencies count from `queued_ts`, on the engine's clock."""
     requests = import_requests(written(tmp_path, lines(ENGINE)))

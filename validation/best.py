@@ -4,14 +4,21 @@
 on each machine, as one sweep whose points are kept in `best.sweep` (`--store`): an ended call goes on where
 it was. Pictures go to `validation/figures`. `--machine`, `--model`, `--batch` and `--policy` leave others
 out; the slow policy `oracle` runs at the middle batch, with skewed routing.
+
+``python validation/best.py --routing TRACE.npz --model NAME --title TEXT > validation/recorded.md``: the same
+on a recorded trace, beside routing that is drawn from its counts of each layer and expert. What differs is
+what a generator does not model: which experts tokens choose together, and one after another. The model needs
+the experts of the trace; another one's routing may stand for its own, which the title then says.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
@@ -59,9 +66,21 @@ class Cell:
     runs: Mapping[str, Row]
 
     @property
+    def kind(self) -> str:
+        """The kind of its routing."""
+        if self.routing == SKEWED:
+            return "skewed"
+        return (
+            "recorded"
+            if self.routing.endswith(".npz")
+            else "drawn"
+            if ".json" in self.routing
+            else "measured"
+        )
+
+    @property
     def name(self) -> str:
-        kind = "skewed" if self.routing == SKEWED else "measured"
-        return f"{self.model}, batch {self.batch}, {kind}"
+        return f"{self.model}, batch {self.batch}, {self.kind}"
 
     def only(self, wanted: Callable[[str, Row], bool]) -> dict[str, Row]:
         """The runs that are wanted, the fastest first."""
@@ -119,11 +138,50 @@ def resource(row: Row) -> str:
 # Running
 
 
-def layers_of(model: str) -> str:
-    """Layers with experts, spread evenly over the model."""
+def layers_of(model: str, among: Collection[int] | None = None) -> str:
+    """Layers with experts, spread evenly over the model, or over those of a trace."""
     shape = ndpsim.load_model(model)
-    layers = [layer for layer in range(shape.layers) if layer not in shape.dense_layers]
+    layers = [
+        layer
+        for layer in range(shape.layers)
+        if layer not in shape.dense_layers and (among is None or layer in among)
+    ]
     return ",".join(str(layers[round(n * (len(layers) - 1) / (LAYERS - 1))]) for n in range(LAYERS))
+
+
+@functools.cache
+def drawn_from(trace: str) -> str:
+    """A SPEC that draws from the counts of a trace, which are written beside it."""
+    routing = ndpsim.load_routing(trace)
+    counts = [
+        sum(routing.loads(step, layer) for step in range(routing.steps)).tolist() for layer in routing.layers
+    ]
+    file = Path(trace).with_suffix(".counts.json")
+    file.write_text(json.dumps({"counts": counts, "layers": list(routing.layers)}))
+    return f"popularity:{file}"
+
+
+def recorded_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """The points of the sweep on a recorded trace and on its counts."""
+    trace = ndpsim.load_routing(arguments.routing)
+    return [
+        {
+            "hw": machine,
+            "model": model,
+            "layers": layers_of(model, trace.layers),
+            "batch": batch,
+            "routing": routing,
+            "policy": name,
+        }
+        for machine, (models, batches) in MACHINES.items()
+        if machine in (arguments.machine or MACHINES)
+        for model in arguments.model or models
+        for batch in arguments.batch or batches
+        if batch <= trace.batch
+        for routing in (arguments.routing, drawn_from(arguments.routing))
+        for name in arguments.policy or policies()
+        if name != KNOWN
+    ]
 
 
 def wanted_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
@@ -250,6 +308,39 @@ def own_systems(cells: Sequence[Cell]) -> None:
     table(head, rows)
 
 
+def beside_drawn(cells: Sequence[Cell]) -> None:
+    """For each recorded cell its times over those on routing drawn from the same counts."""
+    drawn = {(cell.machine, cell.model, cell.batch): cell for cell in cells if cell.kind == "drawn"}
+    rows = []
+    for cell in cells:
+        other = drawn.get((cell.machine, cell.model, cell.batch))
+        if cell.kind != "recorded" or other is None:
+            continue
+        both = [name for name in cell.exact if name in other.exact]
+        ratios = {name: cell.runs[name]["moe_ns"] / other.runs[name]["moe_ns"] for name in both}
+        least, most = (choose(ratios, key=lambda name: ratios[name]) for choose in (min, max))
+        order = [name for name in other.exact if name in both]
+        swapped = sum(one != two for one, two in zip(both, order, strict=True))
+        rows.append(
+            (
+                cell.machine,
+                cell.batch,
+                ", ".join(list(cell.published)[:2]),
+                ", ".join(list(other.published)[:2]),
+                f"{ratios[both[0]]:.2f}",
+                f"{least} {ratios[least]:.2f}",
+                f"{most} {ratios[most]:.2f}",
+                f"{swapped} of {len(both)}",
+                f"{ratio(over(cell, OURS))}, {ratio(over(other, OURS))}",
+            )
+        )
+    head = (
+        "machine", "batch", "best published, recorded", "drawn", "best's time over drawn",
+        "least of all policies", "most", "places that differ", f"`{OURS}` over published, recorded and drawn",
+    )  # fmt: skip
+    table(head, rows)
+
+
 def machine_table(cells: Sequence[Cell]) -> None:
     """A row for each cell: who is best, by how much, and why."""
     rows = []
@@ -356,10 +447,21 @@ These components are the same for all policies of a machine.
 """
 
 
+RECORDED = f"""\
+# Policies on recorded routing
+
+Made by `python validation/best.py --routing FILE`: {LAYERS} layers, {STEPS} decode steps, 16 bits, all
+policies at their defaults, as in [best.md](best.md). "Recorded" is the trace; "drawn" has the counts of each
+layer and expert of this trace, and draws each token's experts by themselves.
+"""
+
+
 def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for name, kind in (("machine", str), ("model", str), ("batch", int), ("policy", str)):
         parser.add_argument(f"--{name}", type=kind, action="append", help=f"only this {name}; repeatable")
+    parser.add_argument("--routing", help="a recorded trace, as `ndpsim routing import` writes it")
+    parser.add_argument("--title", default="", help="what the trace is, with its source")
     parser.add_argument("--store", default="best.sweep", help="folder of finished runs")
     parser.add_argument("--figures", type=Path, default=FIGURES, help="folder of the pictures")
     return parser.parse_args(words)
@@ -367,10 +469,21 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
 
 def main(words: Sequence[str] | None = None) -> None:
     arguments = parsed(words)
-    points = wanted_points(arguments)
+    points = recorded_points(arguments) if arguments.routing else wanted_points(arguments)
     if not points:
         sys.exit("best: nothing is left to run")
     cells = cells_of(points, arguments.store)
+    if arguments.routing:
+        print(RECORDED)
+        say(arguments.title or Path(arguments.routing).name)
+        beside_drawn(cells)
+        say("Each system on the machine of its paper, compared with other published ones, recorded routing:")
+        own_systems([cell for cell in cells if cell.kind == "recorded"])
+        for machine in dict.fromkeys(cell.machine for cell in cells):
+            print(f"## {machine}\n")
+            say("Times of all policies in full precision, relative to the best:")
+            all_policies([cell for cell in cells if cell.machine == machine], "exact")
+        return
     print(HEAD)
     summary(cells)
     say("Each system on the machine of its paper, compared with other published systems in full precision:")

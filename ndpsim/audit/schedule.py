@@ -26,7 +26,7 @@ _SUFFIXES = (".jsonl", ".jsonl.gz")
 _VERSION = 4
 # What a log has, see `ndpsim/inference/layers/log.py`.
 _RUN_KEYS = {
-    "log", "policy", "parameters", "model", "experts", "experts_per_token", "layers", "batch",
+    "log", "policy", "parameters", "model", "experts", "experts_per_token", "zero_experts", "layers", "batch",
     "prompt_tokens", "dimms", "channels", "channel_of_dimm", "expert_bytes", "dimm_bytes", "gpu_experts",
     "token_bytes", "expert_buffers", "copy_engines", "link_ports", "gbps", "gpu_order", "bits", "replicas",
     "placement"

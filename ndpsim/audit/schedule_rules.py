@@ -80,10 +80,12 @@ class Header:
     replicas: Mapping[str, int]
     gbps: Mapping[str, float]
     gpu_order: str
+    zero_experts: int
 
     @classmethod
     def of(cls, line: Mapping[str, Any]) -> Header:
-        """The header in the first line of a run."""
+        """The header in the first line of a run, which has `zero_experts` if there are some."""
+        line = {"zero_experts": 0, **line}
         header = cls(**{name: line[name] for name in cls.__dataclass_fields__})
         counts = (header.experts, header.experts_per_token, header.expert_bytes, header.channels)
         if not header.layers or min(counts) < 1:

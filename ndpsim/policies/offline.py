@@ -19,13 +19,13 @@ def mean_loads(view: OfflineView) -> Floats:
 
     For a trace without decode steps, the prefill's selections, scaled to the batch.
     """
-    trace = view.trace
+    trace, experts = view.trace, view.machine.model.routed_experts
     rows = [trace.row(layer) for layer in view.machine.layers]
     if trace.ids.size:
-        loads = loads_of(trace.ids[:, rows], trace.experts).mean(axis=0)
+        loads = loads_of(trace.ids[:, rows], experts).mean(axis=0)
         return np.asarray(loads * (view.batch / trace.batch))
     assert trace.prefill_ids is not None
-    loads = loads_of(trace.prefill_ids[rows], trace.experts)
+    loads = loads_of(trace.prefill_ids[rows], experts)
     return np.asarray(loads * (view.batch / trace.prefill_tokens))
 
 
@@ -34,7 +34,7 @@ def following(view: OfflineView) -> Floats:
 
     [layer, e, f], with one layer less than the run has; 0 for experts that the trace never chose.
     """
-    trace, experts = view.trace, view.trace.experts
+    trace, choices, experts = view.trace, view.trace.experts, view.machine.model.routed_experts
     rows = [trace.row(layer) for layer in view.machine.layers]
     ids = trace.ids if trace.ids.size else trace.prefill_ids
     assert ids is not None
@@ -42,9 +42,10 @@ def following(view: OfflineView) -> Floats:
     for index, (row, later) in enumerate(itertools.pairwise(rows)):
         first = ids[..., row, :, :].reshape(-1, ids.shape[-1], 1).astype(np.int64)
         then = ids[..., later, :, :].reshape(-1, 1, ids.shape[-1])
-        pairs = np.bincount((first * experts + then).ravel(), minlength=experts * experts)
-        counts = pairs.reshape(experts, experts)
-        shares[index] = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        pairs = np.bincount((first * choices + then).ravel(), minlength=choices * choices)
+        counts = pairs.reshape(choices, choices)
+        of_all = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+        shares[index] = of_all[:experts, :experts]
     return shares
 
 
@@ -88,8 +89,9 @@ def halves(view: OfflineView, most_layers: int) -> tuple[Floats, list[tuple[int,
     if trace.steps < 2:
         return mean_loads(view), []
     rows = [trace.row(layer) for layer in view.machine.layers]
-    loads = loads_of(trace.ids[:, rows], trace.experts)
-    first, others = loads[: trace.steps // 2], loads[trace.steps // 2 :].reshape(-1, trace.experts)
+    experts = view.machine.model.routed_experts
+    loads = loads_of(trace.ids[:, rows], experts)
+    first, others = loads[: trace.steps // 2], loads[trace.steps // 2 :].reshape(-1, experts)
     chosen = range(0, len(others), max(1, len(others) // most_layers))
     return first.mean(axis=0), [(index % len(rows), others[index]) for index in chosen]
 
@@ -109,13 +111,15 @@ def score_sums(ids: Shorts, scores: NDArray[np.floating[Any]], experts: int) -> 
 
     ids, scores: of each token's choices, [token, k].
     """
-    return np.bincount(ids.ravel().astype(np.int64), scores.ravel(), minlength=experts).astype(np.float64)
+    sums = np.bincount(ids.ravel().astype(np.int64), scores.ravel(), minlength=experts)
+    return sums[:experts].astype(np.float64)
 
 
-def ranked_above(ids: Shorts, scores: NDArray[np.floating[Any]] | None) -> tuple[Ints, Floats]:
+def ranked_above(ids: Shorts, scores: NDArray[np.floating[Any]] | None, experts: int) -> tuple[Ints, Floats]:
     """The expert of each choice of all tokens, and the share of the token's scores ranked above it.
 
     ids, scores: of each token's choices, [token, k]; without scores each choice weighs the same.
+    experts: those with weights; choices of others are left out, but count among those above.
     """
     tokens, choices = ids.shape
     weights = np.full((tokens, choices), 1 / choices) if scores is None else scores.astype(np.float64)
@@ -124,7 +128,8 @@ def ranked_above(ids: Shorts, scores: NDArray[np.floating[Any]] | None) -> tuple
     sums = ranked.sum(axis=1, keepdims=True)
     shares = np.divide(ranked, sums, out=np.full_like(ranked, 1 / choices), where=sums > 0)
     above = np.cumsum(shares, axis=1) - shares
-    return np.take_along_axis(ids, order, axis=1).ravel().astype(np.int64), above.ravel()
+    chosen = np.take_along_axis(ids, order, axis=1).ravel().astype(np.int64)
+    return chosen[chosen < experts], above.ravel()[chosen < experts]
 
 
 def least_above(chosen: Ints, above: Floats, experts: int) -> Floats:
@@ -219,7 +224,9 @@ class StatedPredictor:
         if not self.ranks:
             return ()
         order, count = self._order(loads)
-        ranked: list[float] = least_above(*ranked_above(ids, scores), len(loads))[order[:count]].tolist()
+        ranked: list[float] = least_above(*ranked_above(ids, scores, len(loads)), len(loads))[
+            order[:count]
+        ].tolist()
         return tuple(ranked)
 
     def _order(self, loads: Ints) -> tuple[Ints, int]:

@@ -251,7 +251,8 @@ class LayerView:
         tokens: tokens of the layer.
         placement: the placement of this layer.
         arriving: flags [expert]: on its way to the GPU's memory.
-        ids: the experts that each token chose, int16 [token, k].
+        ids: the experts that each token chose, int16 [token, k]; those from `len(loads)` on have no weights
+            (`MoeShape.zero_experts`).
         scores: the router's weights of these choices, float32 [token, k]; None: the trace has none.
         prompt_tokens: number of tokens of prompts, which are the last tokens.
     """

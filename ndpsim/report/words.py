@@ -64,12 +64,19 @@ def unit_of_phase(hardware: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
+_FILES = 4  # of a trace that are named
+
+
 def source_words(source: Mapping[str, Any], otherwise: str) -> str:
     """The origin of a trace: its generator or files, or else `otherwise`."""
     if "generated" in source:
         return f"{source['generated']}, seed {source['seed']}{', offline' if source.get('offline') else ''}"
     if "imported" in source:
-        return f"{', '.join(source['files'])} ({source['imported']})"
+        files = source["files"]
+        listed = (
+            files if len(files) <= _FILES else [*files[: _FILES - 1], f"{len(files) - _FILES + 1} others"]
+        )
+        return f"{', '.join(listed)} ({source['imported']})"
     return str(source.get("captured", otherwise))
 
 

@@ -130,7 +130,7 @@ def tokens_with(ids, cpu, ndp, chosen):
 
     Args:
         ids: of the experts of each token, [token, k].
-        chosen: [expert], to work with.
+        chosen: [expert], also of those without weights, to work with.
     """
     chosen[:] = False
     for expert in cpu:

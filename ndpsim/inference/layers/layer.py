@@ -156,7 +156,8 @@ class LayerJobs:
         experts = machine.model.routed_experts
         arrival, copies, computed, *self._rows = np.empty((3 + len(self._tables), experts), np.int64)
         counts, last = np.zeros(2, np.int64), np.empty(machine.dimms, np.int64)
-        self._room = Room(arrival, np.empty(experts, np.bool_), copies, computed, counts, last)
+        chosen = np.empty(machine.model.choices, np.bool_)
+        self._room = Room(arrival, chosen, copies, computed, counts, last)
         self._none_comes = np.full(experts, MISSING)
         self._find_rows, self._add_layer = same_types(find_rows), same_types(add_layer)
         self._known: tuple[KnownRows, ...] = ()

@@ -6,7 +6,8 @@ The run of each policy begins with a line about the run: `log` (the version of t
 (capacity), `gpu_experts` (number that fits the GPU's memory), `token_bytes` (bytes of a token's activations,
 and of its results), `expert_buffers`, `copy_engines`,
 `link_ports`, `gbps` (the peak of "pcie" in each direction, a "channel", a "link" in each direction, and
-inside a "dimm"; 0: there is none), `bits` of a weight, `replicas` (bytes of an expert's further copies, by
+inside a "dimm"; 0: there is none), `zero_experts` (further experts of a layer, without weights; only if there
+are some), `bits` of a weight, `replicas` (bytes of an expert's further copies, by
 bits) and `placement`: by layer, `dimm` (-1: striped) and `shards` of each expert, and the experts that are
 `resident` on the GPU.
 
@@ -104,6 +105,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
         "model": machine.model.name,
         "experts": machine.model.routed_experts,
         "experts_per_token": machine.model.experts_per_token,
+        **({"zero_experts": machine.model.zero_experts} if machine.model.zero_experts else {}),
         "layers": machine.layers,
         "batch": run.batch,
         "prompt_tokens": run.prompt_tokens,

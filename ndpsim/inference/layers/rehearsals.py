@@ -22,7 +22,6 @@ from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Assignment, Migration, experts_and_parts
 from ndpsim.policies.script import Answer, Rehearsed, Script, Scripted, Visit, common_parameters
 from ndpsim.policies.views import Flags, LayerView, Placement
-from ndpsim.workload.routing.trace import loads_of
 
 _log = logging.getLogger("ndpsim")
 
@@ -102,8 +101,9 @@ class Rehearsals:
         self._policy, self.others = policy, others
         self._setup, self._progress = setup, progress
         trace = setup.known_trace
-        self.visits, self.tail = itinerary(trace, setup.size.layers, setup.decode, setup.prefill)
-        self.loads = MappingProxyType({one.visit: loads_of(one.ids, trace.experts) for one in self.visits})
+        experts = setup.machine.model.routed_experts
+        self.visits, self.tail = itinerary(trace, experts, setup.size.layers, setup.decode, setup.prefill)
+        self.loads = MappingProxyType({one.visit: one.loads for one in self.visits})
         self._layers, self._all_layers = 0, runs * len(self.visits)
         self._run_s, self._has_told = 0.0, False
 

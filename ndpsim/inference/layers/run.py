@@ -298,7 +298,9 @@ def _run(
     if check_layer is not None:
         recorder = Recorder(run, parameters, lambda _, layer: checked.append(layer), bound, check_layer)
         run.listeners.append(recorder)
-    visits, tail = itinerary(trace, setup.size.layers, setup.decode, setup.prefill)
+    visits, tail = itinerary(
+        trace, setup.machine.model.routed_experts, setup.size.layers, setup.decode, setup.prefill
+    )
     for number, visit in enumerate(visits, 1):
         run.run_layer(visit)
         progress(1 - (1 - number / len(visits)) / work)

@@ -67,10 +67,11 @@ class GatedVisit(NamedTuple):
 
 
 def itinerary(
-    trace: Routing, layers: tuple[int, ...], decode: DenseTime, prefill: DenseTime | None
+    trace: Routing, experts: int, layers: tuple[int, ...], decode: DenseTime, prefill: DenseTime | None
 ) -> tuple[list[GatedVisit], tuple[Window, ...]]:
     """All visits of a run, and the windows after the last one.
 
+    experts: those with weights.
     layers: those that are run, dense ones among them.
     """
     phases = [] if prefill is None else [("prefill", 0, prefill)]
@@ -80,7 +81,7 @@ def itinerary(
     for phase, step, dense in phases:
         last = (phase, step) == phases[-1][:2]
         ids, scores = _chosen(trace, phase, step)
-        loads = frozen_loads(ids, trace.experts)
+        loads = frozen_loads(ids, experts)
         gates, tail = windows_of_step(trace.layers, layers, phase, dense)
         for row, window in gates:
             found.append(

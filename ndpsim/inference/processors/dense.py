@@ -17,7 +17,8 @@ serving engine (`MixedStep`) sequences differ in both numbers; its attention is 
 kernels for one new token differ from kernels for more. `ndpsim.inference.processors.attention` has the
 operations of attention; each kind of attention has its own time.
 
-Between blocks there are two norms a layer, or what `ndpsim.workload.models.residual` has.
+Between blocks there are two norms a layer, one in a layer of a single block, or what
+`ndpsim.workload.models.residual` has.
 
 Not modelled: biases, the gate of a shared expert, the embedding of a token (a copy of its row), the sinks of
 an attention (a number for each head), rotations and norms of queries and keys.
@@ -42,10 +43,11 @@ from ndpsim.inference.processors.operations import (
     Operation,
     OperationTime,
     bits_of_part,
+    network,
     norms,
     product,
 )
-from ndpsim.workload.models import LayerAttention, Matrix, MoeShape
+from ndpsim.workload.models import Expert, LayerAttention, Matrix, MoeShape
 
 
 @dataclass(frozen=True)
@@ -153,22 +155,24 @@ def operations(
     hidden, tokens = model.hidden, step.tokens
     done: list[Operation] = []
     for index, kind in enumerate(attention_of(model)):
-        of_kind = [norms("attention", "norms", hidden, tokens, 2)]
+        of_kind = [norms("attention", "norms", hidden, tokens, 1 if model.single_blocks else 2)]
         attending = step if devices is None else devices.on_gpu(index, step)
         of_kind += _between(model, "attention", tokens, bits_of_part(bits, "attention"))
         of_kind += attention_operations(kind, hidden, step, bits_of_part(bits, "attention"), attending)
         done += [one._replace(kind=index) for one in of_kind]
     if model.has_experts:
-        router, of_router = Matrix("gate", model.routed_experts, hidden), bits_of_part(bits, "router")
+        router, of_router = Matrix("gate", model.choices, hidden), bits_of_part(bits, "router")
         done += _between(model, "experts", tokens, of_router)
         done.append(product("router", "gate_and_top_k", [router], tokens, of_router, kernels=2))
     if model.shared_intermediate:
         of_shared = bits_of_part(bits, "shared_experts")
-        done += _feed_forward("shared_experts", hidden, model.shared_intermediate, tokens, of_shared)
-    if model.dense_layers:
+        shared = Expert(hidden, model.shared_intermediate, model.gated_experts)
+        done += network("shared_experts", shared.matrices(), tokens, of_shared)
+    if model.dense_layers and model.dense_intermediate:
         of_layer = bits_of_part(bits, "dense_layers")
         done += _between(model, "dense", tokens, of_layer)
-        done += _feed_forward("dense_layer", hidden, model.dense_intermediate, tokens, of_layer)
+        dense = Expert(hidden, model.dense_intermediate)
+        done += network("dense_layer", dense.matrices(), tokens, of_layer)
     head = Matrix("lm_head", vocabulary_of(model), hidden)
     done += _between(model, "end", step.sequences, bits_of_part(bits, "head"))
     done.append(norms("head", "norm", hidden, step.sequences, 1))
@@ -273,15 +277,3 @@ def _between(model: MoeShape, block: str, tokens: int, bits: int | Fraction) -> 
     if block == "end" and streams == 1:
         return done
     return [*done, Operation(part, "residual", tokens * sums * model.hidden, 0, moved, kernels=2)]
-
-
-def _feed_forward(
-    part: str, hidden: int, intermediate: int, tokens: int, bits: int | Fraction
-) -> list[Operation]:
-    """A gated feed-forward network: gate and up together, the activation, down."""
-    gate, up = (Matrix(name, intermediate, hidden) for name in ("gate", "up"))
-    return [
-        product(part, "gate_and_up", [gate, up], tokens, bits),
-        Operation(part, "activation", 0, 0, 3 * intermediate * tokens * ACTIVATION_BYTES),
-        product(part, "down", [Matrix("down", hidden, intermediate)], tokens, bits),
-    ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple, Self
@@ -242,3 +242,19 @@ def product(
 def norms(part: str, name: str, hidden: int, tokens: int, count: int) -> Operation:
     """Sums with the residual and their norms: each reads two vectors a token and writes two."""
     return Operation(part, name, 0, 0, count * tokens * 4 * hidden * ACTIVATION_BYTES, kernels=count)
+
+
+def network(part: str, matrices: Sequence[Matrix], tokens: int, bits: int | Fraction) -> list[Operation]:
+    """A feed-forward network: what leads inward together, the activation, down; nothing without matrices.
+
+    matrices: gate, if there is one, up and down.
+    """
+    if not matrices:
+        return []
+    *inward, down = matrices
+    vectors = (len(inward) + 1) * inward[0].rows * tokens * ACTIVATION_BYTES
+    return [
+        product(part, "gate_and_up" if len(inward) > 1 else "up", inward, tokens, bits),
+        Operation(part, "activation", 0, 0, vectors),
+        product(part, "down", [down], tokens, bits),
+    ]

@@ -35,6 +35,7 @@ from ndpsim.workload.models import (
     LinearAttention,
     MixedAttention,
     MoeShape,
+    Network,
 )
 from ndpsim.workload.routing.sequences import TokenRouting
 from ndpsim.workload.routing.trace import loads_of
@@ -84,6 +85,8 @@ def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
         return size // gpus
 
     def of_attention(kind: LayerAttention) -> LayerAttention:
+        if isinstance(kind, Network):
+            return replace(kind, intermediate=part(kind.intermediate, "columns of a network"))
         if isinstance(kind, LinearAttention):
             key_heads = part(kind.key_heads, "heads of keys")
             return replace(kind, key_heads=key_heads, value_heads=part(kind.value_heads, "heads of values"))
@@ -126,10 +129,10 @@ class Experts:
     call_ns: float
     first: NDArray[np.int64]
 
-    def layers_ns(self, chunks: Sequence[Chunk], experts: int) -> Floats:
-        """The time of each layer's experts on each GPU: [layer, GPU]."""
+    def layers_ns(self, chunks: Sequence[Chunk], experts: int) -> tuple[Floats, int]:
+        """The time of each layer's experts on each GPU, [layer, GPU], and pairs of a token and an expert."""
         loads = loads_of(self.routing.ids(*tokens_of(chunks)), experts)
-        return self.call_ns + np.add.reduceat(self.time_ns[loads], self.first, axis=1)
+        return self.call_ns + np.add.reduceat(self.time_ns[loads], self.first, axis=1), int(loads.sum())
 
 
 class GpuSteps:
@@ -185,11 +188,10 @@ class GpuSteps:
         self._banks_ns += float(in_banks.sum())
         if self._experts is not None:
             chunks = [chunk for of_engine in parts for chunk in of_engine]
-            experts_ns = self._experts.layers_ns(chunks, self._model.routed_experts)
+            experts_ns, pairs = self._experts.layers_ns(chunks, self._model.routed_experts)
             work_ns += float(experts_ns.max(axis=1).sum())
             busy_ns = busy_ns + experts_ns.sum(axis=0)
-            tokens = sum(step.tokens for step in steps)
-            self._pairs += tokens * self._model.experts_per_token * len(self._moe_layers)
+            self._pairs += pairs
         link_ns = self._exchanges_ns(steps)
         self._busy_ns += busy_ns
         self._link_ns += link_ns

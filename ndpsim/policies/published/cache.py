@@ -130,7 +130,7 @@ class ExpertCache(Offloading[CacheParameters]):
     def assign(self, view: LayerView) -> Assignment:
         """Hits to the GPU, misses and layers without an index to the CPU."""
         row = self.row[view.layer]
-        selected = list(dict.fromkeys(view.ids.ravel().tolist()))
+        selected = list(dict.fromkeys(view.ids[view.ids < len(view.loads)].tolist()))
         self.missed = []
         several = view.phase == "prefill" or view.tokens > 1
         if row >= len(self.indexes) or (several and self.parameters.multi_row == "cpu"):

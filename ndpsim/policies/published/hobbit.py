@@ -121,7 +121,7 @@ class Hobbit(Offloading[HobbitParameters], GivesRoom):
         row = self.row[view.layer]
         if row == 0:
             self.tokens += view.tokens
-        chosen, ranks = ranked_above(view.ids, view.scores)
+        chosen, ranks = ranked_above(view.ids, view.scores, len(view.loads))
         above = least_above(chosen, ranks, len(view.loads))
         active = self.by_arrival(view)
         full = above[active] <= self.parameters.t1

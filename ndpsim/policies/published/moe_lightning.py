@@ -59,7 +59,10 @@ class MoeLightning(Offloading[MoeLightningParameters]):
     def place(self, view: OfflineView) -> Placement:
         """All experts are striped; the hottest experts of each layer are also in the GPU's memory."""
         loads = mean_loads(view)
-        self.shares = loads / np.maximum(loads.sum(axis=1, keepdims=True), 1e-9)
+        sums, model = loads.sum(axis=1, keepdims=True), self.machine.model
+        if model.zero_experts:  # which have their share of a token's choices
+            sums[:] = view.batch * model.experts_per_token
+        self.shares = loads / np.maximum(sums, 1e-9)
         self.resident = hottest_of_each(loads, self._slots())
         return self.residents(self.resident)
 

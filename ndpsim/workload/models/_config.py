@@ -18,11 +18,15 @@ _MAX_FILE_BYTES = 1 << 24
 
 
 class Values(dict[str, Any]):
-    """An object of a file that remembers the keys that were asked for."""
+    """An object of a file that remembers the keys that were asked for.
+
+    `parts`: the objects inside of which keys were asked for, by their keys.
+    """
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         super().__init__(values)
         self.read: set[str] = set()
+        self.parts: dict[str, Values] = {}
 
     def __getitem__(self, key: str) -> Any:
         self.read.add(key)
@@ -63,8 +67,22 @@ class Config:
     def overlaid(self, values: Mapping[str, Any]) -> Config:
         """The same object with some values changed; keys that are read of it count as read of this one."""
         changed = self.within({**self.values, **values}, self.prefix)
-        changed.values.read = self.values.read
+        changed.values.read, changed.values.parts = self.values.read, self.values.parts
         return changed
+
+    def part(self, key: str) -> Config:
+        """The object under `key`, empty without it, whose keys count as read where they were asked for.
+
+        Raises:
+            InputError: it is no object.
+        """
+        values = self.values.parts.setdefault(key, Values(self.object_of(key)))
+        return Config(self.file, self.text, values, f"{self.prefix}{key}.", self.whole)
+
+    @property
+    def parts(self) -> list[Config]:
+        """The objects inside of which keys were asked for."""
+        return [self.part(key) for key in self.values.parts]
 
     def error(self, key: str, problem: str, code: Code = "range") -> InputError:
         """The error `problem` with `key`, its file, and its line if the file has the key only once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,10 +11,11 @@ from ndpsim.base.errors import one_of, shortened
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models._read_compressed import compressed_names, read_compressed
 from ndpsim.workload.models._read_index import SPARSE, read_index
-from ndpsim.workload.models._read_state import STATE_TYPE, read_state
+from ndpsim.workload.models._read_state import STATE_TYPE, layers_with_state, read_state
 from ndpsim.workload.models.attention import Attention
 from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.families import Family
+from ndpsim.workload.models.network import Network
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention
 
 # Keys of attention that is not supported: state-space, sparse, and linear attention by other rules.
@@ -31,6 +33,8 @@ _FULL, _SLIDING, _CHUNKED, _LINEAR = (
     "linear_attention",
 )
 _INDEXED = "indexed_attention"
+_NETWORK, _NOTHING = "network", "none"  # in place of attention
+_BLOCKS = {"M": _LINEAR, "*": _FULL, "-": _NETWORK, "E": _NOTHING}
 _KINDS = (_FULL, _SLIDING, _CHUNKED, _LINEAR, _INDEXED)
 # Names of the same kinds, where the type of the model says which state it is.
 _SAME_KIND = {"attention": _FULL, "mamba": _LINEAR, "conv": _LINEAR}
@@ -92,7 +96,7 @@ _BY_LAYER = (
 
 
 def read_attention(
-    config: Config, family: Family, hidden: int, layers: int
+    config: Config, family: Family, hidden: int, layers: int, blocks: Sequence[str] = ()
 ) -> LayerAttention | MixedAttention | None:
     """The attention of the layers; None if the file does not describe it, or describes another kind.
 
@@ -101,8 +105,9 @@ def read_attention(
     `kv_lora_rank` instead `q_lora_rank` (none: queries are not compressed), `qk_nope_head_dim`,
     `qk_rope_head_dim` and `v_head_dim`; `sliding_window`, unless `use_sliding_window` is false;
     `attention_chunk_size`; `attn_output_gate`. The gated delta rule: `linear_num_key_heads` and those beside
-    it. Which layers have which: `layer_types`; `full_attention_interval`; `no_rope_layers` or
-    `no_rope_layer_interval` where there is a chunk; one window for all otherwise.
+    it. Which layers have which: `blocks`, the letters of layers of a single block; `layer_types`;
+    `full_attention_interval`; `no_rope_layers` or `no_rope_layer_interval` where there is a chunk; one window
+    for all otherwise.
 
     Raises:
         InputError: a value is out of range, numbers of heads do not divide each other, or a kind or a rule is
@@ -112,7 +117,8 @@ def read_attention(
         return None
     for key in _OF_KINDS:
         config.values.get(key)  # sizes of kinds that no layer may have
-    names = _names(config, family, layers)
+    _check_head_size(config)
+    names = [_BLOCKS[letter] for letter in blocks] or _names(config, family, layers)
     changed = _changes(config, layers)
     for layer in _without_index(config, layers) if family.index else ():
         changed.setdefault(layer, {})["index_n_heads"] = None
@@ -129,6 +135,17 @@ def read_attention(
     if len(kinds) == 1:
         return kinds[0]
     return MixedAttention(tuple(kinds), tuple(map(kinds.index, of_layer)))
+
+
+def _check_head_size(config: Config) -> None:
+    """Refuse a size of heads with latent vectors that is not the sum of its parts: classes differ here."""
+    parts = ("qk_nope_head_dim", "qk_rope_head_dim")
+    if config.find(("kv_lora_rank",)) and all(config.find((key,)) for key in (*parts, "qk_head_dim")):
+        stated = config.integer(("qk_head_dim",), MAX_SIZE)
+        size = sum(config.integer((key,), MAX_SIZE, low=0) for key in parts)
+        if stated != size:
+            problem = f"{stated} is not the sum of {parts[0]} and {parts[1]}, {size}"
+            raise config.error("qk_head_dim", problem, code="conflict")
 
 
 def _of_kind(
@@ -149,6 +166,8 @@ def _of_kind(
         own["num_key_value_heads"] = family.sliding_kv_heads * common
     if own:
         config = config.overlaid(own)
+    if name in (_NETWORK, _NOTHING):
+        return Network(config.integer(family.dense_intermediate, MAX_SIZE) if name == _NETWORK else 0)
     if family.compressed:
         return read_compressed(config, name)
     if name == _LINEAR:
@@ -210,10 +229,13 @@ def attention_problem(config: Config, family: Family, layers: int) -> str:
     sources = config.list_of("kv_source_layers") if family.some_without_rope else []
     if sources and sources != list(range(layers)):
         return of("kv_source_layers", "layers that use the cache of another are not modelled")
+    if family.blocks:
+        return ""
     has_state = family.state != Family.state
     if has_state and family.attention_pattern and config.find(family.attention_pattern) is None:
-        missing = f"missing (nor {family.attention_pattern[1]}); which layers have a state is not known"
-        return of(family.attention_pattern[0], missing)
+        first, *others = family.attention_pattern
+        nor = f" (nor {', '.join(others)})" if others else ""
+        return of(first, f"missing{nor}; which layers have a state is not known")
     for name in config.list_of("layer_types", layers if config.find(("layer_types",)) else None):
         indexed = _is_indexed(name) and not family.index
         if indexed or (name in _OTHER_NAMES and not (has_state and name in _SAME_KIND)):
@@ -257,10 +279,10 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
                 shown = one_of(name, _KINDS, "kind of attention")
                 raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
         return names
-    if with_state := _layers_with_state(config, family.state, layers):
+    if with_state := layers_with_state(config, family.state, layers):
         return [_LINEAR if flag else _FULL for flag in with_state]
     if family.index == "blocks" and config.find((SPARSE,)):
-        inner = config.within(config.object_of(SPARSE), f"{SPARSE}.")
+        inner = config.part(SPARSE)
         if inner.find(("sparse_attention_freq",)):
             return [_INDEXED if flag else _FULL for flag in inner.flags_of("sparse_attention_freq", layers)]
     if config.find(("hybrid_layer_pattern",)):
@@ -279,42 +301,6 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
             code="unsupported",
         )
     return [_SLIDING] * layers
-
-
-def _layers_with_state(config: Config, state: str, layers: int) -> list[bool]:
-    """Whether each layer has a state, by the rules of single families; empty if there is none."""
-    if state == "mamba":
-        period = config.integer_or(8, ("attn_layer_period",), MAX_SIZE, low=1)
-        offset = config.integer_or(4, ("attn_layer_offset",), MAX_SIZE)
-        return [layer % period != offset for layer in range(layers)]
-    if state == "kimi-delta" and config.find(("layer_group_size",)):
-        size = config.integer(("layer_group_size",), MAX_SIZE)
-        return [(layer + 1) % size != 0 for layer in range(layers)]
-    if state == "kimi-delta-low-rank" and config.find(("linear_attn_config",)):
-        of_kinds = config.within(config.object_of("linear_attn_config"), "linear_attn_config.")
-        full = _numbered_from_1(of_kinds, "full_attn_layers", layers)
-        if full & (other := _numbered_from_1(of_kinds, "kda_layers", layers)) or len(full | other) != layers:
-            raise of_kinds.error(
-                "kda_layers", f"and full_attn_layers are not the {layers} layers", "conflict"
-            )
-        return [layer not in full for layer in range(layers)]
-    if state == "lightning" and config.find(("attn_type_list",)):
-        return [not flag for flag in config.flags_of("attn_type_list", layers)]
-    if state == "short-convolution" and config.find(("full_attn_idxs",)):
-        listed = config.list_of("full_attn_idxs")
-        for layer in listed:
-            if problem := whole_number(layer, 0, layers - 1):
-                raise config.error("full_attn_idxs", problem)
-        return [layer not in listed for layer in range(layers)]
-    return [True] * layers if state == "mamba-2" else []
-
-
-def _numbered_from_1(config: Config, key: str, layers: int) -> set[int]:
-    """Indexes from 0 of the layers under `key`, which counts from 1."""
-    for layer in config.list_of(key):
-        if problem := whole_number(layer, 1, layers):
-            raise config.error(key, problem)
-    return {layer - 1 for layer in config.list_of(key)}
 
 
 def _without_index(config: Config, layers: int) -> list[int]:

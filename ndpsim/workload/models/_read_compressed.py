@@ -82,7 +82,7 @@ def read_compressed(config: Config, name: str) -> CompressedAttention:
 
 def _rate(config: Config, name: str) -> int:
     """Tokens of an entry: keys of published files, `compress_rates`, or the default; 0 without entries."""
-    rates = config.within(config.object_of("compress_rates"), "compress_rates.")
+    rates = config.part("compress_rates")
     found = {kind: config.find((key,)) for kind, key in _RATE_KEYS.items()}
     if name == _WINDOW:
         return 0

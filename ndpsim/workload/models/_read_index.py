@@ -68,7 +68,8 @@ def _of_pools(config: Config, attention: Attention) -> Index:
 
 def _of_blocks(config: Config, attention: Attention) -> Index:
     """MiniMax-M3: blocks of tokens, chosen by each head of the index for a head of keys."""
-    inner = config.within(config.object_of(SPARSE), f"{SPARSE}.")
+    inner = config.part(SPARSE)
+    _check_blocks(inner)
 
     def value(key: str, most: int, low: int = 1) -> int:
         published = _OF_SPARSE[key]
@@ -86,6 +87,18 @@ def _of_blocks(config: Config, attention: Attention) -> Index:
         raise config.error("index_n_heads", problem, code="conflict")
     size = value("index_head_dim", MAX_SIZE)
     return Index(blocks * block, heads, size, block, by_head=True, weighted=False)
+
+
+def _check_blocks(config: Config) -> None:
+    """Refuse what the index of published files may have, and the class in Transformers has not."""
+    if not config.flag_or(True, "use_sparse_attention"):
+        raise config.error("use_sparse_attention", "is false; leave the object out", code="conflict")
+    if config.integer_or(0, ("sparse_init_block",), MAX_SIZE):
+        raise config.error("sparse_init_block", "is not 0: first blocks are not modelled", code="unsupported")
+    without_values = config.list_of("sparse_disable_index_value")
+    if without_values and without_values != config.list_of("sparse_attention_freq"):
+        problem = "is not sparse_attention_freq: an index with values is not modelled"
+        raise config.error("sparse_disable_index_value", problem, code="unsupported")
 
 
 _KINDS: Mapping[str, Callable[[Config, Attention], Index]] = {

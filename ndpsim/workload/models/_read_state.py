@@ -1,4 +1,4 @@
-"""Reads the state of layers that have one in place of keys and values, by the kind of a family."""
+"""Reads which layers have a state in place of keys and values, and the state, by the kind of a family."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from ndpsim.base.errors import one_of
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.attention import LinearAttention
-from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE
+from ndpsim.workload.models.expert import MAX_HEADS, MAX_SIZE, whole_number
 from ndpsim.workload.models.recurrent import (
     KimiDelta,
     Lightning,
@@ -18,6 +18,7 @@ from ndpsim.workload.models.recurrent import (
 
 #: The key of the type of a state.
 STATE_TYPE = "mamba_ssm_dtype"
+_GROUPS = ("n_groups", "mamba_n_groups")
 _STATE_BITS = {"float32": 32, "bfloat16": 16, "float16": 16}
 
 
@@ -51,7 +52,9 @@ def _gated_delta(config: Config, hidden: int) -> LinearAttention:
 
 def _kimi_low_rank(config: Config, hidden: int) -> LinearAttention:
     """Kimi Linear; as published its sizes are in `linear_attn_config`."""
-    inner = config.within(config.object_of("linear_attn_config"), "linear_attn_config.")
+    inner = config.part("linear_attn_config")
+    for key in ("full_attn_layers", "kda_layers"):
+        inner.values.get(key)  # layer_types, if it is there, has what they say
 
     def size(of_file: str, saved: str, most: int) -> int:
         return inner.integer((of_file,), most) if inner.find((of_file,)) else config.integer((saved,), most)
@@ -89,6 +92,27 @@ def _mamba_2(config: Config, hidden: int) -> LinearAttention:
     )
 
 
+def _mamba_2_of_blocks(config: Config, hidden: int) -> LinearAttention:
+    """Nemotron-H: its heads, and not `expand`, give the inner size."""
+    heads, groups = config.integer(("mamba_num_heads",), MAX_HEADS), config.integer(_GROUPS, MAX_HEADS)
+    if heads % groups:
+        problem = f"{heads} heads cannot share {groups} groups evenly"
+        raise config.error("mamba_num_heads", problem, code="conflict")
+    named = config.string_or("float32", "mamba_ssm_cache_dtype")
+    if named not in _STATE_BITS:
+        problem = one_of(named, _STATE_BITS, "type of the state")
+        raise config.error("mamba_ssm_cache_dtype", problem, code="unknown-name")
+    return StateSpace(
+        key_heads=groups,
+        value_heads=heads,
+        key_size=config.integer(("ssm_state_size",), MAX_SIZE),
+        value_size=config.integer(("mamba_head_dim",), MAX_SIZE),
+        convolution=config.integer(("conv_kernel", "mamba_d_conv"), MAX_SIZE),
+        state_bits=_STATE_BITS[named],
+        chunk=config.integer_or(128, ("chunk_size", "mamba_chunk_size"), MAX_SIZE, low=1),
+    )
+
+
 def _mamba(config: Config, hidden: int) -> LinearAttention:
     rank = config.values.get("mamba_dt_rank")
     return SelectiveScan(
@@ -120,7 +144,82 @@ _KINDS: Mapping[str, Callable[[Config, int], LinearAttention]] = {
     "kimi-delta": _kimi_full,
     "kimi-delta-low-rank": _kimi_low_rank,
     "mamba-2": _mamba_2,
+    "mamba-2-of-blocks": _mamba_2_of_blocks,
     "mamba": _mamba,
     "lightning": _lightning,
     "short-convolution": _short_convolution,
+}
+
+
+# ---- Which layers have a state, by the rules of single families
+
+
+def layers_with_state(config: Config, kind: str, layers: int) -> list[bool]:
+    """Whether each layer has a state, by the rule of a kind; empty if the file or the kind has none.
+
+    Raises:
+        InputError: the rule is malformed.
+    """
+    rule = _LAYERS.get(kind)
+    return [] if rule is None else rule(config, layers)
+
+
+def _by_period(config: Config, layers: int) -> list[bool]:
+    """Jamba: all but one of a period."""
+    period = config.integer_or(8, ("attn_layer_period",), MAX_SIZE, low=1)
+    offset = config.integer_or(4, ("attn_layer_offset",), MAX_SIZE)
+    return [layer % period != offset for layer in range(layers)]
+
+
+def _by_groups(config: Config, layers: int) -> list[bool]:
+    """Bailing: all but the last of a group."""
+    if not config.find(("layer_group_size",)):
+        return []
+    size = config.integer(("layer_group_size",), MAX_SIZE)
+    return [(layer + 1) % size != 0 for layer in range(layers)]
+
+
+def _by_lists(config: Config, layers: int) -> list[bool]:
+    """Kimi Linear: one list for each kind, both of which count from 1."""
+    if not config.find(("linear_attn_config",)):
+        return []
+    of_kinds = config.part("linear_attn_config")
+    full, others = (_numbered(of_kinds, key, 1, layers) for key in ("full_attn_layers", "kda_layers"))
+    if full & others or len(full | others) != layers:
+        problem = f"and full_attn_layers are not the {layers} layers"
+        raise of_kinds.error("kda_layers", problem, "conflict")
+    return [layer not in full for layer in range(layers)]
+
+
+def _by_flags(config: Config, layers: int) -> list[bool]:
+    """MiniMax: a flag for each layer with keys and values."""
+    if not config.find(("attn_type_list",)):
+        return []
+    return [not flag for flag in config.flags_of("attn_type_list", layers)]
+
+
+def _by_indexes(config: Config, layers: int) -> list[bool]:
+    """LFM2: the layers with keys and values."""
+    if not config.find(("full_attn_idxs",)):
+        return []
+    full = _numbered(config, "full_attn_idxs", 0, layers)
+    return [layer not in full for layer in range(layers)]
+
+
+def _numbered(config: Config, key: str, first: int, layers: int) -> set[int]:
+    """Indexes from 0 of the layers under `key`, which counts from `first`."""
+    listed = config.list_of(key)
+    for layer in listed:
+        if problem := whole_number(layer, first, layers - 1 + first):
+            raise config.error(key, problem)
+    return {layer - first for layer in listed}
+
+
+_LAYERS: Mapping[str, Callable[[Config, int], list[bool]]] = {
+    "mamba": _by_period,
+    "kimi-delta": _by_groups,
+    "kimi-delta-low-rank": _by_lists,
+    "lightning": _by_flags,
+    "short-convolution": _by_indexes,
+    "mamba-2": lambda config, layers: [True] * layers,
 }

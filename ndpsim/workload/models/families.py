@@ -32,6 +32,11 @@ class Family:
         gated_experts: experts have a gate beside up.
         blocks: keys that list blocks, each either attention, a state, a dense network or experts.
         expert_hidden: keys of the size that experts work on, if it is not the hidden size.
+        zero_experts: keys of the number of experts without weights.
+        two_blocks: a layer has two blocks of attention and a dense network; its experts have the input of the
+            first of these networks, beside which they count as a layer's routed and shared experts.
+        never_tied: embedding and head are two matrices, also if the file says that they are one.
+        of_text: keys that may list a value for text and one for images.
         equal_keys: with `attention_k_eq_v` layers without a window have their keys as values, and heads of
             keys of their own.
         gate_of_queries: with latent vectors, one matrix makes queries and gates.
@@ -65,6 +70,10 @@ class Family:
     gated_experts: bool = True
     blocks: tuple[str, ...] = ()
     expert_hidden: tuple[str, ...] = ()
+    zero_experts: tuple[str, ...] = ()
+    two_blocks: bool = False
+    never_tied: bool = False
+    of_text: tuple[str, ...] = ()
     equal_keys: bool = False
     gate_of_queries: bool = False
     rounds_head_size: bool = False
@@ -113,6 +122,12 @@ _ERNIE = Family(
     expert_intermediate=("moe_intermediate_size",),
     experts_per_token=("moe_k",),
     shared_experts=("moe_num_shared_experts",),
+)
+
+_ERNIE_VL = replace(
+    _ERNIE,
+    of_text=("moe_intermediate_size", "moe_num_experts", "moe_layer_start_index", "moe_layer_end_index"),
+    attention_problem="experts for images beside those for text are not modelled",
 )
 
 _GRANITE_SHARED = Family(
@@ -280,6 +295,7 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             _MODERN,
             head_gates=True,
             state="kimi-delta",
+            never_tied=True,
             attention_pattern=("layer_types", "layer_group_size"),
             answered=("short_conv_kernel_size", "layer_group_size", "linear_head_dim", "linear_num_heads"),
         ),
@@ -318,7 +334,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             answered=(*_INDEX, "head_dim"),
         ),
         "ernie4_5_moe": _ERNIE,
-        "ernie4_5_vl_moe_text": _ERNIE,
+        "ernie4_5_vl_moe_text": _ERNIE_VL,
+        "ernie4_5_moe_vl": _ERNIE_VL,  # as published
         "exaone_moe": _MODERN,
         "gemma4_text": Family(
             routed_experts=("num_experts",),
@@ -354,6 +371,8 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             _MODERN,
             state="kimi-delta-low-rank",
             attention_pattern=("layer_types", "linear_attn_config"),
+            expert_hidden=("routed_expert_hidden_size",),
+            never_tied=True,
             answered=("linear_attn_config", "linear_head_dim", "linear_num_heads"),
         ),
         "laguna": Family(
@@ -374,8 +393,9 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             experts_per_token=("moe_topk",),
             layers=("num_layers",),
             dense_intermediate=("ffn_hidden_size",),
-            attention_problem="experts of no weights, and two attentions of a layer, are not modelled",
-            answered=("zero_expert_num",),
+            zero_experts=("zero_expert_num",),
+            two_blocks=True,
+            answered=("head_dim",),
         ),
         "mimo_v2_flash": Family(
             routed_experts=("n_routed_experts",),
@@ -404,7 +424,6 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             expert_intermediate=("moe_intermediate_size",),
             expert_hidden=("moe_hidden_size",),
             gated_attention=True,
-            attention_problem="projections between the hidden size and that of experts are not modelled",
         ),
         "nemotron_h": Family(
             routed_experts=("n_routed_experts",),
@@ -414,8 +433,22 @@ FAMILIES: Mapping[str, Family] = MappingProxyType(
             gated_experts=False,
             blocks=("layers_block_type", "layer_types", "hybrid_override_pattern"),
             expert_hidden=("moe_latent_size",),
-            attention_problem="layers of either attention, a state or experts are not modelled",
-            answered=("n_groups", "chunk_size", "mtp_hybrid_override_pattern", "conv_kernel", "expand"),
+            state="mamba-2-of-blocks",
+            never_tied=True,
+            answered=(
+                "expand",
+                "mamba_expand",
+                "mtp_hybrid_override_pattern",
+                "mamba_num_heads",
+                "mamba_head_dim",
+                "mamba_hidden_act",
+                "mamba_proj_bias",
+                "mamba_ssm_cache_dtype",
+                "ssm_state_size",
+                "use_mamba_kernels",
+                "use_conv_bias",
+                "mamba_conv_bias",
+            ),
         ),
         "nllb-moe": Family(routed_experts=("num_experts",), expert_intermediate=(), unsupported=_ENCODER),
         "switch_transformers": Family(
@@ -469,8 +502,35 @@ def _all_known() -> Family:
     }
     dense = keys["dense_intermediate"]
     keys["expert_intermediate"] = tuple(sorted(keys["expert_intermediate"], key=lambda key: key in dense))
-    return Family(**keys | {"layer_pattern": (), "attention_pattern": (), "expert_hidden": ()})
+    return Family(**keys | {"layer_pattern": (), "attention_pattern": ()})
 
 
 #: The family of a model without an entry.
 UNKNOWN = _all_known()
+
+
+def _class_rules() -> dict[str, tuple[str, ...]]:
+    """By type the keys with which its class chooses layers with experts, where no list of layers does."""
+    by_keys = {
+        (): (
+            "aria_text dbrx flex_olmo gemma4_text gpt_oss granitemoe granitemoe_swa granitemoehybrid "
+            "granitemoeshared hunyuan_v1_moe inkling2_loop_text inkling2_text jetmoe kolibri1 lara_mini "
+            "longcat_flash minimax minimax_m2 mixtral olmoe openai_privacy_filter phimoe qwen3_5_moe_text "
+            "qwen4_exp_text solar_open"
+        ),
+        ("decoder_sparse_step", "mlp_only_layers"): (
+            "flint qwen2_moe qwen3_moe qwen3_next qwen3_omni_moe_talker_text qwen3_omni_moe_text "
+            "qwen3_vl_moe_text"
+        ),
+        ("expert_layer_period", "expert_layer_offset"): "jamba",
+        ("first_k_dense_replace",): (
+            "deepseek_v2 deepseek_v3 dots1 glm4_moe glm4v_moe_text mistral4 sarvam_mla sarvam_moe"
+        ),
+        ("moe_layer_start_index", "moe_layer_end_index", "moe_layer_interval"): "ernie4_5_moe",
+        ("num_dense_layers",): "afmoe lfm2_moe",
+    }
+    return {name: keys for keys, names in by_keys.items() for name in names.split()}
+
+
+#: Of Transformers 5.24.0. Its other classes list the layers.
+CLASS_RULES: Mapping[str, tuple[str, ...]] = MappingProxyType(_class_rules())

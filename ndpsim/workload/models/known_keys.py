@@ -17,7 +17,7 @@ _SHAPE = re.compile(
 _ATTENTION = re.compile(
     r"attn|attention|head|kv|window|swa|global|index|linear_|mamba|ssm|conv|rope|lora|qk_|latent|sliding|state"
     r"|rotary|hybrid|ngram|ple_|per_layer_input|loop_|hc_|gating|^layer_types$|layer_group_size|log_scaling"
-    r"|compress|gated_norm|per_layer_config|o_groups|d_rel|rel_extent|attn_res_block|double_wide"
+    r"|mla_|output_gate|full_rank|compress|gated_norm|per_layer_config|o_groups|d_rel|rel_extent|attn_res_block|double_wide"
 )
 
 #: Aliases by the classes of Transformers. Which of two counts depends on the model type.
@@ -54,7 +54,8 @@ expert_capacity expert_selection_fn ffn_act_fn global_rope_theta head_dtype head
 hidden_dropout_prob hidden_states_dtype is_decoder kv_cache_scheme layer_norm_bias layer_norm_eps
 layer_norm_epsilon layer_rope_theta layernorm_full_attention_alpha layernorm_full_attention_beta
 layernorm_linear_attention_alpha layernorm_linear_attention_beta layernorm_mlp_alpha layernorm_mlp_beta
-lm_head_bias log_num_experts logits_mup_width_multiplier max_window_layers mlp_bias model_type_id
+lm_head_bias log_num_experts logits_mup_width_multiplier max_window_layers mla_scale_kv_lora
+mla_scale_q_lora mla_use_nope mlp_bias model_type_id
 moe_apply_router_weight_on_input moe_aux_loss_coef moe_eval_capacity_token_fraction moe_gate_fn
 moe_jitter_eps moe_layer_recompute moe_layers_to_log moe_loss_weight moe_norm_min
 moe_normalize_expert_weights moe_renormalize moe_routed_scaling_factor moe_router_dtype
@@ -105,18 +106,29 @@ def check_unread(config: Config, families: tuple[str, ...], model_type: str) -> 
     Raises:
         InputError: there is such a key.
     """
-    problem = ""
-    for key, value in config.values.items():
-        if key in config.read or key in _WITHOUT_EFFECT or _says_nothing(value):
-            continue
+    problems = [
+        str(part.error(key, "describes attention that is not modelled", code="unsupported"))
+        for part in config.parts
+        for key in _unread(part)
+        if _ATTENTION.search(key) or _SHAPE.search(key)
+    ]
+    for key in _unread(config):
         if _ATTENTION.search(key):
-            problem = problem or str(
-                config.error(key, "describes attention that is not modelled", code="unsupported")
-            )
+            described = config.error(key, "describes attention that is not modelled", code="unsupported")
+            problems.append(str(described))
         elif _SHAPE.search(key):
             named = f"; {one_of(model_type, families, 'model_type')}" if model_type not in families else ""
             raise config.error(key, f"is not understood and may change the shape{named}", code="unknown-name")
-    return problem
+    return problems[0] if problems else ""
+
+
+def _unread(config: Config) -> list[str]:
+    """The keys of an object that were not asked for and may say something of a shape."""
+    return [
+        key
+        for key, value in config.values.items()
+        if key not in config.read and key not in _WITHOUT_EFFECT and not _says_nothing(value)
+    ]
 
 
 def _says_nothing(value: object) -> bool:

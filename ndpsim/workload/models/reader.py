@@ -18,8 +18,9 @@ from ndpsim.base.run_files import note_input
 from ndpsim.workload.models._config import Config, parse, read_text
 from ndpsim.workload.models._read_attention import attention_problem, read_attention
 from ndpsim.workload.models._read_residual import read_residual
+from ndpsim.workload.models.class_defaults import attention_left_out, with_defaults
 from ndpsim.workload.models.expert import MAX_SIZE, Expert, whole_number
-from ndpsim.workload.models.families import FAMILIES, UNKNOWN, Family
+from ndpsim.workload.models.families import CLASS_RULES, FAMILIES, UNKNOWN, Family
 from ndpsim.workload.models.gguf.header import is_gguf
 from ndpsim.workload.models.gguf.reader import load_gguf
 from ndpsim.workload.models.known_keys import ALIASES, check_aliases, check_unread
@@ -42,7 +43,7 @@ _SAME_SHAPE = {"deepseek-r1": "deepseek-v3", "qwen3-coder-next": "qwen3-next-80b
 # Known activations of experts, by their names in Hugging Face's transformers.
 _ACTIVATIONS = (
     "silu", "swish", "gelu", "gelu_new", "gelu_fast", "gelu_pytorch_tanh", "quick_gelu", "relu", "relu2",
-    "swigluoai",
+    "swigluoai", "situ",
 )  # fmt: skip
 
 # Keys that select the layers with experts; `_dense_layers` reads them.
@@ -172,7 +173,22 @@ def _with_own_rules(config: Config, sparse: list[bool]) -> list[bool]:
 
 
 def _sparse_by_rules(config: Config, family: Family, layers: int) -> list[bool]:
-    """Whether each layer has experts.
+    """Whether each layer has experts, by rules that the class of the type knows.
+
+    Raises:
+        InputError: another rule, which the class does not know, asks for other layers.
+    """
+    sparse, named = _by_all_rules(config, family, layers), config.string_or("unknown", "model_type")
+    known = CLASS_RULES.get(named, _PATTERN_KEYS)
+    foreign = [key for key in _PATTERN_KEYS if key not in known and config.find((key,))]
+    if foreign and _by_all_rules(config.overlaid(dict.fromkeys(foreign)), family, layers) != sparse:
+        problem = f"leaves layers without experts, and the class of model_type '{named}' does not know it"
+        raise config.error(foreign[0], problem, code="conflict")
+    return sparse
+
+
+def _by_all_rules(config: Config, family: Family, layers: int) -> list[bool]:
+    """Whether each layer has experts, by the rules of all classes.
 
     `mlp_layer_types` lists every layer and decides alone. Otherwise a layer has experts if all other rules
     allow it: `first_k_dense_replace` and `moe_layer_freq` as in DeepSeek (layer % freq == 0),
@@ -197,6 +213,8 @@ def _sparse_by_rules(config: Config, family: Family, layers: int) -> list[bool]:
 
 def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[int, int]:
     """The number of shared experts of a layer, and their intermediate size together."""
+    if family.two_blocks:
+        return 1, config.integer(family.dense_intermediate, MAX_SIZE)
     if family.always_shared:
         return family.always_shared, family.always_shared * expert_intermediate
     if config.find(family.shared_intermediate):
@@ -204,7 +222,11 @@ def _shared(config: Config, family: Family, expert_intermediate: int) -> tuple[i
         counts = _with_aliases(family, family.shared_experts or ("n_shared_experts",))
         count = config.integer_or(1, counts, _MAX_COUNT)
         return (count, size) if size and count else (0, 0)
-    count = config.integer_or(0, _with_aliases(family, family.shared_experts), _MAX_COUNT)
+    counts = _with_aliases(family, family.shared_experts)
+    count = config.integer_or(0, counts, _MAX_COUNT)
+    if family.compressed and count != 1:
+        key = config.find(counts) or counts[0]
+        raise config.error(key, "is not 1, the shared experts that the class has", code="conflict")
     return count, count * expert_intermediate
 
 
@@ -235,13 +257,11 @@ def _routed_experts(config: Config, family: Family) -> int:
 
 
 def _check_known(config: Config, family: Family, name: str) -> None:
-    """Refuse families that are not modelled, and files that lack a rule.
+    """Refuse files that lack a rule.
 
     Raises:
         InputError: it is such a file.
     """
-    if family.unsupported:
-        raise config.error("model_type", f"{name}: {family.unsupported}", code="unsupported")
     for keys in (family.shared_experts, family.shared_intermediate):
         keys = _with_aliases(family, keys)
         if family is not UNKNOWN and keys and not any(key in config.values for key in keys):
@@ -270,29 +290,71 @@ def _flat(config: Config) -> Config:
     return config.within({**inner, **outer}, config.prefix)
 
 
+def _of_text(config: Config, family: Family) -> Config:
+    """A configuration whose keys that list a value for text and one for images have that for text."""
+    changed = {}
+    for key in family.of_text:
+        if isinstance(config.values.get(key), list):
+            values = config.list_of(key)
+            if len(values) != 2:
+                problem = f"has {len(values)} entries, not one for text and one for images"
+                raise config.error(key, problem, code="form")
+            changed[key] = values[0]
+    return config.overlaid(changed) if changed else config
+
+
+def _of_two_blocks(config: Config, family: Family) -> Config:
+    """A configuration without the number of its blocks, which some files have beside that of layers.
+
+    Raises:
+        InputError: it is neither the number of layers, nor twice as many.
+    """
+    (key,), blocks = family.layers, "num_hidden_layers"
+    if config.find((key,)) and config.find((blocks,)):
+        layers, found = config.integer((key,), _MAX_COUNT), config.integer((blocks,), _MAX_COUNT)
+        if found not in (layers, 2 * layers):
+            raise config.error(blocks, f"{found} are not two blocks for each of {layers} layers", "conflict")
+        plain = {name: value for name, value in config.values.items() if name != blocks}
+        return config.within(plain, config.prefix)
+    return config
+
+
+def _zero_experts(config: Config, family: Family) -> int:
+    """The number of experts without weights, whose result is their input."""
+    if not family.zero_experts:
+        return 0
+    if config.string_or("identity", "zero_expert_type") != "identity":
+        raise config.error("zero_expert_type", "is not identity, the only one modelled", code="unsupported")
+    return config.integer(family.zero_experts, _MAX_COUNT, low=0)
+
+
 def _shape(config: Config, name: str, source: str) -> MoeShape:
     model_type = config.string_or("unknown", "model_type")
     family = FAMILIES.get(model_type, UNKNOWN)
-    config = _flat(config)
+    config = _of_text(_flat(config), family)
+    if family.two_blocks:
+        config = _of_two_blocks(config, family)
     check_aliases(config, model_type)
-    _check_known(config, family, model_type)
+    if family.unsupported:
+        raise config.error("model_type", f"{model_type}: {family.unsupported}", code="unsupported")
+    config = with_defaults(config, model_type)
     routed = _routed_experts(config, family)
+    _check_known(config, family, model_type)
     per_token_keys = _with_aliases(family, family.experts_per_token)
     per_token = config.integer(per_token_keys, _MAX_COUNT) if routed else 0
     if per_token > routed:
         key = config.find(per_token_keys) or per_token_keys[0]
         raise config.error(key, f"{per_token} experts for each token of only {routed}", code="conflict")
     blocks = _blocks(config, family)
-    layers = len(blocks) or config.integer(_with_aliases(family, family.layers), _MAX_COUNT)
+    layers, dense = _layers(config, family, blocks, routed)
     expert_intermediate = config.integer(family.expert_intermediate, MAX_SIZE) if routed else 0
-    dense = _dense_layers(config, family, layers, blocks) if routed else tuple(range(layers))
-    has_dense = "-" in blocks if blocks else bool(dense)
+    has_dense = bool(dense) and not blocks  # networks of single blocks are in place of attention
     shared_experts, shared_intermediate = _shared(config, family, expert_intermediate)
     hidden = config.integer(_with_aliases(family, family.hidden), MAX_SIZE)
     for key in family.dense_intermediate:
         config.values.get(key)  # has no effect without dense layers
-    attention, problem = _attention(config, family, hidden, layers)
     expert_hidden = config.integer_or(0, family.expert_hidden, MAX_SIZE) if family.expert_hidden else 0
+    attention, problem = _attention(config, family, hidden, layers, blocks)
     shape = MoeShape(
         name=name,
         family=model_type,
@@ -311,11 +373,13 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
         attention=attention,
         attention_problem=problem,
         vocabulary=config.integer_or(0, ("vocab_size",), MAX_SIZE, low=1) or None,
-        tied_embeddings=_tied(config),
+        tied_embeddings=_tied(config) and not family.never_tied,
         context=config.integer_or(0, _CONTEXT_KEYS, _MAX_CONTEXT, low=1) or None,
         expert_hidden=expert_hidden,
         residual=None if attention is None else read_residual(config, family.residual, hidden),
         gated_experts=family.gated_experts,
+        zero_experts=_zero_experts(config, family),
+        single_blocks=bool(blocks),
     )
     for key in family.answered:
         config.values.get(key)
@@ -324,12 +388,28 @@ def _shape(config: Config, name: str, source: str) -> MoeShape:
     return shape if known else replace(shape, attention=None, attention_problem=unread, residual=None)
 
 
+def _layers(config: Config, family: Family, blocks: list[str], routed: int) -> tuple[int, tuple[int, ...]]:
+    """The number of layers, and those without experts."""
+    keys = family.layers if family.two_blocks else _with_aliases(family, family.layers)
+    layers = len(blocks) or config.integer(keys, _MAX_COUNT)
+    dense = _dense_layers(config, family, layers, blocks) if routed else tuple(range(layers))
+    if family.two_blocks:  # the first block of a layer has its experts
+        return 2 * layers, tuple(sorted({2 * layer for layer in dense} | set(range(1, 2 * layers, 2))))
+    return layers, dense
+
+
 def _attention(
-    config: Config, family: Family, hidden: int, layers: int
+    config: Config, family: Family, hidden: int, layers: int, blocks: list[str]
 ) -> tuple[LayerAttention | MixedAttention | None, str]:
-    """The attention of the layers; None and the reason if it is not modelled."""
-    problem = attention_problem(config, family, layers)
-    return (None, problem) if problem else (read_attention(config, family, hidden, layers), "")
+    """The attention of the layers; None and the reason if it, or what is around experts, is not modelled."""
+    model_type = config.string_or("unknown", "model_type")
+    problem = attention_problem(config, family, layers) or attention_left_out(config, model_type)
+    found = None if problem else read_attention(config, family, hidden, layers, blocks)
+    other = config.find(family.expert_hidden)
+    if found is not None and other is not None and config.values[other] != hidden:
+        between = "projections between the hidden size and that of experts are not modelled"
+        return None, str(config.error(other, between, code="unsupported"))
+    return found, problem
 
 
 def _tied(config: Config) -> bool:

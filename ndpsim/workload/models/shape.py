@@ -11,12 +11,13 @@ from ndpsim.base.reported import Shown
 from ndpsim.workload.models.attention import Attention, LinearAttention
 from ndpsim.workload.models.compressed import CompressedAttention
 from ndpsim.workload.models.expert import Expert
+from ndpsim.workload.models.network import Network
 from ndpsim.workload.models.quantization import Quantization
 from ndpsim.workload.models.residual import Residual
 from ndpsim.workload.models.stored import WeightFile
 
 #: The attention of a layer.
-LayerAttention = Attention | LinearAttention | CompressedAttention
+LayerAttention = Attention | LinearAttention | CompressedAttention | Network
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,12 @@ class MoeShape(Shown):
         attention_problem: the message that names the key of unsupported attention.
         expert_hidden: size that experts work on, if it is not `hidden`; else 0.
         residual: what stands between blocks; None: plain norms and one vector, to which results are added.
-        gated_experts: whether experts have a gate beside up.
+        gated_experts: whether experts, shared ones among them, have a gate beside up.
         stored: how its own file stores the weights; None: the file does not say so.
+        single_blocks: a layer is one block with one norm: attention, a state, a network or experts; else it
+            has two.
+        zero_experts: experts of a layer that the router may choose beside the routed ones, and whose result
+            is their input: they have no weights.
     """
 
     name: str
@@ -79,6 +84,13 @@ class MoeShape(Shown):
     residual: Residual | None = None
     gated_experts: bool = True
     stored: Quantization | WeightFile | None = None
+    zero_experts: int = 0
+    single_blocks: bool = False
+
+    @property
+    def choices(self) -> int:
+        """Experts of a layer that a router chooses from; ids from `routed_experts` on are without weights."""
+        return self.routed_experts + self.zero_experts
 
     @property
     def has_experts(self) -> bool:
@@ -158,5 +170,9 @@ class MoeShape(Shown):
 
     def _rows(self) -> list[tuple[str, str]]:
         plain = replace(self, stored=None)
-        rows = [(field.name, str(getattr(plain, field.name))) for field in fields(self)[1:-1]]
+        rows = [
+            (field.name, str(getattr(plain, field.name)))
+            for field in fields(self)[1:]
+            if field.name != "stored"
+        ]
         return rows if self.stored is None else [*rows, ("stored", self.stored.source)]

@@ -45,7 +45,7 @@ def shape_of(spec: RoutingSpec, model: MoeShape | None) -> RoutingShape:
     """
     if model is not None:
         layers = tuple(layer for layer in range(model.layers) if layer not in model.dense_layers)
-        return RoutingShape(model.routed_experts, model.experts_per_token, layers)
+        return RoutingShape(model.choices, model.experts_per_token, layers)
     shape = spec.generator.shape(spec.name)
     if shape is None:
         raise InputError(f"{spec} has no number of experts and layers; give a model", "missing", key="model")

@@ -141,7 +141,7 @@ def _trace(
     recorded: Recorded, model: MoeShape | None, experts: int | None, source: dict[str, Any]
 ) -> Routing:
     notes = list(recorded.notes)
-    number = model.routed_experts if model is not None else experts or recorded.experts
+    number = model.choices if model is not None else experts or recorded.experts
     if number is None:
         arrays = (array for array in (recorded.ids, recorded.prefill_ids) if array is not None and array.size)
         number = 1 + max(int(array.max()) for array in arrays)

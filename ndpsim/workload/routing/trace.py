@@ -34,15 +34,19 @@ _PREFILL = ("layer", "token")
 
 
 def loads_of(ids: NDArray[Any], experts: int) -> Counts:
-    """The number of choices [..., token, k] of each expert: [..., expert]."""
+    """The number of choices [..., token, k] of each of the first `experts` experts: [..., expert].
+
+    Choices of later ones, which have no weights (`MoeShape.choices`), are not counted.
+    """
     groups = ids.reshape(math.prod(ids.shape[:-2]), ids.shape[-2] * ids.shape[-1])
     loads = np.empty((len(groups), experts), np.int64)
+    choices = max(experts, int(ids.max(initial=0)) + 1)
     at_once = max(_COUNTED // max(groups.shape[1], 1), 1)
     for first in range(0, len(groups), at_once):
         some = groups[first : first + at_once]
-        numbers = some + experts * np.arange(len(some))[:, None]
-        counts = np.bincount(numbers.ravel(), minlength=len(some) * experts)
-        loads[first : first + at_once] = counts.reshape(-1, experts)
+        numbers = some + choices * np.arange(len(some))[:, None]
+        counts = np.bincount(numbers.ravel(), minlength=len(some) * choices)
+        loads[first : first + at_once] = counts.reshape(-1, choices)[:, :experts]
     return loads.reshape(*ids.shape[:-2], experts)
 
 
@@ -51,7 +55,7 @@ class Routing(Shown):
     """A routing trace: k distinct experts for each token of each layer with experts.
 
     Attributes:
-        experts: routed experts of a layer; ids are from 0 to experts - 1.
+        experts: experts of a layer, with those without weights; ids are from 0 to experts - 1.
         layers: numbers in the model, from 0, of the layers in the arrays, all of which have experts.
         ids: experts of decode tokens, int16 [step, layer, token, k]. A token is the same sequence in all
             steps.
@@ -187,7 +191,7 @@ class Routing(Shown):
             InputError: the trace is of another model, or has too few sequences, steps or layers.
         """
         for what, ours, theirs in (
-            ("experts", self.experts, model.routed_experts),
+            ("experts", self.experts, model.choices),
             ("experts a token", self.experts_per_token, model.experts_per_token),
         ):
             if ours != theirs:
@@ -322,7 +326,7 @@ def _parts_of(arrays: Mapping[str, NDArray[Any]], model: MoeShape | None, file: 
     with_experts = () if model is None else tuple(sorted(set(range(model.layers)) - set(model.dense_layers)))
     return {
         **arrays,
-        "experts": int(ids.max()) + 1 if model is None else model.routed_experts,
+        "experts": int(ids.max()) + 1 if model is None else model.choices,
         "layers": with_experts if len(with_experts) == count else tuple(range(count)),
         "prompt_lengths": tuple(np.ravel(arrays.get("prompt_lengths", one_prompt)).tolist()),
         "source": {"files": [file.name], "imported": "numpy"},

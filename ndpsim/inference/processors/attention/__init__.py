@@ -10,8 +10,8 @@ from __future__ import annotations
 from fractions import Fraction
 
 from ndpsim.inference.processors.attention import compressed, keys, latent, recurrent
-from ndpsim.inference.processors.operations import AnyStep, Operation
-from ndpsim.workload.models import CompressedAttention, LayerAttention, LinearAttention
+from ndpsim.inference.processors.operations import AnyStep, Operation, network
+from ndpsim.workload.models import CompressedAttention, LayerAttention, LinearAttention, Network
 
 
 def attention_operations(
@@ -25,6 +25,8 @@ def attention_operations(
 
     attending: the sequences of `step` whose queries meet keys on the GPU, which matters to `keys` alone.
     """
+    if isinstance(attention, Network):
+        return network("attention", attention.matrices(hidden), step.tokens, bits)
     if isinstance(attention, LinearAttention):
         return recurrent.operations(attention, hidden, step, bits)
     if isinstance(attention, CompressedAttention):

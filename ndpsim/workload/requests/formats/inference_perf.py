@@ -4,6 +4,7 @@ Source: kubernetes-sigs/inference-perf, `inference_perf/reportgen/base.py` and `
 Requests are in the order in which they ended. Arrivals are `start_time` in seconds. Lengths are those that
 inference-perf counts (`request_metrics.text.input_tokens` and `response_metrics.output_tokens`, in older
 versions `input_tokens` and `output_tokens`). `output_token_times` has a time for each chunk of a stream.
+Since version 0.7 `info` may be left out and `computed_metrics` be there, which have the lengths, too.
 """
 
 from __future__ import annotations
@@ -60,7 +61,9 @@ def _latencies(
 
 
 def _loaded(record: dict[str, Any], number: int, path: Path) -> LoadedRequest:
-    where = f"[{number}]"
+    where, computed = f"[{number}]", record.get("computed_metrics")
+    if isinstance(computed, dict) and record.get("info") is None:
+        return _of_computed(record, computed, number, path)
     info = object_in(record.get("info"), path, f"{where}.info")
     request, response = info.get("request_metrics"), info.get("response_metrics")
     text = request.get("text") if isinstance(request, dict) else None
@@ -73,6 +76,24 @@ def _loaded(record: dict[str, Any], number: int, path: Path) -> LoadedRequest:
         None,
         str(number),
         _latencies(record, streamed, start, path, where),
+    )
+
+
+def _of_computed(record: dict[str, Any], computed: dict[str, Any], number: int, path: Path) -> LoadedRequest:
+    """A request without `info`."""
+    where = f"[{number}].computed_metrics"
+    start = _number(record, _START, path, f"[{number}]")
+    seconds = [
+        _NAN if computed.get(key) is None else _number(computed, key, path, where)
+        for key in ("time_to_first_token", "request_latency")
+    ]
+    return LoadedRequest(
+        Decimal(repr(start)).scaleb(9),
+        _tokens([computed], _PROMPT, path, where),
+        _tokens([computed], _OUTPUT, path, where),
+        None,
+        str(number),
+        (seconds[0] * 1e9, seconds[1] * 1e9),
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import json_objects, json_with, whole_of
 from ndpsim.workload.requests.recorded import RecordedRequests, Sink, WorkloadFormat
 from ndpsim.workload.requests.requests import Requests
@@ -27,6 +27,12 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     for line, record in json_objects(path, held=False):
         if rows.full:
             break
+        if type(record.get(_TIME)) is float:
+            problem = (
+                f"{shown(record[_TIME])} is not a whole number of milliseconds; fractions are milliseconds "
+                "in AIPerf's traces and seconds in GuideLLM's, and the file does not say which"
+            )
+            raise InputError(problem, "type", file=path, line=line, key=_TIME)
         time, prompt, output = (whole_of(record, key, path, line) for key in (_TIME, _PROMPT, _OUTPUT))
         hashed = _BLOCKS in record if hashed is None else hashed
         if not hashed and _BLOCKS in record:

@@ -2,12 +2,14 @@
 
 Source: the trace generator of DynaNDE, a fork of NeuPIMs; its reader takes the k experts with the highest
 scores. Files of several layers and of several token positions belong together; a repeated layer or token
-begins the next step. If k is not given, it is the number of scores above 0, which must be equal for all
-tokens.
+begins the next step. Its published samples have layer 0 in each row, and the layer in the name of the file:
+if all names have one, and they differ, that of the name counts. If k is not given, it is the number of scores
+above 0, which must be equal for all tokens.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,17 +22,20 @@ from ndpsim.base.text_files import numbered_lines
 from ndpsim.workload.routing.recorded import Passes, Recorded, RoutingFormat, Stated, assembled
 
 _HEADER = ["layer_id", "token_id", "expert_0"]
+_NAMED = re.compile(r"layer_?(\d{1,4})(?!\d)", re.ASCII | re.IGNORECASE)
 
 
 def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
     passes, experts, k = Passes(), 0, stated.k
     layer_before, token_before = -1, -1
+    named = _layers_of_names(paths)
     for path in paths:
         for line, text in numbered_lines(path):
             cells = [cell.strip() for cell in text.split(",")]
             if line == 1 and cells[:3] == _HEADER:
                 continue
             layer, token, scores = _row(cells, path, line)
+            layer = layer or named.get(path, 0)
             experts = experts or len(scores)
             if len(scores) != experts:
                 problem = f"{len(scores)} experts, and {experts} in the rows before"
@@ -42,6 +47,13 @@ def _read(paths: Sequence[Path], stated: Stated) -> Recorded:
             passes.add(layer, chosen, f"the step from line {line} on", scores[chosen], again)
             layer_before, token_before = layer, token
     return assembled(passes.found, paths[0], experts=experts)
+
+
+def _layers_of_names(paths: Sequence[Path]) -> dict[Path, int]:
+    """The layer in the name of each file; none if a file has none, or all have the same."""
+    found = {path: _NAMED.search(path.name) for path in paths}
+    layers = {path: int(match[1]) for path, match in found.items() if match}
+    return layers if len(layers) == len(found) and len(set(layers.values())) > 1 else {}
 
 
 def _row(cells: list[str], path: Path, line: int) -> tuple[int, int, NDArray[Any]]:
