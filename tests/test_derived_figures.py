@@ -160,6 +160,8 @@ def test_queues_are_counted_from_arrival_to_the_first_command():
     # Two channels with the same: the mean of a channel.
     both = run_trace(([0, 64], [0, 0]), channels=2, refresh="none")
     assert both.queue_occupancy == pytest.approx({"read": 1 / 35, "write": 0})
+    written = run_trace(([0, 64], [1, 1]), channels=2, refresh="none")
+    assert written.queue_occupancy["write"] == run([0], 1).queue_occupancy["write"] > 0
 
 
 @pytest.mark.parametrize(("ranks", "channels"), [(1, 1), (2, 1), (1, 2), (2, 4)])

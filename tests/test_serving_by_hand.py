@@ -362,6 +362,14 @@ def test_a_level_has_to_hold_for_the_shortest_prompt_alone():
         serve(requests((64, 1), (4, 1)), slo=ServiceLevel(0.99 * short))
 
 
+def test_a_level_has_to_hold_with_the_time_of_the_program_between_steps():
+    bare, late = (serve(requests((4, 1)), step_overhead_us=us).per_request[0].ttft_ns for us in (0, 1000))
+    assert late == pytest.approx(bare + 1e6)
+    serve(requests((4, 1)), slo=ServiceLevel(1.001 * late), step_overhead_us=1000)
+    with refused("range slo"):
+        serve(requests((4, 1)), slo=ServiceLevel((bare + late) / 2), step_overhead_us=1000)
+
+
 def test_found_prefixes_are_a_share_of_the_prompts():
     blocks = (np.array([1, 2]), np.array([1, 3]))
     result = serve(requests((32, 8), (32, 8), arrivals=(0, 1e9), block_tokens=16, blocks=blocks))
