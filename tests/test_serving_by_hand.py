@@ -386,7 +386,10 @@ def test_rates_and_times_of_a_run_are_those_of_its_requests():
     assert result.user_tokens_per_s == pytest.approx(1e9 / (sum(each) / 3))
     assert result.tpot_ns is not None
     assert result.tpot_ns["p50"] == pytest.approx(sorted(each)[1])
-    first = [one.first_token_ns - arrival for one, arrival in zip(result.per_request, asked.arrival_ns, strict=True)]
+    first = [
+        one.first_token_ns - arrival
+        for one, arrival in zip(result.per_request, asked.arrival_ns, strict=True)
+    ]
     assert result.ttft_ns["mean"] == pytest.approx(sum(first) / 4)
 
 
