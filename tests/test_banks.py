@@ -606,6 +606,17 @@ def test_latent_vectors_are_read_once_for_keys_and_values():
     assert rows.max() == 0
 
 
+@pytest.mark.parametrize(
+    ("limit", "context", "attended"),
+    [({"window": 65}, 500, 65), ({"window": 65}, 65, 65), ({"chunk": 64}, 129, 1), ({"chunk": 64}, 128, 64)],
+)
+def test_tokens_beyond_a_window_or_a_chunk_are_left_out(limit, context, attended):
+    shape = load_model("mixtral-8x7b")
+    limited = dataclasses.replace(shape, attention=dataclasses.replace(shape.attention, **limit))
+    found = simulate_bank_attention("attacc", limited, context)
+    assert found.commands == simulate_bank_attention("attacc", shape, attended).commands
+
+
 @pytest.mark.parametrize("name", ["mixtral-8x7b", "deepseek-v2"])
 def test_units_in_banks_do_not_choose_tokens(name):
     shape = load_model(name)

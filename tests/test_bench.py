@@ -19,7 +19,7 @@ from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
-from ndpsim.studies.bench import ROWS, experts, run_rows, traffic
+from ndpsim.studies.bench import ROWS, experts, run_rows, scale, traffic
 from ndpsim.studies.bench.experts import (
     ExpertCall,
     FreshProcess,
@@ -29,6 +29,7 @@ from ndpsim.studies.bench.experts import (
     WholeRun,
 )
 from ndpsim.studies.bench.row import Results, best_seconds
+from ndpsim.studies.bench.scale import ScaleRow, run_scale
 from ndpsim.studies.bench.table import COLUMNS, cells, markdown
 from ndpsim.studies.bench.traces import WholeTrace
 from ndpsim.studies.bench.traffic import ChannelCall, Traffic, contiguous, random_bursts
@@ -390,6 +391,25 @@ def test_a_row_that_is_wrong_is_one_line_and_exit_status_1(monkeypatch):
 def test_unknown_rows_are_refused_in_python_as_well():
     with refused("unknown-name row"):
         run_rows(["import", "x"])
+
+
+def test_one_row_of_long_work_is_measured_in_a_process_of_its_own_at_its_share():
+    answer = json.loads(
+        said("bench", "--only", "scale", "--row", "requests", "--share", "2e-6", "--json", "-")
+    )
+    (row,) = answer["rows"]
+    assert (row["name"], row["count"]) == ("requests", 20)
+    assert row["cpu_s"] > 0
+    assert row["peak_bytes"] > 10e6
+    with refused("unknown-name row ? requests"):
+        run_scale(["request"])
+
+
+def test_long_work_that_fails_or_is_wrong_is_no_measurement(monkeypatch):
+    wrong = ScaleRow("wrong", "work", 1, "raise SystemExit('no room')")
+    monkeypatch.setattr(scale, "SCALE_ROWS", (wrong,))
+    with pytest.raises(MismatchError, match="wrong: the process ended with status 1: no room"):
+        run_scale()
 
 
 def test_rows_run_in_the_order_of_the_table(monkeypatch):

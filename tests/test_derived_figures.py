@@ -6,13 +6,16 @@ import dataclasses
 import math
 from collections import Counter
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 
 from builders.data_sheet import SHEET, WATTS, io_watts, open_bank_watts, row_nj, sheet
+from ndpsim.base.jit import kernel
 from ndpsim.config import load_hardware
+from ndpsim.dram import state
+from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.spec import standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import (
@@ -160,6 +163,8 @@ def test_queues_are_counted_from_arrival_to_the_first_command():
     # Two channels with the same: the mean of a channel.
     both = run_trace(([0, 64], [0, 0]), channels=2, refresh="none")
     assert both.queue_occupancy == pytest.approx({"read": 1 / 35, "write": 0})
+    written = run_trace(([0, 64], [1, 1]), channels=2, refresh="none")
+    assert written.queue_occupancy["write"] == run([0], 1).queue_occupancy["write"] > 0
 
 
 @pytest.mark.parametrize(("ranks", "channels"), [(1, 1), (2, 1), (1, 2), (2, 4)])
@@ -376,6 +381,45 @@ def test_arrays_take_no_less_than_their_steps_whatever_does_not_divide(bits, gat
     result = simulate_expert("cxl", Expert(67, 4), bits=bits, sets=["dram.refresh=none"])
     busy = result.busy["compute"] * result.time_ns
     assert gate_up + down <= busy + 1e-9 < gate_up + down + 1
+
+
+class Reading(NamedTuple):
+    read_latency: int
+    burst: int
+
+
+@kernel
+def noted(reading, value, timed, credit, clock):
+    note_idle(reading, value, timed, credit, clock)
+
+
+@pytest.mark.parametrize(
+    ("timed", "credit", "refresh", "refreshing", "full", "others"),
+    [
+        (88, 80, (0, 0), 0, 0, 30),
+        (80, 118, (0, 0), 0, 30, 0),
+        (80, 98, (0, 0), 0, 10, 20),
+        (100, 110, (0, 0), 0, 10, 20),  # before 100 the bank was not ready either
+        (105, 118, (90, 105), 15, 13, 2),
+        (80, 80, (60, 95), 7, 0, 23),
+        (80, 80, (95, 200), 23, 0, 7),
+    ],
+)
+def test_a_bus_is_idle_for_a_refresh_then_for_what_takes_the_data_and_else_for_rows(
+    timed, credit, refresh, refreshing, full, others
+):
+    """A read at clock 118; at 88 its data would have followed those before at once: 30 clocks have a reason."""
+    value = np.zeros(state.COUNTERS, np.int64)
+    value[state.DATA_END] = 100
+    value[state.REFRESH_FROM], value[state.REFRESH_UNTIL] = refresh
+    noted(Reading(20, 8), value, timed, credit, 118)
+    names = state.IDLE_REFRESH, state.IDLE_CREDIT, state.IDLE_ROW
+    assert [int(value[name]) for name in names] == [refreshing, full, others]
+    for clock, end in ((88, 100), (118, -1)):
+        value[:] = 0
+        value[state.DATA_END] = end
+        noted(Reading(20, 8), value, timed, credit, clock)
+        assert not value[[*names]].any()
 
 
 def test_memory_is_busy_except_while_full_fifos_hold_reads_back():

@@ -11,12 +11,15 @@ from typing import Any, ClassVar
 import numpy as np
 import pytest
 
+from builders import policy_machines
 from builders.small_moe import CACHE, CACHED_BYTES, MODEL, moe, of_kind, recorded, trace_of
 from mistakes import refused
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.inference.layers.costs import Costs
+from ndpsim.inference.layers.recorder import estimates_by_engine
 from ndpsim.inference.layers.transfers import Transfers
-from ndpsim.policies import Assignment, Migration, Placement, Policy
+from ndpsim.policies import Assignment, Migration, Part, Placement, Policy
+from ndpsim.policies.answers import checked_assignment
 from ndpsim.policies.views import STRIPED
 from ndpsim.report.moe import moe_table
 from ndpsim.workload.models import Expert
@@ -307,3 +310,15 @@ def test_rows_of_shards_come_after_those_of_whole_experts():
     ]  # fmt: skip
     for _ in range(2):  # the second time it is only looked up
         assert found[3, 2][:2] == (1 + 3, pytest.approx(np.log(3 / 2) / np.log(5 / 2)))
+
+
+# ---- Estimates of a layer -----------------------------------------------------------------------------------------
+
+
+def test_estimates_of_engines_are_those_of_the_experts_and_parts_that_they_have():
+    """Of n tokens: on the GPU 10 + n, or the 100 of a copy where it lacks the expert; on the CPU 8 + 4 n, NDP 20 n."""
+    view = policy_machines.layer_view([[0, 1], [0, 2], [0, 3], [4, 5]], resident=[1], arriving=[2])
+    answer = Assignment(gpu=[Part(0, 0.5), 1, 2], cpu=[Part(0, 0.5), 3], ndp=[Part(4, 1.0), 5])
+    checked = checked_assignment("test", view, answer, policy_machines.machine())
+    found = estimates_by_engine(policy_machines.estimates(), checked, view)
+    assert found == {"gpu": 0.5 * 100 + 11 + 11, "cpu": 0.5 * 20 + 12, "ndp": 20 + 20}

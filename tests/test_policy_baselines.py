@@ -66,6 +66,10 @@ def test_fiddler_by_the_comment_in_its_code_minimises_the_larger_sum():
     # By the machine's times: the GPU 2 x (20 + 9) = 58, 3: 87; the CPU 108, 72.
     policy, placement = started("fiddler:residents=none,objective=max")
     assert len(assigned(policy, placement, loads).gpu) == 3
+    # Behind the 60 of a resident: with none of four copied the CPU has 144, one: 89 and 108, two: 118 and 72.
+    policy, placement = started("fiddler:objective=max", gpu_experts=1)
+    answer = assigned(policy, placement, [60, 9, 9, 9, 9, 0])
+    assert (len(answer.gpu), len(answer.cpu)) == (1 + 1, 3)
 
 
 def test_fiddler_as_the_edge_paper_describes_it_computes_on_the_cpu():

@@ -795,3 +795,8 @@ def test_each_kind_of_decision_is_judged_by_the_loads_of_the_next_visit() -> Non
     skewed = [0, 0, 1, 2, 3]
     assert right(skewed, [3, 1, 2, 2, 2], [3, 1, 2, 2, 2]) == 1
     assert right(skewed, [3, 1, 2, 2, 2], [0, 1, 2, 2, 2]) == 0
+    # Of 4 tokens, it takes 80 beside nothing, and would take 120 with the 40 of the DIMM to which it goes.
+    assert right(skewed, [3, 1, 2, 2, 2], [0, 4, 2, 2, 2]) == 0
+    # Localized an expert of 2 tokens takes 20 x 2 / 4; one of 22 is read by the host, striped in half of the time.
+    assert right(hot, [2, 2, 2, 2], [2, 2, 2, 2], rebalance=False) == 1
+    assert right(hot, [2, 2, 2, 2], [22, 22, 22, 22], rebalance=False) == 0

@@ -942,6 +942,22 @@ def test_in_work_are_all_new_tokens_and_the_logits_of_the_last_of_each_sequence(
     assert held(step=Step(5, 7, 3)).parts["workspace"] == 15 * 52 * 2 + 5 * 50 * 4
 
 
+@pytest.mark.parametrize(
+    ("attention", "values"),
+    [
+        (dataclasses.replace(FULL, gated=True), 24 + 12 + 4 * 3),
+        (dataclasses.replace(FULL, head_gated=True), 24 + 12 + 4),
+        (dataclasses.replace(FULL, index=Index(4, heads=2, size=5)), 24 + 12 + 2 * (5 + 1) + 5),
+        (dataclasses.replace(FULL, index=Index(4, heads=2, size=5, weighted=False)), 24 + 12 + 2 * 5 + 5),
+        (dataclasses.replace(FULL, index=Index(4, heads=2, size=5, gated=True)), 24 + 12 + 2 * (5 + 1) + 11),
+        (dataclasses.replace(FULL, gated=True, index=Index(4, heads=2, size=5)), 24 + 12 + 12 + 12 + 5),
+    ],
+)  # fmt: skip
+def test_in_work_are_gates_and_what_the_index_has(attention: Attention, values: int) -> None:
+    model = dataclasses.replace(SMALL, attention=attention)
+    assert held(model=model).parts["workspace"] == 5 * (16 + values) * 2 + 5 * 50 * 4
+
+
 def test_a_cache_lies_with_the_host_when_it_does_not_fit() -> None:
     just = dataclasses.replace(GPU, memory_bytes=sum(HELD.values()))
     assert (held(just).kv, held(just).experts_bytes, held(just).experts) == ("gpu", 0, 0)

@@ -91,6 +91,22 @@ def file_of(folder: Path, quantization: object, **changed: Any) -> WeightFile | 
         (compressed({"num_bits": 8, "type": "float", "strategy": "block", "block_structure": [128, 128]}, "float-quantized"), 8 + 16 / 128**2, 8 + 16 / 128**2),
         (compressed(PACKED, "mixed-precision", group={"format": "int-quantized"}), 8.5, 8.5),
         (compressed(PACKED, "pack-quantized", quantization_status="frozen"), 16, 16),
+        (compressed(PACKED, "dense"), 16, 16),
+        # Half of the weights, and two bits of place for each of them.
+        (compressed(PACKED | {"group_size": 128}, "marlin-24"), 4 / 2 + 1 + 16 / 128, 4 / 2 + 1 + 16 / 128),
+        (compressed(PACKED | {"num_bits": 8, "group_size": 64}, "marlin-24"), 8 / 2 + 1 + 16 / 64, 8 / 2 + 1 + 16 / 64),
+        (compressed(PACKED | {"symmetric": False}, "int-quantized"), 8 + 24 / 32, 8 + 24 / 32),
+        (compressed({"num_bits": 4, "type": "float", "group_size": 32}, "mxfp4-pack-quantized"), 4.25, 4.25),
+        (compressed({"num_bits": 8, "type": "float", "group_size": 32}, "mxfp8-quantized"), 8.25, 8.25),
+        (compressed({"num_bits": 8, "type": "float"}, "naive-quantized"), 8, 8),
+        (compressed({"num_bits": 4, "group_size": 64}, "mixed-precision"), 4.25, 4.25),
+        (compressed({"num_bits": 8, "group_size": 64}, "mixed-precision"), 8.25, 8.25),
+        (MODELOPT | {"quant_algo": "MXFP8", "ignore": []}, 8.25, 8.25),
+        (MODELOPT | {"quant_algo": "W4A8_MXFP4_FP8", "ignore": []}, 4.25, 4.25),
+        (MODELOPT | {"quant_algo": "W4A16_AWQ", "ignore": []}, 4.125, 4.125),
+        (MODELOPT | {"quant_algo": "FP8_PB_WO", "ignore": []}, 8 + 32 / 128**2, 8 + 32 / 128**2),
+        ({"quant_method": "auto-round", "bits": 4}, 4 + 20 / 128, 4 + 20 / 128),
+        ({"quant_method": "auto-round", "bits": 4, "group_size": 32}, 4 + 20 / 32, 4 + 20 / 32),
     ],
 )  # fmt: skip
 def test_bits_are_those_that_the_scheme_stores(quantization, experts, attention, tmp_path: Path) -> None:
@@ -107,6 +123,20 @@ def test_a_row_with_one_scale(tmp_path: Path) -> None:
     file = file_of(tmp_path, channel)
     assert file is not None
     assert (float(file.bits["gate"]), float(file.bits["down"])) == (8 + 16 / 2048, 8 + 16 / 1024)
+
+
+@pytest.mark.parametrize(
+    "quantization",
+    [
+        {"quant_method": "bitsandbytes", "load_in_8bit": True},
+        MODELOPT | {"quant_algo": "FP8_PER_CHANNEL_PER_TOKEN", "ignore": []},
+        MODELOPT | {"quant_algo": "W8A8_SQ_PER_CHANNEL", "ignore": []},
+    ],
+)
+def test_a_row_with_one_scale_of_32_bits(quantization, tmp_path: Path) -> None:
+    file = file_of(tmp_path, quantization)
+    assert file is not None
+    assert (float(file.bits["gate"]), float(file.bits["down"])) == (8 + 32 / 2048, 8 + 32 / 1024)
 
 
 def test_groups_of_layers_have_their_own_bits(tmp_path: Path) -> None:

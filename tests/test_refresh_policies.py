@@ -260,6 +260,21 @@ def test_most_refreshes_of_a_bank_are_the_last_commands_of_a_window():
     assert np.mean(are_last) > 0.5  # 0.03 where a refresh does not wait
 
 
+def test_a_refresh_waits_for_further_activations_half_of_a_window_at_most():
+    """By hand, in ticks of HBM3, two a clock: tRP behind the PREpb, and half of tFAW, which counts from the last
+    of the 4 ticks of an ACT. None comes."""
+    device = resolve(*HBM3_16_HIGH)
+    due = device.clocks("nREFIpb")
+    requests = replace(Requests.of([0, 0], [0, 0]), cycle=np.array([due - 120, 2000]))
+    options = {"mapper": "ChRaBaRoCo", "refresh": "per-bank", "record_commands": True}
+    trace = commands_of(run_trace(requests, *HBM3_16_HIGH, **options))
+    names, own = np.array(trace.names)[trace.command], trace.rank == 0
+    closed = trace.clock[(names == "PREpb") & own][0]
+    refreshed = trace.clock[(names == "REFpb") & own][0]
+    assert closed == due
+    assert refreshed - closed == 2 * device.timings["nRP"] + (2 * device.timings["nFAW"] + 3) // 2
+
+
 def test_only_the_requests_for_its_banks_wait():
     """Between the PREsb of a bank number and its REFsb its banks get no ACT; the others do."""
     trace = commands_of(run("DDR5", "same-bank")[0])
@@ -278,18 +293,18 @@ def test_only_the_requests_for_its_banks_wait():
     assert others > len(refreshes)
 
 
-@pytest.mark.parametrize("standard", KINDS)
-def test_banks_without_requests_are_refreshed_first_and_each_once_in_a_round(standard):
+@pytest.mark.parametrize(("standard", "write"), [*((name, 0) for name in KINDS), ("DDR5", 1), ("HBM3", 1)])
+def test_banks_without_requests_are_refreshed_first_and_each_once_in_a_round(standard, write):
     org, timing, of_banks = KINDS[standard]
     device = resolve(standard, org, timing)
-    # Reads of one bank: its refresh comes last.
+    # Requests for one bank: its refresh comes last.
     mapping = MAPPERS["ChRaBaRoCo"]
     address = np.random.default_rng(4).integers(0, device.rows, 4000) * device.bursts_per_row
     address = address * device.burst_bytes
     place = map_addresses(address, mapping, device)
     assert {len(np.unique(place.bank)), len(np.unique(place.bankgroup))} == {1}
     result = run_trace(
-        (address, address * 0), standard, org, timing, mapper="ChRaBaRoCo", refresh=of_banks,
+        (address, np.full(4000, write)), standard, org, timing, mapper="ChRaBaRoCo", refresh=of_banks,
         record_commands=True,
     )  # fmt: skip
     trace = commands_of(result)
@@ -448,6 +463,22 @@ def test_elastic_refreshes_are_postponed_and_pulled_in_as_far_as_allowed():
     clock = trace.clock[np.array(trace.names)[trace.command] == "REFab"]
     assert np.count_nonzero(clock < interval) == 4
     assert check(trace, device, limit=3).violations == ()
+
+
+@pytest.mark.parametrize("owed", range(4))
+def test_the_more_refreshes_a_rank_owes_the_less_idle_time_it_waits_for(owed):
+    """A read every 100 clocks leaves no idle time; behind the last one it is tRFC, less a quarter for each owed."""
+    org, timing, _ = KINDS["DDR5"]
+    device = resolve("DDR5", org, timing)
+    count = int((owed + 0.5) * device.clocks("nREFI")) // 100
+    requests = Requests.of(np.arange(count + 1) % 64 * 64, np.zeros(count + 1, dtype=int))
+    requests = replace(requests, cycle=np.append(np.arange(count), count + 60) * 100)
+    trace = commands_of(run_trace(requests, "DDR5", org, timing, refresh="elastic", record_commands=True))
+    names = np.array(trace.names)[trace.command]
+    last = trace.clock[names == "RD"][count - 1]
+    (closed, *_), (refreshed, *_) = (trace.clock[names == name] for name in ("PREab", "REFab"))
+    assert closed - last - 1 == device.clocks("nRFC") * (4 - owed) // 4
+    assert refreshed - closed == device.clocks("nRP")
 
 
 def test_options_are_checked():

@@ -115,7 +115,7 @@ def test_after_the_block_nothing_is_recorded():
 def test_a_model_without_experts_is_refused():
     model = transformers.AutoModelForCausalLM.from_config(transformers.LlamaConfig(**SMALL))
     with (
-        refused("^model: LlamaForCausalLM has no layer with a gate or router"),
+        refused("unsupported model"),
         ndpsim.capture_routing(model),
     ):
         pass
@@ -123,12 +123,12 @@ def test_a_model_without_experts_is_refused():
 
 def test_padded_prompts_are_refused():
     model = tiny("mixtral")
-    with ndpsim.capture_routing(model), torch.no_grad(), refused("attention_mask: prompts are padded"):
+    with ndpsim.capture_routing(model), torch.no_grad(), refused("unsupported attention_mask"):
         model(torch.ones((1, 4), dtype=torch.long), attention_mask=torch.tensor([[0, 1, 1, 1]]))
 
 
 def test_nothing_recorded_is_said():
     with ndpsim.capture_routing(tiny("mixtral")) as capture:
         pass
-    with refused("has no choices of experts"):
+    with refused("form MixtralForCausalLM"):
         capture.routing()

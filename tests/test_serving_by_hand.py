@@ -256,6 +256,20 @@ def test_a_rate_is_too_high_if_latencies_grow_though_no_request_waits():
     assert (steady.share, steady.growing) == (pytest.approx(0.8), True)
 
 
+def test_latencies_grow_if_their_halves_differ_by_more_than_two_standard_errors():
+    """Of n requests, each 10 ns and 12.5 ns behind the one before: the means of the halves of their ends are 2.5 n / 2
+    further apart than those of arrivals; the error of the difference of two means of n / 2 is 2 / sqrt(n) of what
+    latencies of 0, 2.5, 5, ... differ in the mean."""
+    found = set()
+    for count in range(20, 60):
+        steady, deviation = _steady(at_rate(2.5 * np.arange(count))), 2.5 * ((count**2 - 1) / 12) ** 0.5
+        part = steady.requests - steady.requests % 2
+        if part == steady.requests:
+            assert steady.growing == (2.5 * part / 2 > 2 * 2 * deviation / part**0.5), count
+            found.add(steady.growing)
+    assert found == {False, True}
+
+
 def test_latencies_of_few_requests_that_differ_do_not_show_that_more_arrive_than_are_served():
     steady = _steady(at_rate([10.0, 30.0, 10.0, 20.0, 10.0, 10.0, 30.0, 30.0, 10.0, 10.0]))
     assert steady.share is not None
@@ -354,12 +368,45 @@ def test_requests_within_a_level_have_both_times_of_it():
     assert found == [[True] * 3, [False, False, True], [False, True, False], [True] * 3]
 
 
+def test_rates_and_times_of_a_run_are_those_of_its_requests():
+    """The first arrives after 1 us; a request of one token has no time per further token."""
+    asked = requests((4, 9), (64, 30), (40, 2), (9, 1), arrivals=(1e3, 2e3, 3e6, 9e6))
+    result = serve(asked, max_batch=2)
+    ends = [one.end_ns for one in result.per_request]
+    time_ns = max(ends) - 1e3
+    assert result.time_ns == pytest.approx(time_ns)
+    assert result.tokens_per_s == pytest.approx((9 + 30 + 2 + 1) / time_ns * 1e9)
+    assert result.requests_per_s == pytest.approx(4 / time_ns * 1e9)
+    each = [
+        (one.end_ns - one.first_token_ns) / (tokens - 1)
+        for one, tokens in zip(result.per_request, (9, 30, 2, 1), strict=True)
+        if tokens > 1
+    ]
+    assert len(set(each)) == 3
+    assert result.user_tokens_per_s == pytest.approx(1e9 / (sum(each) / 3))
+    assert result.tpot_ns is not None
+    assert result.tpot_ns["p50"] == pytest.approx(sorted(each)[1])
+    first = [
+        one.first_token_ns - arrival
+        for one, arrival in zip(result.per_request, asked.arrival_ns, strict=True)
+    ]
+    assert result.ttft_ns["mean"] == pytest.approx(sum(first) / 4)
+
+
 def test_a_level_has_to_hold_for_the_shortest_prompt_alone():
     short, long = (serve(requests((tokens, 1))).per_request[0].ttft_ns for tokens in (4, 64))
     assert short < long
     serve(requests((64, 1), (4, 1)), slo=ServiceLevel((short + long) / 2))
     with refused("range slo"):
         serve(requests((64, 1), (4, 1)), slo=ServiceLevel(0.99 * short))
+
+
+def test_a_level_has_to_hold_with_the_time_of_the_program_between_steps():
+    bare, late = (serve(requests((4, 1)), step_overhead_us=us).per_request[0].ttft_ns for us in (0, 1000))
+    assert late == pytest.approx(bare + 1e6)
+    serve(requests((4, 1)), slo=ServiceLevel(1.001 * late), step_overhead_us=1000)
+    with refused("range slo"):
+        serve(requests((4, 1)), slo=ServiceLevel((bare + late) / 2), step_overhead_us=1000)
 
 
 def test_found_prefixes_are_a_share_of_the_prompts():

@@ -18,6 +18,7 @@ from mistakes import refused
 from ndpsim.audit import check_serving
 from ndpsim.config import data_path
 from ndpsim.inference.prediction.machine import OwnMachine
+from ndpsim.inference.processors.banks import BankAttention
 from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
 from ndpsim.inference.serving.log import writing_serving_log
 from ndpsim.inference.serving.server import run_serving
@@ -292,6 +293,30 @@ def test_engines_wait_for_the_slower_one_before_each_layer_and_behind_the_last()
     steps.run(0, [[one] for one in chunks])
     others_ns = 4 * time.attention_ns + time.dense_layer_ns
     assert steps.clock_ns == pytest.approx(others_ns + 3 * 500.0 + 1000.0)
+
+
+@pytest.mark.parametrize(
+    ("beside_ns", "waits_ns"), [(30.0, 2 * 100 + 500 + 2 * 40 - 30), (780.0, 0), (900.0, 0)]
+)
+def test_a_gpu_waits_for_attention_in_banks_beyond_its_own_work_beside_it(beside_ns, waits_ns):
+    """In each of four layers: 100 B there, 500 ns, 40 B back, at 2 ns a byte."""
+    time = ndpsim.load_processors("trimoe").dense_time(MODEL, 1, 40, 40)
+    (attention,) = time.attention
+    banks = BankAttention(10.0, beside_ns, 500.0, 100, 40)
+    of_layers = {
+        "without": time,
+        "with": replace(time, attention=(replace(attention, in_banks=banks),)),
+    }
+    clocks = {}
+    chunk: Any = SimpleNamespace(sequence=SimpleNamespace(number=0), tokens=40, computed=0)
+    for name, of_layer in of_layers.items():
+        exchange = Exchange(1, 1.0, 0.0)
+        steps = GpuSteps(MODEL, lambda step, of=of_layer: of, 16, None, exchange, 1, lambda size: 2.0 * size)
+        steps.run(0, [[chunk]])
+        clocks[name] = steps.clock_ns
+        share = steps.results(steps.clock_ns)["bottleneck"].get("banks", 0.0)
+    assert clocks["with"] == pytest.approx(clocks["without"] + 4 * waits_ns)
+    assert share == pytest.approx(4 * waits_ns / clocks["with"])
 
 
 @pytest.mark.parametrize("ahead", [True, False])

@@ -351,7 +351,7 @@ def test_a_record_that_was_damaged_without_a_trace_is_named(tmp_path):
         assert again[0]
 
 
-@pytest.mark.parametrize("change", ["definition", "version", "file", "note"])
+@pytest.mark.parametrize("change", ["definition", "version", "file", "note", "current folder"])
 def test_a_note_of_something_else_does_not_count(tmp_path, folder, monkeypatch, change):
     file, out = tmp_path / "read", tmp_path / "out"
     file.write_text("a")
@@ -369,6 +369,8 @@ def test_a_note_of_something_else_does_not_count(tmp_path, folder, monkeypatch, 
         monkeypatch.setattr(store_module, "version", lambda: "another")
     elif change == "file":
         file.write_text("b")
+    elif change == "current folder":  # from which relative names of files count
+        monkeypatch.chdir(out)
     else:
         (out / "points" / "finished.json").write_text("[]")
     result = sweep("fake", vary, fixed=fixed, out=out)

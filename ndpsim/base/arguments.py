@@ -31,7 +31,7 @@ def whole_number(value: Any, name: str, least: int, most: int | None = None, cou
     """
     try:
         whole = None if is_flag(value) else operator.index(value)
-    except TypeError:
+    except Exception:  # an object's own error, too
         whole = None
     if whole is None or whole < least or (most is not None and whole > most):
         upto = "" if most is None else f" to {most}"
@@ -60,8 +60,21 @@ def number(value: Any, name: str, least: float, most: float = math.inf) -> float
 def is_flag(value: Any) -> bool:
     """Whether `value` is True or False, Python's or NumPy's."""
     return isinstance(value, bool) or (
-        getattr(getattr(value, "dtype", None), "kind", None) == "b" and getattr(value, "shape", None) == ()
+        attribute_of(attribute_of(value, "dtype"), "kind") == "b" and attribute_of(value, "shape") == ()
     )
+
+
+def attribute_of(value: Any, name: str) -> Any:
+    """An attribute of any object; None: it has none, or an error of its own."""
+    try:
+        return getattr(value, name, None)
+    except Exception:
+        return None
+
+
+def as_python(value: Any) -> Any:
+    """A number of NumPy, or of an array without axes, as Python's; other values are returned unchanged."""
+    return value.item() if attribute_of(value, "shape") == () and attribute_of(value, "item") else value
 
 
 def flag(value: Any, name: str) -> bool:
@@ -142,7 +155,7 @@ def several(value: Any, name: str, each: Callable[[Any, str], T]) -> tuple[T, ..
     if isinstance(value, str):
         raise InputError(f"{shown(value)} is a string; give a list of them", "type", key=name)
     refused = isinstance(value, (bytes, bytearray, Mapping, AbstractSet, os.PathLike))
-    if refused or not isinstance(value, Iterable) or getattr(value, "shape", None) == ():
+    if refused or not isinstance(value, Iterable) or attribute_of(value, "shape") == ():
         raise InputError(f"{shown(value)} is not a list", "type", key=name)
     try:
         elements = list(value)
@@ -175,8 +188,7 @@ def setting_text(value: Any) -> str:
         return f"[{', '.join(map(setting_text, value))}]"
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{key}: {setting_text(inner)}' for key, inner in value.items())}}}"
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        value = value.item()  # a number of NumPy
+    value = as_python(value)
     plain = value is None or is_flag(value)
     return {None: "null", True: "true", False: "false"}[value] if plain else str(value)
 

@@ -89,13 +89,13 @@ def command(options: Options) -> None:
 
 def _measure_scale(options: Options) -> None:
     """Measure long and large work, each kind in a process of its own."""
-    refuse(options, "applies only to --only speed", "row", "repeat", "plot", "markdown")
+    refuse(options, "applies only to --only speed", "repeat", "plot", "markdown")
     from ndpsim.base.units import format_bytes, format_time
     from ndpsim.report.printing import print_table
     from ndpsim.studies.bench.scale import run_scale
 
     with progress_of("measuring") as progress:
-        measured = run_scale((), _BENCH.value(options, "share"), progress)
+        measured = run_scale(options.get("row", ()), _BENCH.value(options, "share"), progress)
     columns = ("row", "work", "size", "CPU", "wall", "memory")
     rows = [
         (row.name, row.about, f"{row.count:,}", *(format_time(s * 1e9) for s in (row.cpu_s, row.wall_s)))

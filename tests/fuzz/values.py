@@ -34,6 +34,22 @@ class Failing:
     __hash__ = None  # type: ignore[assignment]
 
 
+class FailingInside:
+    """An object that answers no attribute that it lacks and no conversion without an error of its own."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(name)
+
+    def __iter__(self) -> Any:
+        return iter((self, 1))
+
+    def __index__(self) -> int:
+        raise RuntimeError("no number")
+
+    def __float__(self) -> float:
+        raise RuntimeError("no number")
+
+
 class BytesPath:
     def __fspath__(self) -> bytes:
         return b"\xff"
@@ -51,6 +67,7 @@ ODD: dict[str, Callable[[], Any]] = {
     "a generator": lambda: (object() for _ in [0]),
     "an object": object,
     "a failing object": Failing,
+    "an object of failing attributes": FailingInside,
     "a path of bytes": BytesPath,
     "a function of nothing": lambda: lambda: None,
     "a module": lambda: sys,

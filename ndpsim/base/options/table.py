@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ndpsim.base.arguments import choice, flag, number, text, whole_number
+from ndpsim.base.arguments import as_python, attribute_of, choice, flag, number, text, whole_number
 from ndpsim.base.errors import InputError
 
 # ---- Kinds of parameters: whole numbers, names, lists of numbers and others
@@ -70,8 +70,7 @@ TEXT = Kind()
 
 def _whole(value: Any) -> Any:
     """A whole number from text or from NumPy; other values are returned unchanged."""
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return value.item()
+    value = as_python(value)
     return int(value) if isinstance(value, str) and _INT.fullmatch(value.strip()) else value
 
 
@@ -177,7 +176,7 @@ class Several(Kind):
         return read[0] if len(read) == 1 and not self.always else read
 
     def check(self, value: Any, key: str) -> Any:
-        listed = isinstance(value, Sequence) or getattr(value, "shape", None)
+        listed = isinstance(value, Sequence) or attribute_of(value, "shape")
         if not listed or isinstance(value, str | bytes):
             return self.element.check(value, key)
         return [self.element.check(part, key) for part in value]

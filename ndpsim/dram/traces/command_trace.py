@@ -82,7 +82,7 @@ class CommandTrace(Columns):
         """
         try:
             return self.of(self.columns()[:, places], self.names)
-        except (IndexError, ValueError):
+        except Exception:  # an object's own error, too
             problem = f"{shown(places)} are not places of {len(self)} commands"
             raise InputError(problem, "range", key="places") from None
 

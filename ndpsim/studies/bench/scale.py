@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import ndpsim
-from ndpsim.base.arguments import number, progress_function
+from ndpsim.base.arguments import choice, number, progress_function, several
 from ndpsim.base.errors import MismatchError
 from ndpsim.base.run_files import temporary_folder
 
@@ -166,11 +166,13 @@ def run_scale(
         progress: called with the share of rows done.
 
     Raises:
-        InputError: `share` is invalid.
+        InputError: `share` is invalid, or there is no such row.
         MismatchError: a process failed.
     """
     share, progress = number(share, "share", 1e-6, 1.0), progress_function(progress)
-    chosen = [row for row in SCALE_ROWS if not rows or row.name in rows]
+    names = [row.name for row in SCALE_ROWS]
+    wanted = several(rows, "row", lambda name, key: choice(name, key, names, "row"))
+    chosen = [row for row in SCALE_ROWS if not wanted or row.name in wanted]
     measured = []
     for index, row in enumerate(chosen):
         progress(index / len(chosen))

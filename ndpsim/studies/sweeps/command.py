@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, ClassVar
 
-from ndpsim.base.arguments import setting_text
+from ndpsim.base.arguments import as_python, setting_text
 from ndpsim.base.errors import InputError, did_you_mean, shown
 from ndpsim.base.options import Table, refuse
 from ndpsim.base.options.hardware import DEFAULT_MODEL
@@ -180,8 +180,7 @@ def plain(value: Any) -> Any:
     """A value of Python, where texts are read as YAML."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if hasattr(value, "item") and getattr(value, "shape", None) == ():
-        return value.item()  # a number of NumPy
+    value = as_python(value)
     return scalar(value.strip()) if isinstance(value, str) else value
 
 

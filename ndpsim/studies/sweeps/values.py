@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ndpsim.base.arguments import attribute_of
 from ndpsim.base.errors import InputError, did_you_mean, shown, unknown
 from ndpsim.config.keys import allowed, field_at, refusal, section_of
 from ndpsim.config.load import setting
@@ -149,7 +150,7 @@ def values_of(command: SweptCommand, key: str, values: Any) -> tuple[Any, ...]:
     if isinstance(values, str):
         texts = values.removesuffix(";").split(";" if ";" in values else ",")
         parts = [value for part in texts for value in _spread(part.strip(), key, whole)]
-    elif isinstance(values, Sequence) or (hasattr(values, "tolist") and getattr(values, "ndim", 0) == 1):
+    elif isinstance(values, Sequence) or attribute_of(values, "ndim") == 1:
         parts = list(values)
     else:
         parts = [values]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arguments import attribute_of
 from ndpsim.base.errors import InputError, shown
 from ndpsim.workload.routing.recorded import Pass, assembled
 from ndpsim.workload.routing.trace import Routing
@@ -71,7 +72,7 @@ _INPUTS = ("input_ids", "inputs_embeds")
 
 def _routers(model: Any) -> dict[int, Any]:
     """The routers of a model by layer: modules `gate` or `router` that are siblings of `experts`."""
-    if not hasattr(model, "named_modules"):
+    if attribute_of(model, "named_modules") is None:
         raise InputError(f"{shown(model)} is no model of PyTorch", "type", key="model")
     routers = {}
     for name, module in model.named_modules():
