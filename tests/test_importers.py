@@ -340,14 +340,42 @@ def test_names_of_ddr5_in_ramulator_2_0(write: Write) -> None:
     assert notes_on(imported, "timing.preset is no preset of Ramulator 2.0 as published")
 
 
-@pytest.mark.parametrize(
-    ("name", "reason"), [("LPDDR5", "312 ps"), ("GDDR6", "1000 ps"), ("HBM3", "128 bits")]
-)
-def test_why_memories_of_ramulator_2_0_are_not_read(write: Write, name: str, reason: str) -> None:
-    path = write("a.yaml", OLD.replace("impl: DDR4", f"impl: {name}", 1))
+def named_memory(name: str, org: str, timing: str, clocks: str = "") -> str:
+    swaps = (
+        ("rank: 2", "rank: 1"),
+        ("impl: DDR4", f"impl: {name}"),
+        ("DDR4_8Gb_x8", org),
+        ("DDR4_3200AA", timing),
+    )
+    return swapped(OLD, *swaps, ("      nRCD: 20\n      tRP: 13.75\n", clocks))
+
+
+def test_the_hbm3_of_ramulator_2_0_is_not_read(write: Write) -> None:
+    path = write("a.yaml", OLD.replace("impl: DDR4", "impl: HBM3", 1))
     with refused("unsupported a.yaml:9 MemorySystem.DRAM.impl") as caught:
         import_hardware(path)
-    assert reason in str(caught.value)
+    assert "128 bits" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("names", "timing", "reason"),
+    [
+        (("LPDDR5", "LPDDR5_8Gb_x16", "LPDDR5_6400"), "LPDDR5_6400", "312 ps"),
+        # The word 2000 stands for 14000 MT/s there: WCK at 570 ps a clock of commands.
+        (("GDDR6", "GDDR6_8Gb_x8", "GDDR6_2000_1350mV_double"), "GDDR6_14000_1350mV_double", "1000 ps"),
+    ],
+)
+def test_lpddr5_and_gddr6_of_ramulator_2_0_are_read_by_name(
+    write: Write, names: tuple[str, str, str], timing: str, reason: str
+) -> None:
+    path = write("a.yaml", named_memory(*names))
+    imported = import_hardware(path)
+    device = loaded(imported, path).lane_device()
+    assert (device.standard.name, device.org, device.timing) == (*names[:2], timing)
+    assert notes_on(imported, "timing.preset has ndpsim's clocks") and reason in str(imported.notes)
+    path = write("b.yaml", named_memory(*names, clocks="      nRCD: 20\n"))
+    with refused("unsupported b.yaml:16 MemorySystem.DRAM.timing.nRCD"):
+        import_hardware(path)
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,14 @@ _ROOT = "MemorySystem"
 _PARTS = ramulator.PartNames("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
 
-# From src/dram/impl of v2.0a: `m_internal_prefetch_size`, `timing_presets`, and tCK = 2/rate for all.
-_WHY_NOT = {
-    "LPDDR5": "Ramulator 2.0 takes 312 ps for a clock of 1250 ps, and 8 of the 16 words of a burst",
-    "GDDR6": "Ramulator 2.0 takes 1000 ps for a clock of 570 ps, and 8 of the 16 words of a burst",
-    "HBM3": "Ramulator 2.0 has only 2000 MT/s, with channels of 128 bits, for it",
+# From src/dram/impl of v2.0a: `m_internal_prefetch_size`, `timing_presets`, and tCK = 2/rate for all. Presets of
+# these are read by their names, and have ndpsim's clocks.
+_BY_NAME = {
+    "LPDDR5": "Ramulator 2.0 takes 312 ps for its clock of 1250 ps, and 8 of the 16 words of a burst",
+    "GDDR6": "Ramulator 2.0 takes 1000 ps for its clock of 570 ps, and 8 of the 16 words of a burst",
 }
+_OLD_NAMES = {"GDDR6_2000_": "GDDR6_14000_"}  # 570 ps are 1750 MHz
+_WHY_NOT = {"HBM3": "Ramulator 2.0 has only 2000 MT/s, with channels of 128 bits, for it"}
 
 # Ours: Ramulator's.
 _SIZES = dict(dq="dq", bankgroups="bankgroup", banks_per_group="bank", rows="row", columns="column")
@@ -72,10 +74,13 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     root = file.tree
     memory = ramulator.memory_of(root, _ROOT)
     dram = memory.part("DRAM")
-    standard, place = ramulator.known_standard(dram, _STANDARDS, _WHY_NOT)
+    standard, place = ramulator.known_standard(dram, (*_STANDARDS, *_BY_NAME), _WHY_NOT)
     organisation, timing = dram.part("org"), dram.part("timing")
     org, org_said = _organisation(organisation, standard)
-    clocks, preset = _timing(timing, sheet, standard, org)
+    if standard.name in _BY_NAME:
+        clocks, preset = {}, _named_timing(timing, sheet, standard)
+    else:
+        clocks, preset = _timing(timing, sheet, standard, org)
     presets.put_dram(sheet, (standard, place), (org, organisation.place("preset"), org_said), preset, clocks)
     channels, ranks = organisation.whole("channel"), organisation.whole("rank")
     bits = ramulator.AddressBits.count(standard, standard.organisations[org], channels or 1, ranks or 1)
@@ -125,6 +130,24 @@ def _complete(
         known = getattr(standard.organisations[preset], ours) if preset is not None else 0
         sizes[ours] = (known if size is None else size, place)
     return sizes
+
+
+def _named_timing(timing: Tree, sheet: Sheet, standard: Standard) -> tuple[str, Place, str]:
+    """The preset of the same name, its place and words, where clocks of 2.0 are not those of the standard."""
+    place, why = timing.place("preset"), _BY_NAME[standard.name]
+    for key in timing.names():
+        if key != "preset":
+            raise timing.place(key).error(f"clocks are not read: {why}; name the preset alone", "unsupported")
+    old = timing.word("preset")
+    if old is None:
+        raise place.error("is missing", code="missing")
+    name = old
+    for before, now in _OLD_NAMES.items():
+        name = name.replace(before, now)
+    if name not in standard.speeds:
+        raise place.unknown(old, standard.speeds, f"{standard.name} timing preset")
+    sheet.note(place, f"has ndpsim's clocks: {why}")
+    return name, place, f" = {old}"
 
 
 def _timing(
