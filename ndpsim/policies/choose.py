@@ -76,8 +76,8 @@ class ChosenPolicy:
         """The policy's bare name."""
         return self.policy.name
 
-    def start(self, machine: Machine, estimates: Estimates) -> Policy:
-        """The policy, started for one run.
+    def check(self, machine: Machine) -> None:
+        """Make sure that the policy can run on a machine, as far as no simulation is needed.
 
         Raises:
             InputError: it needs an engine that the machine lacks, or refuses it itself.
@@ -86,6 +86,11 @@ class ChosenPolicy:
         for engine in self.policy.needs:
             if not has[engine]:
                 raise InputError(f"{self.name} needs {ENGINES[engine]}: {machine.name} has none", "conflict")
+        self.policy.check(machine, self.parameters)
+
+    def start(self, machine: Machine, estimates: Estimates) -> Policy:
+        """The policy, started for one run; raises the errors of `check`."""
+        self.check(machine)
         return self.policy(machine, estimates, self.parameters)
 
 
