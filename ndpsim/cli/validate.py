@@ -49,7 +49,6 @@ _VALIDATE = table(
     _VALIDATE,
     examples=(
         "ndpsim validate cxl-decode-largest --set batch=4",
-        "ndpsim validate trimoe --report out --stated-loads",
         "ndpsim validate --report validation --sensitivity",
     ),
 )
