@@ -397,6 +397,7 @@ def find_rate(
             "missing",
             key="slo",
         )
+    service_level(slo)
     attainment = FIND["attainment"].checked(attainment)
     tries: list[tuple[TriedRate, ServingResult]] = []
     settings = ServeSettings(slo=slo, **asked)

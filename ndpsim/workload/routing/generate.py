@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpsim.base import settings
-from ndpsim.base.arguments import flag
+from ndpsim.base.arguments import flag, several, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
 from ndpsim.base.options.routing import BATCH, PROMPT, SEED, STEPS
@@ -226,11 +226,13 @@ def asked_routing(
     if routing is None:
         routing = default_routing(model)
     if isinstance(routing, RoutingSpec) or (isinstance(routing, str) and is_spec(routing)):
-        batch = BATCH.default if batch is None else batch
-        steps = STEPS.default if steps is None else steps
-        spec = parse_spec(routing)
-        of_model = shape_of(spec, model).layers
-        wanted = of_model if layers is None else tuple(layer for layer in layers if layer in of_model)
+        batch = BATCH.default if batch is None else BATCH.checked(batch)
+        steps = STEPS.default if steps is None else STEPS.checked(steps)
+        spec, prompt = parse_spec(routing), PROMPT.checked(prompt)
+        wanted = of_model = shape_of(spec, model).layers
+        if layers is not None:
+            asked = several(layers, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
+            wanted = tuple(layer for layer in asked if layer in of_model)
 
         def draw() -> Routing:
             return generate_routing(spec, model, batch, steps, prompt, seed).for_model(model, layers=layers)
