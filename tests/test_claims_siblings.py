@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 
 import pytest
 
+from calls import refused_call, said
 from ndpsim.studies.claims import evaluate
 from ndpsim.studies.claims.claim import Assumption, Claim, ClaimRun, read_papers, read_tolerances
 from ndpsim.studies.claims.evaluate import Change, changed, judged, loads_of, runs_of
@@ -117,8 +119,24 @@ def test_the_report_has_headlines_on_measured_loads_beside_skewed_ones(tmp_path)
     measured = replace(ours, ours=1.2, verdict="off")
     routing = claim.assumptions[[one.key for one in claim.assumptions].index("routing")]
     changes = {claim.name: [Change(routing, value, measured, "measured") for value in routing.values[:1]]}
-    write_report(tmp_path, [ours], changes)
+    write_report(tmp_path, [ours], changes, loads=changes)
     head = f"| {claim.name} | {claim.place} | 2.83 x | 2.900 x | +2.5% | holds |"
     assert f"{head} 1.200 x, off | 2.900 x, holds |" in (tmp_path / "REPORT.md").read_text()
-    write_report(tmp_path, [ours], None)
+    write_report(tmp_path, [ours], None, loads={})
     assert f"{head}  | 2.900 x, holds |" in (tmp_path / "REPORT.md").read_text()
+    write_report(tmp_path, [ours], None)
+    text = (tmp_path / "REPORT.md").read_text()
+    assert f"{head}\n" in text
+    assert "Made by `ndpsim validate --stated-loads --report validation`" in text
+    assert not re.search("on (measured|skewed) loads", text)
+
+
+def test_stated_loads_leave_out_the_runs_of_headlines_on_other_loads(monkeypatch, here):
+    written = []
+    monkeypatch.setattr(evaluate, "on_other_loads", lambda *_: {"other": []})
+    monkeypatch.setattr("ndpsim.studies.claims.report.write_report", lambda *given: written.append(given[-1]))
+    said("validate", "trimoe-link-bandwidth", "--report", "out")
+    said("validate", "trimoe-link-bandwidth", "--report", "out", "--stated-loads")
+    assert written == [{"other": []}, None]
+    both = "--sensitivity", "--report", "out", "--stated-loads"
+    assert refused_call("validate", "trimoe-link-bandwidth", *both) == "conflict --stated-loads"

@@ -251,7 +251,7 @@ def test_the_rate_is_that_at_which_the_asked_share_is_within_the_level(monkeypat
     monkeypatch.setattr("ndpsim.inference.serving.server.set_up", lambda settings: None)
     monkeypatch.setattr("ndpsim.inference.serving.server.Server", lambda settings, setup: Machine())
     for attainment, rate in ((0.9, 1.6), (0.75, 4.0), (0.5, 8.0)):
-        found = find_rate(ServiceLevel(ttft_ns=1.0), attainment)
+        found = find_rate(ServiceLevel(ttft_ns=1.0), attainment, requests="poisson:rate=2,requests=4")
         assert found.rate_per_s <= rate * (1 + 1e-9)
         assert found.beyond_per_s >= rate * (1 - 1e-9)
         assert found.beyond_per_s / found.rate_per_s == pytest.approx(2 ** (1 / 64))

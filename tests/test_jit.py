@@ -283,7 +283,7 @@ def test_a_command_says_what_it_compiles_and_what_is_to_come(tmp_path):
     (tmp_path / "c.csv").write_text(COMMANDS)
     place = {"NDPSIM_CACHE_DIR": str(tmp_path / "cache")}
     status, out, (first, last) = ndpsim_says("check", str(tmp_path / "c.csv"), *CHECK, **place)
-    assert first == "ndpsim: compiling 1 of about 3 kernels, once for this version; some 3 s in all ..."
+    assert first == "ndpsim: compiling 1 of about 3 kernels, once for this version; 3 s or more ..."
     assert last.startswith("ndpsim: compiled 3 kernels in ")
     assert ndpsim_says("check", str(tmp_path / "c.csv"), *CHECK, **place) == (status, out, [])
 

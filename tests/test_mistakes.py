@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 import pickle
 import shlex
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -258,3 +260,58 @@ def _check_refusal(group: dict[str, Any], words: list[Any], expected: str) -> No
     else:
         assert refused_call(*_words(group["call"], words)) == expected, words
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+#: Refuses each call of standard input in a process whose kernels cannot be compiled, and prints the mistakes.
+WITHOUT_KERNELS = """
+import sys
+from calls import refused_call
+from ndpsim.base import jit
+
+def compiled(self, event):
+    if event.data["dispatcher"] in self.names:
+        raise AssertionError("a kernel is compiled")
+
+jit._Compilations.on_start = compiled
+for line in sys.stdin:
+    print(refused_call(*line.split()))
+"""
+
+_RATE, _POLICY = "--requests poisson:rate=2", "--model mixtral-8x7b --policy"
+BEFORE_KERNELS = {
+    "moe --model deepseek-v3 --hw cxl": "too-large dimm",
+    "moe --model deepseek-v3 --set dimm.count=4": "too-large dimm",
+    "moe --model deepseek-v3 --hw aim-cards": "too-large aim-cards.yaml host.memory",
+    "moe --model mixtral-8x7b --hw aim-cards --bits 8": "unsupported --bits",
+    "moe --model mixtral-8x7b --set ndp.gemv.buffer_kib=1": "too-large --set ndp.gemv.buffer_kib",
+    "moe --model mixtral-8x7b --gpu-experts 8": "too-large --gpu-experts",
+    "moe --model mixtral-8x7b --host-traffic 99": "range --host-traffic",
+    "moe --model mixtral-8x7b --check-layer 1,99": "range --check-layer",
+    f"moe {_POLICY} fiddler --hw cxl": "conflict",
+    f"moe {_POLICY} cxl:loss=none.csv": "unreadable none.csv",
+    f"moe {_POLICY} dali:residual=none.npz": "unreadable none.npz policy dali:residual",
+    f"moe {_POLICY} llama-cpp:n_cpu_moe=0": "too-large policy llama-cpp:n_cpu_moe",
+    f"serve --model deepseek-v3 --hw cxl {_RATE}": "too-large dimm",
+    f"serve {_POLICY} fiddler --hw cxl {_RATE}": "conflict",
+    f"serve --find-rate --slo tpot=1s {_RATE},requests=3": "range --requests",
+    "serve --find-rate --slo tpot=1s --requests closed-loop:concurrency=2": "conflict --requests",
+    "gemv --shape 1048576,1": "too-large trimoe_gemv.yaml ndp.gemv.buffer_kib",
+    "gemv --hw aim --shape 1048576,1048576": "too-large",
+    "moe --model mixtral-8x7b --hw dgx-attacc --attention ndp --context 10000000": "too-large --context",
+    "relayout --experts 4 --from sharded:99 --to striped": "range --from",
+    "predict --cpu ryzen-9-7950x --memory ddr5-5200x2 --gpu rtx-4090 --model deepseek-v3": "too-large --memory",
+}
+
+
+def test_what_needs_no_simulation_is_refused_before_a_kernel_is_compiled(tmp_path):
+    place = {"NDPSIM_CACHE_DIR": str(tmp_path), "PYTHONPATH": os.pathsep.join([str(_HERE), *sys.path])}
+    done = subprocess.run(
+        [sys.executable, "-c", WITHOUT_KERNELS],
+        input="\n".join(BEFORE_KERNELS),
+        env=os.environ | place,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    assert dict(zip(BEFORE_KERNELS, done.stdout.splitlines(), strict=True)) == BEFORE_KERNELS

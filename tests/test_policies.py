@@ -23,6 +23,7 @@ from ndpsim.policies import (
     BackgroundView,
     OfflineView,
     Placement,
+    Policy,
     choose_policy,
     parameters_of,
     policies,
@@ -478,6 +479,19 @@ def test_recorded_routing_is_compared_with_routing_drawn_from_its_counts(tmp_pat
 def test_what_binds_is_the_largest_share():
     assert best.resource({"bottleneck.gpu": 0.2, "bottleneck.ndp": 0.7, "bottleneck.cpu": None}) == "ndp 70%"
     assert best.resource({"bottleneck.cpu": None}) == ""
+
+
+@pytest.mark.parametrize("question", ["check", "setup"])
+def test_what_a_policy_raises_before_it_runs_is_one_line(question):
+    def fail(*_: object) -> None:
+        raise ValueError("two\nlines")
+
+    of = {"name": "failing", "title": "", "assign": fail, question: classmethod(fail)}
+    failing = type("Failing", (Policy,), of)
+    asked = {"check": "check", "setup": "__init__"}[question]
+    with refused(f"policy policy failing: {asked}") as caught:
+        choose_policy(failing).start(MACHINE, ESTIMATES)
+    assert "raises ValueError: two lines (test_policies.py, line" in caught.value.problem
 
 
 def test_the_energy_is_of_all_known_parts():

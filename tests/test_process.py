@@ -104,7 +104,8 @@ def halt(number):
 os.fsync = halt
 """
 RESULTS = {
-    "a picture": "from matplotlib.figure import Figure\n"
+    "a picture": "import logging; logging.getLogger('matplotlib').setLevel(logging.ERROR)  # as `main` does\n"
+    "from matplotlib.figure import Figure\n"
     "from ndpsim.report.pictures.canvas import save; save(Figure(), 'out', 'column')",
     "JSON": "from ndpsim.cli.main import main; main(['show', 'hw', 'trimoe', '--json', 'out'])",
     "a log": "from ndpsim.inference.layers.log import writing_log\nwith writing_log('out'): pass",

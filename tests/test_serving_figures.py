@@ -224,7 +224,7 @@ def test_the_highest_rate_is_found_within_the_64th_root_of_two(monkeypatch, high
 
     monkeypatch.setattr("ndpsim.inference.serving.server.set_up", lambda settings: None)
     monkeypatch.setattr("ndpsim.inference.serving.server.Server", lambda settings, setup: Machine())
-    found = find_rate(ServiceLevel(ttft_ns=1.0))
+    found = find_rate(ServiceLevel(ttft_ns=1.0), requests="poisson:rate=2,requests=4")
     assert found.rate_per_s <= highest < found.beyond_per_s
     assert found.run.offered_per_s == found.rate_per_s
     assert found.beyond_per_s / found.rate_per_s == pytest.approx(2 ** (1 / 64))

@@ -143,8 +143,8 @@ def test_what_is_compiled_first_is_announced(monkeypatch, capsys):
     announce_kernels("gemv", {"host-traffic": 5})
     announce_kernels("fake", {})
     assert capsys.readouterr().err.splitlines() == [
-        "ndpsim: a kernel is compiled first, once for this version; some 10 s ...",
-        "ndpsim: 2 kernels are compiled first, once for this version; some 18 s ...",
+        "ndpsim: a kernel is compiled first, once for this version; 10 s or more ...",
+        "ndpsim: 2 kernels are compiled first, once for this version; 18 s or more ...",
     ]
 
 

@@ -15,7 +15,7 @@ from ndpsim.base.reported import quantities
 from ndpsim.report.metrics import described, key_label, metric_label, metric_text, name_of, scale_of
 from ndpsim.report.pictures.canvas import save, titled
 from ndpsim.report.pictures.pareto import front_of
-from ndpsim.report.pictures.sweep import points_figure
+from ndpsim.report.pictures.sweep import approach_figure, points_figure
 from ndpsim.report.sweep_plot import KINDS, PublishedValue, SweepPlot, chosen_plot, sweep_title
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult, PolicyRun
 from ndpsim.studies.sweeps.values import Definition
@@ -211,6 +211,19 @@ def test_points_of_a_front_are_named_and_no_names_overlap():
     assert "at points: ranks / tokens / bits" in words(axes)
     boxes = [text.get_window_extent() for text in axes.texts]
     assert not any(a.overlaps(b) for n, a in enumerate(boxes) for b in boxes[:n])
+
+
+def test_the_line_of_a_front_of_one_point_is_not_in_the_legend():
+    rows = [row({"seed": n}, **{"time_ns": n, "energy_nj.total": n}) for n in (1.0, 2.0, 3.0)]
+    (axes,) = figure(varying(rows), kind="pareto").axes
+    assert [line.get_linestyle() for line in axes.lines if "front:" in str(line.get_label())] == ["None"]
+
+
+def test_runs_of_a_search_are_whole_numbers_on_their_axis():
+    rows = [{"run": n, "time_ns": time} for n, time in ((1, 6.0), (2, 5.0), (3, 7.0))]
+    (axes,) = approach_figure("A search", "time_ns", (ExpertResult,), rows, rows[:2]).axes
+    low, high = axes.get_xlim()
+    assert [tick for tick in axes.get_xticks() if low <= tick <= high] == [1, 2, 3]
 
 
 def test_a_name_is_nearest_to_its_own_point():

@@ -624,6 +624,13 @@ def test_a_refused_format_is_one_short_line_that_names_the_column_or_the_list_of
     assert str(caught.value).endswith(f"r.txt: {words}")
 
 
+def test_the_index_that_pandas_writes_is_named_in_the_message(here):
+    Path("r.csv").write_text(",arrival_s,input_tokens,output_tokens\n0,0.0,8,2\n")
+    with refused("form r.csv:1") as caught:
+        import_requests("r.csv")
+    assert "the first column has no name, as an index of pandas" in caught.value.problem
+
+
 def test_a_file_of_no_format_is_refused(tmp_path):
     with refused("form r.txt format"):
         import_requests(written(tmp_path, json.dumps([{"id": "a", "conversations": []}])))

@@ -13,7 +13,7 @@ import click
 
 from ndpsim.base.errors import one_line
 
-# Approximate compile times of slow kernels in seconds, on a machine of 2024.
+# Compile times of slow kernels in seconds, on a free core of 2024; a slower or busy machine takes longer.
 COMPILE_S = {
     "ndpsim.audit.kernels.find_early": 1,
     "ndpsim.audit.kernels.find_row_faults": 1,
@@ -52,7 +52,7 @@ def kernels_of(command: str, options: Mapping[str, Any]) -> Counter[str]:
 
 
 def _seconds(kernels: Counter[str]) -> int:
-    """The approximate time to compile kernels."""
+    """The least time to compile kernels."""
     return max(sum(COMPILE_S.get(name, 0) * number for name, number in kernels.items()), 1)
 
 
@@ -70,7 +70,7 @@ def announce_kernels(command: str, options: Mapping[str, Any]) -> None:
     )
     if missing:
         kernels = "a kernel is" if missing.total() == 1 else f"{missing.total()} kernels are"
-        _say(f"{kernels} compiled first, once for this version; some {_seconds(missing)} s ...")
+        _say(f"{kernels} compiled first, once for this version; {_seconds(missing)} s or more ...")
 
 
 class _Notices(logging.Handler):
@@ -95,15 +95,15 @@ class _Notices(logging.Handler):
         if self._compiled == 1:
             expected = self._missing() | Counter([kernel])
             kernels = f"1 of about {expected.total()} kernels" if expected.total() > 1 else "a kernel"
-            _say(f"compiling {kernels}, once for this version; some {_seconds(expected)} s in all ...")
+            _say(f"compiling {kernels}, once for this version; {_seconds(expected)} s or more ...")
             self._expected = expected
         elif self._expected[kernel] > 0 and COMPILE_S[kernel] >= _SLOW_S:
             left, kernels = self._expected, "the last kernel"
             if left.total() > 1:
                 kernels = f"one of about {left.total()} kernels that are left"
-            _say(f"compiling {kernels}; some {_seconds(left)} s ...")
+            _say(f"compiling {kernels}; {_seconds(left)} s or more ...")
         elif self._expected[kernel] == 0 and kernel in COMPILE_S:
-            _say(f"compiling another kernel, once for this version; some {COMPILE_S[kernel]} s in all ...")
+            _say(f"compiling another kernel, once for this version; {COMPILE_S[kernel]} s or more ...")
         self._expected -= Counter([kernel])
 
     def _missing(self) -> Counter[str]:

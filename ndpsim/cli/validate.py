@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from ndpsim.base.options import Flag, Folder, Kind, Parameter, table
+from ndpsim.base.options import Flag, Folder, Kind, Parameter, refuse, table
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.swept import STUDY
 from ndpsim.cli.command import Options, taking
@@ -33,6 +33,12 @@ _VALIDATE = table(
             JSON,
             Parameter(
                 "report", "Write REPORT.md and redrawn figures of the papers into this folder.", Folder()
+            ),
+            Parameter(
+                "stated-loads",
+                "Headlines with the loads of their claims alone; others take most of the time of --report.",
+                Flag(),
+                needs="report",
             ),
         ),
     }
@@ -61,6 +67,8 @@ def command(options: Options) -> None:
     from ndpsim.studies.claims.words import plain_data, print_outcomes
     from ndpsim.studies.sweeps.executors.local import chosen_jobs
 
+    if "sensitivity" in options:
+        refuse(options, "cannot be used with --sensitivity, which changes loads, too", "stated-loads")
     with naming(claim="PAPER|CLAIM"):
         claims = chosen_claims(options.get("names", ()))
     settings = pairs(options, "set", "batch=4")
@@ -78,8 +86,10 @@ def command(options: Options) -> None:
     if "report" in options:
         from ndpsim.studies.claims.report import write_report
 
-        with progress_of("changing loads") as progress:
-            loads = on_other_loads(claims, processes, progress) if changes is None else changes
+        loads = changes
+        if changes is None and "stated-loads" not in options:
+            with progress_of("changing loads") as progress:
+                loads = on_other_loads(claims, processes, progress)
         write_report(Path(options["report"]), outcomes, changes, two, loads)
     answer(
         options,

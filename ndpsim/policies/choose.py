@@ -29,6 +29,7 @@ from ndpsim.base.errors import InputError, one_of, shown
 from ndpsim.base.plugins import plugins_by_name
 from ndpsim.base.run_files import note_input
 from ndpsim.policies import own, published
+from ndpsim.policies.answers.asking import Answering
 from ndpsim.policies.interface import Policy, PolicyParameters
 from ndpsim.policies.views import Estimates, Machine
 
@@ -76,8 +77,8 @@ class ChosenPolicy:
         """The policy's bare name."""
         return self.policy.name
 
-    def start(self, machine: Machine, estimates: Estimates) -> Policy:
-        """The policy, started for one run.
+    def check(self, machine: Machine) -> None:
+        """Make sure that the policy can run on a machine, as far as no simulation is needed.
 
         Raises:
             InputError: it needs an engine that the machine lacks, or refuses it itself.
@@ -86,7 +87,14 @@ class ChosenPolicy:
         for engine in self.policy.needs:
             if not has[engine]:
                 raise InputError(f"{self.name} needs {ENGINES[engine]}: {machine.name} has none", "conflict")
-        return self.policy(machine, estimates, self.parameters)
+        with Answering(self.name, "check"):
+            self.policy.check(machine, self.parameters)
+
+    def start(self, machine: Machine, estimates: Estimates) -> Policy:
+        """The policy, started for one run; raises the errors of `check`."""
+        self.check(machine)
+        with Answering(self.name, "__init__"):
+            return self.policy(machine, estimates, self.parameters)
 
 
 @functools.cache

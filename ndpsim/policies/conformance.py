@@ -176,8 +176,7 @@ class _Replay:
         self, chosen: ChosenPolicy, machine: Machine, estimates: Estimates, offline: Routing
     ) -> None:
         self.name, self.machine = chosen.name, machine
-        with Answering(chosen.name, "__init__"):
-            self.policy = chosen.start(machine, estimates)
+        self.policy = chosen.start(machine, estimates)
         with Answering(chosen.name, "place"):
             view = OfflineView(machine, estimates, offline, offline.batch, BATCH * PROMPT)
             placement = self.policy.place(view)

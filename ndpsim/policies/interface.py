@@ -217,6 +217,10 @@ class Policy(ABC, Generic[Parameters_co]):
         self.row = {layer: row for row, layer in enumerate(machine.layers)}
         self.setup()
 
+    @classmethod
+    def check(cls, machine: Machine, parameters: Any) -> None:
+        """Raise an `InputError` if it cannot run with these parameters; called before any simulation."""
+
     def setup(self) -> None:
         """Create the state of the run. Called once, before anything else."""
 

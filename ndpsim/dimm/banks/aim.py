@@ -37,7 +37,7 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     Raises:
         InputError: the matrix does not fit the banks.
     """
-    refuse_rows(first_row + rows_of(shape, units), units, "outputs")
+    refuse_rows(first_row + rows_of(shape, units), units, "the weights")
     return Program(lambda: _gemv(shape, units, first_row))
 
 
@@ -77,7 +77,7 @@ def attention(shape: Attention, units: Units) -> Program:
         problem = f"keys of {shape.heads} heads of {shape.head_size} elements do not fit a row of {row}"
         raise InputError(problem, "unsupported", key="model")
     values = cache_rows(shape, units)["values"]
-    refuse_rows(values.stop, units, "context")
+    refuse_rows(values.stop, units, "keys and values", "context")
     return Program(lambda: _attention(shape, units, values.start, up(shape.longest, row)))
 
 

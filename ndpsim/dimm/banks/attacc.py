@@ -39,7 +39,7 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     """
     if units.level == "buffer":
         raise InputError("AttAcc's GEMV has units at banks or bank groups", "unsupported", key="engine")
-    refuse_rows(first_row + rows_of(shape, units), units, "outputs")
+    refuse_rows(first_row + rows_of(shape, units), units, "the weights")
     return Program(lambda: _gemv(shape, units, first_row))
 
 
@@ -334,8 +334,9 @@ def attention(shape: Attention, units: Units) -> Program:
     room = units.rows if shape.latent else _VALUES_FROM
     if last.keys > room or last.values > units.rows:
         needed = last.keys if shape.latent else 2 * last.keys
-        problem = f"{heads} heads a channel need {needed} rows of each bank, which has {units.rows}"
-        raise InputError(problem, "too-large", key="batch")
+        room_of = f"need {needed} rows of each bank, which has {units.rows}"
+        problem = f"keys and values (heads of a channel: {heads}) {room_of}"
+        raise InputError(problem, "too-large", key="context")
     return Program(_Rounds(shape, units).lines)
 
 

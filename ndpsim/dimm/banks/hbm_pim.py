@@ -38,7 +38,7 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     Raises:
         InputError: the matrix does not fit its banks.
     """
-    refuse_rows(first_row + rows_of(shape, units), units, "outputs")
+    refuse_rows(first_row + rows_of(shape, units), units, "the weights")
     return Program(lambda: _gemv(shape, units, first_row))
 
 

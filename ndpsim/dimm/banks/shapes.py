@@ -73,13 +73,12 @@ def up(number: int, by: int) -> int:
     return -(-number // by)
 
 
-def refuse_rows(needed: int, units: Units, what: str) -> None:
-    """Refuse an operand that does not fit its banks.
+def refuse_rows(needed: int, units: Units, what: str, key: str | None = None) -> None:
+    """Refuse operands that do not fit their banks; `what`: in words, several.
 
     Raises:
         InputError: it does not.
     """
     if needed > units.rows:
-        raise InputError(
-            f"{what} needs {needed} rows of each bank, which has {units.rows}", "too-large", key=what
-        )
+        problem = f"{what} need {needed} rows of each bank, which has {units.rows}"
+        raise InputError(problem, "too-large", key=key)

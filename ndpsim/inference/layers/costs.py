@@ -37,7 +37,7 @@ from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.system import Host
-from ndpsim.dimm.layout import ExpertFormat
+from ndpsim.dimm.layout import ExpertFormat, Layout, make_layout
 from ndpsim.dram.refresh_policies import Schedule
 from ndpsim.inference.layers.beside_host import BesideHost
 from ndpsim.inference.layers.contention import shared_bandwidth, slowdown_table
@@ -47,9 +47,10 @@ from ndpsim.inference.layers.shared_dimm import simulation_threads
 from ndpsim.inference.layers.standby import Parts, Standby, unknown
 from ndpsim.policies.views import STRIPED
 from ndpsim.simulate import MAX_TOKENS, simulate_expert, simulate_host_read
+from ndpsim.simulate.bank_operands import expert_program
 from ndpsim.simulate.bank_turns import bank_expert_token
 from ndpsim.simulate.host_traffic import HostTraffic
-from ndpsim.simulate.machine import lower_machine, named_weights
+from ndpsim.simulate.machine import geometry_of, lower_machine, named_weights
 from ndpsim.simulate.results.cache import ResultCache
 from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
 from ndpsim.simulate.results.slowdown import SlowdownTable
@@ -164,6 +165,49 @@ class Costs:
         if traffic is not None:
             self._beside = BesideHost(self.memory, bits, arbitration, traffic, cache)
 
+    def check(self) -> None:
+        """Make sure that the units of a machine can compute these weights, without a simulation.
+
+        Raises:
+            InputError: they cannot, or not under this arbitration.
+        """
+        device = self.hardware.bank_device if self.hardware.experts_in_banks else None
+        if device is not None:
+            bits = 8 * device.unit.get("element_bytes", 2)
+            if self.bits != bits:
+                problem = f"the units of {device.name} multiply weights of {bits} bits"
+                raise InputError(problem, "unsupported", key="bits")
+            expert_program(device, self.shape, 1)
+            return
+        with self._units.errors_at_origins():
+            unit = lower_machine(self._units).unit
+            unit.check_format(self.weights.format)
+            unit.tile(1, self.weights.hidden, self.weights.intermediate)
+            self._placed_on_units()
+        if self.hardware.host_reads_dimms or self.hardware.system.link is not None:
+            self._check_arbitration()
+
+    def _placed_on_units(self) -> Layout:
+        machine = lower_machine(self._units)
+        return machine.unit.place("localized", machine.geometry, self.weights, 0)
+
+    def _check_arbitration(self) -> None:
+        if self.arbitration != "host-first" and not self._shares_ranks:
+            problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
+            raise InputError(problem, "conflict", key="arbitration")
+
+    @property
+    def _shares_ranks(self) -> bool:
+        return self.hardware.system.cxl is None and lower_machine(self._units).shares_ranks
+
+    @cached_property
+    def expert_bytes(self) -> int:
+        """Bytes of an expert's weights where the host reads them, as a read counts them."""
+        if self.hardware.system.cxl is not None:
+            return self._placed_on_units().bytes
+        striped = Location(STRIPED).layout
+        return make_layout(striped, geometry_of(self._host_memory), self.weights).bytes
+
     @property
     def host_gbps(self) -> float | None:
         """The rate of the host's own traffic on each DIMM; None: there is none."""
@@ -265,10 +309,8 @@ class Costs:
         system, device = self.hardware.system, self.hardware.bank_device
         assert device is not None
         assert system.banks is not None
+        self.check()
         size = device.unit.get("element_bytes", 2)
-        if self.bits != 8 * size:
-            problem = f"the units of {device.name} multiply weights of {8 * size} bits"
-            raise InputError(problem, "unsupported", key="bits")
         link, banks = self.hardware.gpu_link, system.banks
         gbps = banks.link_gbps or (link.gbps if link is not None else np.inf)
         part = Expert(self.shape.hidden, -(-columns // shards))
@@ -368,9 +410,9 @@ class Costs:
     @cached_property
     def relayouts(self) -> Relayouts:
         """The costs of moves between DIMMs."""
-        size = self.host_read(None).bytes
         moving = None if self._beside is None else self._beside.moving
-        return Relayouts(self.memory, self.weights, self.bits, size, self.standby, self._cache, moving)
+        given = self.memory, self.weights, self.bits, self.expert_bytes
+        return Relayouts(*given, self.standby, self._cache, moving)
 
     def relayout(self, source: str, target: str) -> RelayoutCost:
         """A move of an expert between "striped", "localized 3" (DIMM 3) and "sharded:4 8" (DIMMs 8 to 11)."""
@@ -388,10 +430,8 @@ class Costs:
         return self._contention(shards)
 
     def _simulated_contention(self, shards: int) -> SlowdownTable:
-        if self.hardware.system.cxl is None and lower_machine(self._units).shares_ranks:
+        if self._shares_ranks:
             inputs = self.memory, self.shape, self.bits, self.arbitration, self._cache
             return slowdown_table(*inputs, shards, self.traffic)
-        if self.arbitration != "host-first":
-            problem = f"{self.arbitration} is for ranks that host and NDP share in simulation"
-            raise InputError(problem, "conflict", key="arbitration")
+        self._check_arbitration()
         return shared_bandwidth(self.host_read(1).gbps_per_channel, self.hardware.system.dram.read_buffer)

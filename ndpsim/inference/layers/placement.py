@@ -15,6 +15,25 @@ from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.policies.views import STRIPED, LayerPlacement, Machine, Placement
 
 
+def check_total(machine: Machine, dimms: int, dimm_bytes: int, kv: int) -> None:
+    """Make sure that all DIMMs together have room for the experts and `kv` bytes, before any placement.
+
+    Raises:
+        InputError: they have not.
+    """
+    layers, experts = machine.shape
+    needed = kv + layers * experts * machine.expert_bytes
+    if needed > dimms * dimm_bytes:
+        where = "DIMM 0" if dimms == 1 else f"the memory of all {dimms} DIMMs"
+        raise _too_small(machine, where, needed, dimms * dimm_bytes)
+
+
+def _too_small(machine: Machine, where: str, needed: float, has: int) -> InputError:
+    problem = f"{machine.model.name} does not fit: {where} {shortfall(needed, has)}"
+    more = "Use more memory, fewer bits or a shorter context"
+    return InputError(f"{problem}. {more}", "too-large", key="dimm")
+
+
 class Places:
     """The placement of all experts, as it changes.
 
@@ -49,11 +68,7 @@ class Places:
             self._take(location, count)
         full = int(np.argmax(self._used))
         if self._used[full] > dimm_bytes:
-            problem = (
-                f"{machine.model.name} does not fit: DIMM {full} {shortfall(self._used[full], dimm_bytes)}. "
-                "Use more DIMMs, fewer bits or a shorter context"
-            )
-            raise InputError(problem, "too-large", key="dimm")
+            raise _too_small(machine, f"DIMM {full}", self._used[full], dimm_bytes)
 
     def _show(self, replicas: tuple[int, ...]) -> None:
         self.now = Placement(_frozen(self._dimm), _frozen(self._shards), _frozen(self._resident), replicas)

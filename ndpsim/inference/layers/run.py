@@ -27,6 +27,7 @@ from ndpsim.inference.layers.setup import (
     Setup,
     attention_devices,
     check_link,
+    check_machine,
     check_one_gpu,
     decode_context,
     set_up_machine,
@@ -40,8 +41,9 @@ from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape, load_model
-from ndpsim.workload.routing import Routing, default_routing, describe_routing, find_routing, generate_routing
-from ndpsim.workload.routing.generate import is_spec
+from ndpsim.workload.routing import Routing, default_routing, describe_routing, generate_routing
+from ndpsim.workload.routing.generate import AskedRouting, asked_routing, is_spec
+from ndpsim.workload.routing.trace import row_of
 
 Floats = NDArray[np.float64]
 
@@ -86,15 +88,18 @@ def run_moe(
     if not shape.has_experts:
         _check_not_observed(observer, check_layer, shape)
         return run_dense(settings, hardware, shape, layers)
-    trace = find_routing(
-        settings.routing, shape, settings.batch, settings.steps, settings.prompt or 0, settings.seed, layers
+    prompt = settings.prompt or 0
+    asked = asked_routing(
+        settings.routing, shape, settings.batch, settings.steps, prompt, settings.seed, layers
     )
-    if not trace.steps:
+    if not asked.steps:
         raise InputError("the trace has no decode steps", key="routing", code="missing")
-    check_layer = _checked_layer(check_layer, trace)
+    check_layer = _checked_layer(check_layer, asked)
     if observer is not None and not callable(observer):
         raise InputError(f"{shown(observer)} is not a function of a run and a layer", "type", key="observer")
-    setup = _set_up(settings, hardware, shape, trace, layers or _layers_of(trace, shape), bounds)
+    named = [policy for policy, is_named in chosen if is_named]
+    setup = _set_up(settings, hardware, shape, asked, layers or _layers_of(asked, shape), named, bounds)
+    trace = setup.known_trace
     runs, not_run = _runs(setup, chosen, observer, check_layer, check_limit, progress)
     config = _config(settings, setup)
     return MoeResult(config, describe_routing(trace, pairs=False).to_dict(), tuple(runs), not_run)
@@ -192,7 +197,7 @@ def _beside_each_other(runs: Sequence[tuple[PolicyRun, Rehearsed]]) -> list[Poli
     ]
 
 
-def _layers_of(trace: Routing, shape: MoeShape) -> tuple[int, ...]:
+def _layers_of(trace: AskedRouting, shape: MoeShape) -> tuple[int, ...]:
     """All layers of the model if the trace has all layers with experts; otherwise those of the trace."""
     return tuple(range(shape.layers)) if len(trace.layers) == shape.moe_layers else trace.layers
 
@@ -205,7 +210,7 @@ def _layers(layers: Sequence[int], shape: MoeShape) -> tuple[int, ...]:
     return chosen
 
 
-def _checked_layer(check_layer: tuple[int, int] | None, trace: Routing) -> tuple[int, int] | None:
+def _checked_layer(check_layer: tuple[int, int] | None, trace: AskedRouting) -> tuple[int, int] | None:
     if check_layer is None:
         return None
     pair = several(check_layer, "check_layer", lambda one, name: whole_number(one, name, 0))
@@ -213,7 +218,7 @@ def _checked_layer(check_layer: tuple[int, int] | None, trace: Routing) -> tuple
         raise InputError(f"{shown(check_layer)} is not a step and a layer", "form", key="check_layer")
     whole_number(pair[0], "check_layer", 0, trace.steps - 1)
     try:
-        trace.row(pair[1])
+        row_of(trace.layers, pair[1])
     except InputError as error:
         raise error.at(key="check_layer") from None
     return pair[0], pair[1]
@@ -231,25 +236,28 @@ def _set_up(
     settings: MoeSettings,
     hardware: Hardware,
     shape: MoeShape,
-    trace: Routing,
+    asked: AskedRouting,
     layers: tuple[int, ...],
+    policies: Sequence[ChosenPolicy],
     with_bounds: bool,
 ) -> Setup:
-    """The machine that all policies share."""
+    """The machine that all policies share, and the routing; `policies`: those that were named."""
     weights = run_weights(shape, settings.bits, settings.dense_bits, settings.weights)
     processors, context, prompt = Processors(hardware), decode_context(settings), settings.prompt
     devices = attention_devices(settings, hardware, shape)
     # A prefill computes attention and dense parts in pieces that need no more memory than a decode step.
     memory = processors.gpu_memory(
         shape,
-        trace.batch,
+        asked.batch,
         context,
         kv=settings.kv if devices is None else "ndp",
         kv_bits=settings.kv_bits,
         bits=weights.expert,
         dense_bits=weights.dense,
     )
-    in_banks = 0 if devices is None else devices.check_room(trace.batch, context)
+    in_banks = 0 if devices is None else devices.check_room(asked.batch, context)
+    checked = check_machine(settings, processors, shape, weights, memory, asked.layers, in_banks, policies)
+    trace = asked.draw()
 
     def dense_time(context: int, new_tokens: int = 1) -> DenseTime:
         step = Step(trace.batch, context, new_tokens, settings.kv_bits)
@@ -258,13 +266,14 @@ def _set_up(
     prefill = dense_time(settings.prefix + prompt, prompt) if prompt else None
     size = RunSize(layers, trace.batch, trace.prefill_tokens, int(max(trace.batch, trace.prefill_tokens)))
     offline = _offline(settings, shape, trace)
-    decode = dense_time(context)
-    setup = set_up_machine(settings, processors, shape, weights, memory, decode, offline, size, devices)
+    setup = set_up_machine(
+        checked, processors, weights, memory, dense_time(context), offline, size, devices, in_banks
+    )
     bounds = None
     if with_bounds:
         costs, transfers = setup.costs, setup.transfers
         bounds = Bounds(costs.memory, processors, costs, transfers, setup.machine, settings.cache)
-    return replace(setup, trace=trace, prefill=prefill, bounds=bounds, bank_kv_bytes=in_banks)
+    return replace(setup, trace=trace, prefill=prefill, bounds=bounds)
 
 
 def _run(

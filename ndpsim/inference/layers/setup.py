@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,12 +16,14 @@ from ndpsim.inference.layers.beside_host import checked_traffic
 from ndpsim.inference.layers.bounds import Bounds
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.estimates import estimates_of
+from ndpsim.inference.layers.placement import check_total
 from ndpsim.inference.layers.transfers import Transfers
 from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import DenseTime, GpuMemory, Processors
 from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.processors.dense import attention_of
 from ndpsim.inference.processors.devices import weight_bytes
+from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.views import Estimates, Machine
 from ndpsim.simulate.machine import geometry_of
 from ndpsim.workload.models import MoeShape
@@ -89,9 +91,7 @@ class Setup:
     @property
     def dimm_kv_bytes(self) -> int:
         """Bytes of the KV cache on the DIMMs that compute."""
-        if self.hardware.experts_in_banks:
-            return self.bank_kv_bytes
-        return self.memory.host_kv_bytes if self.hardware.host_reads_dimms else 0
+        return _dimm_kv_bytes(self.hardware, self.memory, self.bank_kv_bytes)
 
 
 def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> None:
@@ -145,36 +145,41 @@ def attention_devices(
     return AttentionDevices(hardware, shape, attention_of(shape), settings.kv_bits, settings.cache)
 
 
-def set_up_machine(
+class CheckedMachine(NamedTuple):
+    """A machine that has passed all checks that need no simulation."""
+
+    machine: Machine
+    costs: Costs
+    transfers: Transfers
+
+
+def check_machine(
     settings: MoeSettings | ServeSettings,
     processors: Processors,
     shape: MoeShape,
     weights: RunWeights,
     memory: GpuMemory,
-    decode: DenseTime,
-    offline: Routing,
-    size: RunSize,
-    devices: AttentionDevices | None = None,
-) -> Setup:
-    """Set up a machine for policies.
+    moe_layers: tuple[int, ...],
+    bank_kv_bytes: int,
+    policies: Iterable[ChosenPolicy],
+) -> CheckedMachine:
+    """The machine for policies. Everything is refused here that needs no simulation to be found.
 
     Args:
         settings: of the GPU's experts, the host's traffic, the arbitration and the cache of costs.
-        decode: expected times of attention and dense parts, for estimates.
-        offline: has the layers with experts.
-        devices: see `attention_devices`.
+        moe_layers: the layers with experts.
+        bank_kv_bytes: bytes of the KV cache on devices with units in their banks.
+        policies: those that were asked for by name.
 
     Raises:
-        InputError: something does not fit into memory.
+        InputError: something does not fit into memory, or does not go together.
     """
-    hardware, moe_layers = processors.hardware, offline.layers
+    hardware = processors.hardware
     traffic = checked_traffic(hardware, settings.host_gbps)
     costs = Costs(hardware, shape, weights.expert, settings.arbitration, settings.cache, traffic)
-    geometry = geometry_of(hardware)
-    own_memory = not hardware.host_reads_dimms
-    if own_memory:
-        experts = costs.host_read(None).bytes * shape.routed_experts * len(moe_layers)
-        _check_host_memory(hardware, shape, experts, memory.host_kv_bytes)
+    if hardware.has_units:
+        costs.check()
+    geometry, own_memory = geometry_of(hardware), not hardware.host_reads_dimms
     channels = 1 if own_memory else geometry.channels
     channel = tuple(dimm % channels for dimm in range(geometry.dimms))
     transfers = Transfers(hardware, costs, channel)
@@ -182,7 +187,7 @@ def set_up_machine(
     machine = Machine(
         shape,
         moe_layers,
-        costs.host_read(None).bytes,
+        costs.expert_bytes,
         units,
         channel[:units],
         _room(settings.gpu_experts, shape, len(moe_layers), memory),
@@ -194,6 +199,35 @@ def set_up_machine(
         weights.format,
         settings.attention,
     )
+    if own_memory:
+        experts = machine.expert_bytes * shape.routed_experts * len(moe_layers)
+        _check_host_memory(hardware, shape, experts, memory.host_kv_bytes)
+    on_dimms = _dimm_kv_bytes(hardware, memory, bank_kv_bytes)
+    check_total(machine, hardware.system.dimm.count, hardware.dimm_bytes, on_dimms)
+    for policy in policies:
+        policy.check(machine)
+    return CheckedMachine(machine, costs, transfers)
+
+
+def set_up_machine(
+    checked: CheckedMachine,
+    processors: Processors,
+    weights: RunWeights,
+    memory: GpuMemory,
+    decode: DenseTime,
+    offline: Routing,
+    size: RunSize,
+    devices: AttentionDevices | None = None,
+    bank_kv_bytes: int = 0,
+) -> Setup:
+    """Set up a machine for policies, with simulated costs.
+
+    Args:
+        decode: expected times of attention and dense parts, for estimates.
+        devices: see `attention_devices`.
+        bank_kv_bytes: see `check_machine`.
+    """
+    machine, costs, transfers = checked
     estimates = estimates_of(processors, costs, transfers, machine, decode, size.most_tokens)
     return Setup(
         processors,
@@ -207,7 +241,15 @@ def set_up_machine(
         estimates,
         transfers,
         devices=devices,
+        bank_kv_bytes=bank_kv_bytes,
     )
+
+
+def _dimm_kv_bytes(hardware: Hardware, memory: GpuMemory, bank_kv_bytes: int) -> int:
+    """Bytes of the KV cache on the DIMMs that compute."""
+    if hardware.experts_in_banks:
+        return bank_kv_bytes
+    return memory.host_kv_bytes if hardware.host_reads_dimms else 0
 
 
 def host_room_bytes(setup: Setup, replicas: Sequence[int]) -> int:

@@ -16,7 +16,13 @@ from ndpsim.base.options.settings import called_with
 from ndpsim.base.units import format_time
 from ndpsim.config import Hardware, load_hardware
 from ndpsim.dimm.arbitrations import checked_arbitration
-from ndpsim.inference.layers.setup import RunSize, Setup, attention_devices, check_link, set_up_machine
+from ndpsim.inference.layers.setup import (
+    RunSize,
+    attention_devices,
+    check_link,
+    check_machine,
+    set_up_machine,
+)
 from ndpsim.inference.layers.weights import RunWeights, run_weights
 from ndpsim.inference.processors import Processors, Step
 from ndpsim.inference.processors.banks import AttentionDevices
@@ -47,6 +53,7 @@ from ndpsim.inference.serving.sequence import Sequence as Served
 from ndpsim.inference.serving.sequence import prompt_hashes
 from ndpsim.inference.serving.steps import Steps
 from ndpsim.inference.serving.summary import served, summary
+from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.simulate.results.serving import SERVED_SHARE, FoundRate, ServingResult, TriedRate
 from ndpsim.simulate.results.stopwatch import Stopwatch
@@ -269,16 +276,15 @@ def set_up(settings: ServeSettings) -> ServingSetup:
     devices = attention_devices(settings, hardware, part)
     room = kv_room(settings, processors, part, weights, requests, gives_room, spread, devices)
     check_preemption(settings.preemption, chosen is not None, room)
-    routed = routing_asked(settings.routing, shape, settings.seed)
     machine: ServingMachine
-    if chosen is None or routed is None:
+    if chosen is None:
         check_experts_fit(part, room, spread)
         check_bank_link(hardware, devices)
+        routed = routing_asked(settings.routing, shape, settings.seed)
         limit, bits = settings.max_tokens, settings.kv_bits
         machine = Gpus(processors, parallel, part, weights, routed, bits, limit, devices)
     else:
-        setup = _under_policy(settings, processors, shape, weights, room, requests, routed.offline, devices)
-        machine = UnderPolicy(chosen, setup, routed, room, settings.kv_bits)
+        machine = _under_policy(settings, processors, shape, weights, room, requests, chosen, devices)
     if level is not None:
         usually = replace(settings, scheduler="vllm", prefix_cache=True)
         former = partial(schedulers, usually, machine.engines, room)
@@ -293,20 +299,25 @@ def _under_policy(
     weights: RunWeights,
     room: KvRoom,
     requests: Requests,
-    spec: str,
+    chosen: ChosenPolicy,
     devices: AttentionDevices | None,
-) -> Setup:
-    """The machine for policies, which expect decode steps with the maximum number of sequences."""
+) -> UnderPolicy:
+    """The machine under a policy, which expects decode steps with the maximum number of sequences."""
+    layers = tuple(layer for layer in range(shape.layers) if layer not in shape.dense_layers)
+    memory, in_banks = room.memory, 0 if devices is None else room.blocks * room.block_bytes
+    checked = check_machine(settings, processors, shape, weights, memory, layers, in_banks, [chosen])
+    routed = routing_asked(settings.routing, shape, settings.seed)
+    assert routed is not None
     most = settings.max_batch
     sequences = min(most, len(requests), requests.closed_loop or most)
     context = round(float((requests.prompt_tokens + requests.output_tokens / 2).mean())) + 1
     step = Step(sequences, context, kv_bits=settings.kv_bits)
-    decode = processors.step_time(shape, step, kv=room.memory.kv, bits=weights.dense, devices=devices)
+    decode = processors.step_time(shape, step, kv=memory.kv, bits=weights.dense, devices=devices)
+    spec = routed.offline
     offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, settings.seed, offline=True)
     size = RunSize(tuple(range(shape.layers)), sequences, 0, settings.max_tokens)
-    memory, in_banks = room.memory, 0 if devices is None else room.blocks * room.block_bytes
-    setup = set_up_machine(settings, processors, shape, weights, memory, decode, offline, size, devices)
-    return replace(setup, bank_kv_bytes=in_banks)
+    setup = set_up_machine(checked, processors, weights, memory, decode, offline, size, devices, in_banks)
+    return UnderPolicy(chosen, setup, routed, room, settings.kv_bits)
 
 
 # ---- ``run_serving``: requests served by a machine, with experts placed by a policy
@@ -386,20 +397,25 @@ def find_rate(
             "missing",
             key="slo",
         )
+    service_level(slo)
     attainment = FIND["attainment"].checked(attainment)
     tries: list[tuple[TriedRate, ServingResult]] = []
     settings = ServeSettings(slo=slo, **asked)
     if settings.rate is not None:
         raise InputError("cannot be given; find_rate searches for it", "conflict", key="rate")
+    requests = requests_asked(settings)
+    try:
+        requests.at_rate(_AT_ONCE)
+    except InputError as error:
+        raise error.at(key="requests") from None
+    if len(requests) < _FEWEST:
+        problem = f"has {len(requests)} requests; a rate is found with {_FEWEST} at least, better hundreds"
+        raise InputError(problem, "range", key="requests")
+    settings = replace(settings, requests=requests)
     server = Server(settings, set_up(settings))
 
     def tried(rate: float) -> bool:
         result = server.serve(rate)
-        if result.requests < _FEWEST:
-            problem = (
-                f"has {result.requests} requests; a rate is found with {_FEWEST} at least, better hundreds"
-            )
-            raise InputError(problem, "range", key="requests")
         share = (result.goodput_per_s or 0.0) / result.requests_per_s
         found = TriedRate(rate, share, result.steady_share, result.ttft_ns, result.tpot_ns)
         tries.append((found, result))

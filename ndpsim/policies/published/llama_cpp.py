@@ -13,7 +13,7 @@ from pydantic import Field
 from ndpsim.base.errors import InputError
 from ndpsim.policies.interface import Assignment, PolicyParameters
 from ndpsim.policies.offloading import Offloading
-from ndpsim.policies.views import LayerView, OfflineView, Placement
+from ndpsim.policies.views import LayerView, Machine, OfflineView, Placement
 
 
 class LlamaCppParameters(PolicyParameters):
@@ -46,18 +46,27 @@ class LlamaCpp(Offloading[LlamaCppParameters]):
     paper = "ggml-org/llama.cpp; DALI, section 6.1"
     mixed_steps = "All rules, by all tokens of the step."
 
+    @classmethod
+    def check(cls, machine: Machine, parameters: LlamaCppParameters) -> None:
+        """Refuse more layers on the GPU than have room."""
+        experts, on_gpu = machine.shape[1], cls._on_gpu(machine, parameters)
+        fit = machine.gpu_experts // experts
+        if on_gpu > fit:
+            problem = f"leaves the GPU {on_gpu} layers of {experts} experts; it has room for {fit}"
+            raise InputError(problem, "too-large", key=f"policy {cls.name}:n_cpu_moe")
+
+    @staticmethod
+    def _on_gpu(machine: Machine, wanted: LlamaCppParameters) -> int:
+        """The number of layers on the GPU."""
+        layers, experts = machine.shape
+        if wanted.n_cpu_moe is None:
+            return min(machine.gpu_experts // experts, round(wanted.gpu_share * layers))
+        return sum(layer >= wanted.n_cpu_moe for layer in machine.layers)
+
     def place(self, view: OfflineView) -> Placement:
         """All experts are striped; the experts of the last layers are also in the GPU's memory."""
-        machine, wanted = self.machine, self.parameters
-        layers, experts = machine.shape
-        fit = machine.gpu_experts // experts
-        if wanted.n_cpu_moe is None:
-            on_gpu = min(fit, round(wanted.gpu_share * layers))
-        else:
-            on_gpu = sum(layer >= wanted.n_cpu_moe for layer in machine.layers)
-            if on_gpu > fit:
-                problem = f"leaves the GPU {on_gpu} layers of {experts} experts; it has room for {fit}"
-                raise InputError(problem, "too-large", key=f"policy {self.name}:n_cpu_moe")
+        layers, experts = self.machine.shape
+        on_gpu = self._on_gpu(self.machine, self.parameters)
         resident = np.zeros((layers, experts), np.bool_)
         resident[layers - on_gpu :] = True
         return self.residents(resident)

@@ -68,7 +68,8 @@ def _pareto(axes: Axes, points: Points, across: Scale) -> None:
     chosen = {id(row) for row in front}
     label = f"Pareto front: {_wanted(plot.x, points)}, {_wanted(plot.y, points)}"
     corners = _corners([position(row) for row in front], plot.wants_more(plot.x))
-    axes.plot(*zip(*corners, strict=True), color=INK, linestyle="--", label=label)
+    # The line of a single point cannot be seen.
+    axes.plot(*zip(*corners, strict=True), color=INK, linestyle="--" if len(front) > 1 else "", label=label)
     looks = [(SERIES[n % len(SERIES)], MARKERS[n % len(MARKERS)]) for n in range(len(series))]
     for named, (colour, marker) in zip(series, looks, strict=True):
         for on_front, face in ((False, tint(colour, _PALE)), (True, colour)):

@@ -10,6 +10,7 @@ from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.units import significant
@@ -203,6 +204,7 @@ def approach_figure(
         axes.plot(*found, "o", color=tint(SERIES[0], 0.45), label="feasible points")
         axes.plot(*best, color=INK, drawstyle="steps-post", label="best so far")
         axes.set(xlabel="run", ylabel=metric_label(metric, scale, results=results))
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         plain_ticks(axes, "x")
         plain_ticks(axes, "y")
 

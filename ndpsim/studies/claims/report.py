@@ -57,14 +57,14 @@ def write_report(
 ) -> None:
     """Write REPORT.md, and in ``figures`` a picture of every figure with two claims or more.
 
-    loads: outcomes of the headlines with other loads; None: those among `changes`.
+    loads: outcomes of the headlines with other loads; None: they were not run.
 
     Raises:
         InputError: a file cannot be written.
     """
     pictures = _draw(folder, outcomes, changes or {})
     with replacing(folder / "REPORT.md") as file:
-        file.write("\n".join(_lines(outcomes, changes, pairs, pictures, loads or changes)).encode() + b"\n")
+        file.write("\n".join(_lines(outcomes, changes, pairs, pictures, loads)).encode() + b"\n")
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
@@ -79,7 +79,7 @@ def _lines(
     pictures: Sequence[_Picture],
     loads: Changes | None,
 ) -> list[str]:
-    option = "" if changes is None else " --sensitivity"
+    option = " --stated-loads" if loads is None else "" if changes is None else " --sensitivity"
     papers = {outcome.paper.paper: outcome.paper for outcome in outcomes}
     lines = [
         "# Published and simulated figures",
@@ -130,18 +130,17 @@ def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair
 
 
 def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str]:
-    """The papers' main figures, each with measured and with skewed loads of experts."""
-    rows = []
+    """The papers' main figures, each with measured and with skewed loads of experts if these were run."""
+    rows, kinds = [], () if changes is None else _LOADS
     for outcome in outcomes:
         if outcome.claim.is_headline:
             name, place, published, ours, error, _, verdict = row_of(outcome)
-            loads = (_on_loads(outcome, kind, (changes or {}).get(outcome.claim.name, ())) for kind in _LOADS)
+            loads = [_on_loads(outcome, kind, (changes or {}).get(outcome.claim.name, ())) for kind in kinds]
             rows.append((name, place, published, ours, error, verdict, *loads))
-    words = (
-        'The simulated figure ("ours") has the loads of the claim. The last columns have the first '
-        "measured and the first skewed loads among its assumptions."
-    )
-    header = (*COLUMNS[:5], COLUMNS[6], *(f"on {kind} loads" for kind in _LOADS))
+    words = 'The simulated figure ("ours") has the loads of the claim.'
+    if kinds:
+        words += " The last columns have the first measured and the first skewed loads among its assumptions."
+    header = (*COLUMNS[:5], COLUMNS[6], *(f"on {kind} loads" for kind in kinds))
     return ["## The papers' headlines", "", words, "", *_table(header, rows), ""] if rows else []
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpsim.base import settings
-from ndpsim.base.arguments import flag
+from ndpsim.base.arguments import flag, several, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
 from ndpsim.base.options.routing import BATCH, PROMPT, SEED, STEPS
@@ -193,17 +194,55 @@ def find_routing(
         InputError: the file or generator does not exist, or the trace does not fit the model or is too
             small.
     """
-    shape = load_moe_model(model)
+    return asked_routing(routing, load_moe_model(model), batch, steps, prompt, seed, layers).draw()
+
+
+@dataclass(frozen=True, eq=False)
+class AskedRouting:
+    """The routing of a run whose sizes are known before it is generated.
+
+    Attributes:
+        batch, steps, prefill_tokens, layers: as in `Routing`.
+        draw: reads or generates it.
+    """
+
+    batch: int
+    steps: int
+    prefill_tokens: int
+    layers: tuple[int, ...]
+    draw: Callable[[], Routing]
+
+
+def asked_routing(
+    routing: str | PathLike[str] | RoutingSpec | Routing | None,
+    model: MoeShape,
+    batch: int | None,
+    steps: int | None,
+    prompt: int,
+    seed: int,
+    layers: Sequence[int] | None,
+) -> AskedRouting:
+    """The routing of a run, which is not generated yet; see `find_routing`."""
     if routing is None:
-        routing = default_routing(shape)
+        routing = default_routing(model)
     if isinstance(routing, RoutingSpec) or (isinstance(routing, str) and is_spec(routing)):
-        batch = BATCH.default if batch is None else batch
-        steps = STEPS.default if steps is None else steps
-        return generate_routing(routing, shape, batch, steps, prompt, seed).for_model(shape, layers=layers)
-    trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing), shape)
+        batch = BATCH.default if batch is None else BATCH.checked(batch)
+        steps = STEPS.default if steps is None else STEPS.checked(steps)
+        spec, prompt = parse_spec(routing), PROMPT.checked(prompt)
+        wanted = of_model = shape_of(spec, model).layers
+        if layers is not None:
+            asked = several(layers, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
+            wanted = tuple(layer for layer in asked if layer in of_model)
+
+        def draw() -> Routing:
+            return generate_routing(spec, model, batch, steps, prompt, seed).for_model(model, layers=layers)
+
+        return AskedRouting(batch, steps, batch * prompt, wanted, draw)
+    trace = routing if isinstance(routing, Routing) else load_routing(existing_file(routing), model)
     if prompt and set(trace.prompt_lengths[:batch]) != {prompt}:
         raise InputError(f"the trace has no prompts of {prompt} tokens", "missing", key="prompt")
-    return trace.for_model(shape, batch, steps, trace.layers if layers is None else layers)
+    trace = trace.for_model(model, batch, steps, trace.layers if layers is None else layers)
+    return AskedRouting(trace.batch, trace.steps, trace.prefill_tokens, trace.layers, lambda: trace)
 
 
 def is_spec(text: str) -> bool:

@@ -50,6 +50,18 @@ def loads_of(ids: NDArray[Any], experts: int) -> Counts:
     return loads.reshape(*ids.shape[:-2], experts)
 
 
+def row_of(layers: tuple[int, ...], layer: int) -> int:
+    """The index of the model's layer `layer` among the layers of a trace.
+
+    Raises:
+        InputError: the layer is dense or not in the trace.
+    """
+    if layer not in layers:
+        listed = f"{len(layers)} layers from {layers[0]} to {layers[-1]}"
+        raise InputError(f"{shown(layer)} is not among the {listed} of the trace", "range", key="layer")
+    return layers.index(layer)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class Routing(Shown):
     """A routing trace: k distinct experts for each token of each layer with experts.
@@ -147,10 +159,7 @@ class Routing(Shown):
         Raises:
             InputError: the layer is dense or not in the trace.
         """
-        if layer not in self.layers:
-            listed = f"{len(self.layers)} layers from {self.layers[0]} to {self.layers[-1]}"
-            raise InputError(f"{shown(layer)} is not among the {listed} of the trace", "range", key="layer")
-        return self.layers.index(layer)
+        return row_of(self.layers, layer)
 
     def loads(self, step: int, layer: int) -> Counts:
         """Tokens by expert of the model's layer `layer` in decode step `step`: int64 [expert].

@@ -27,7 +27,7 @@ from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
 from ndpsim.policies.offline import descending, mean_loads, score_sums, spread
 from ndpsim.policies.offloading import Offloading, places_in
 from ndpsim.policies.published.cxl.quantisation import BITS, read_losses
-from ndpsim.policies.views import BackgroundView, Floats, Ints, LayerView, OfflineView, Placement
+from ndpsim.policies.views import BackgroundView, Floats, Ints, LayerView, Machine, OfflineView, Placement
 
 # ---- PrefixSplit: the bits of each expert's weights, for a given average (section 4.2)
 #
@@ -145,6 +145,11 @@ class Cxl(Offloading[CxlParameters]):
     paper = "Fan et al., Context-Aware MoE Inference on CXL-Enabled GPU-NDP Systems"
     engines = ("gpu", "ndp")
     mixed_steps = "The rules for decode: nothing moves, since only a prefill chooses what is fetched."
+
+    @classmethod
+    def check(cls, machine: Machine, parameters: CxlParameters) -> None:
+        """Refuse a table of losses that cannot be read."""
+        read_losses(parameters.loss, machine.layers, machine.shape[1])
 
     def setup(self) -> None:
         """Create the statistics of the prefill and the decisions."""

@@ -223,6 +223,14 @@ class Dali(Offloading[DaliParameters]):
     mixed_steps = "The rules for decode: assignment, prefetch and replacement, by all tokens of the step."
     moments = ("gate", "end")
 
+    @classmethod
+    def check(cls, machine: Machine, parameters: DaliParameters) -> None:
+        """Refuse a file that cannot be read, and an optimum without its solver."""
+        if parameters.assignment == "optimal":
+            milp_solver(cls.name)
+        if parameters.residual:
+            load_residual(parameters.residual, machine)
+
     def setup(self) -> None:
         """The cache, predictors, and what was prefetched."""
         machine, parameters = self.machine, self.parameters

@@ -35,6 +35,8 @@ def _read(path: Path, most: int | None, sink: Sink | None = None) -> Requests:
     if form is None:
         lacking = [name for name in _COLUMNS if name not in header.split(",")]
         problem = f"column {lacking[0]} is missing" if lacking else f"{shown(header)} is not the header"
+        if header.startswith(","):
+            problem = "the first column has no name, as an index of pandas (index=False leaves it out)"
         problem += "; the header is [id,]arrival_s,input_tokens,output_tokens"
         raise InputError(problem, "form", file=path, line=1)
     named, when = form[1] is not None, form[2]
