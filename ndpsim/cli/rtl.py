@@ -93,13 +93,12 @@ def _print(found: Synthesis) -> None:
             f"{each.least_mm2:.3g} to {each.most_mm2:.3g}",
             "-" if each.memory_mm2 is None else f"{each.memory_mm2:.3g}",
             " to ".join(dict.fromkeys((f"{each.least_mhz:.3g}", f"{each.most_mhz:.3g}"))),
-            "; ".join(each.sources),
         )
         for each in found.processes
     ]
     if found.paper_mm2 is not None:
-        processes.append(("paper, all units of a DIMM", f"{found.paper_mm2:g}", "", "", ""))
+        processes.append(("paper, all units of a DIMM", f"{found.paper_mm2:g}", "", ""))
     if found.clock_mhz is not None:
-        processes.append(("its model", "", "", f"{found.clock_mhz:g}", ""))
-    heads = ("process", "logic mm2", "memory mm2, one port", "MHz, without wires", "sources")
-    print_table("Area and clock", heads, processes, left=1)
+        processes.append(("its model", "", "", f"{found.clock_mhz:g}"))
+    heads = ("process", "logic mm2", "memory mm2, one port", "MHz, without wires")
+    print_table("Area and clock (sources: validation/rtl/processes.yaml)", heads, processes, left=1)
