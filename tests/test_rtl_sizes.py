@@ -94,3 +94,10 @@ def test_a_point_of_a_sweep_has_the_size_of_its_unit():
     assert {name: row[name] for name in METRICS} == found
     assert found["rtl_area_mm2"] > 0
     assert COMMAND.measure({"shape": "256,128", "hw": "cxl"})["rtl_area_mm2"] is None
+
+
+def test_a_point_is_another_one_if_sizes_come_from_other_files(monkeypatch):
+    before = COMMAND.resolve({"shape": "256,128"}).key
+    assert COMMAND.resolve({"shape": "256,128"}).key == before
+    monkeypatch.setattr("ndpsim.studies.sweeps.commands.gemv.data_digest", lambda: "other")
+    assert COMMAND.resolve({"shape": "256,128"}).key != before

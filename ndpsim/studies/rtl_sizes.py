@@ -7,11 +7,14 @@ adder and so on; these are added up. Its file has the error.
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from ndpsim.base.errors import InputError
+from ndpsim.base.run_files import note_input
 from ndpsim.config import Hardware
 from ndpsim.config.files import data_folder
 from ndpsim.dimm.layout import ExpertFormat
@@ -26,12 +29,30 @@ from ndpsim.workload.models import Expert
 METRICS = ("rtl_gate_equivalents", "rtl_memory_bits", "rtl_area_mm2")
 
 
+_FILES = ("gemv_sizes.py", "gemv_sizes.json", "processes.yaml")
+
+
+def data_digest() -> str:
+    """A digest of the files that sizes come from; they are noted as inputs."""
+    for name in _FILES:
+        note_input(_folder() / name)
+    return _digest()
+
+
+@functools.cache
+def _digest() -> str:
+    return hashlib.blake2b(b"".join((_folder() / name).read_bytes() for name in _FILES)).hexdigest()
+
+
+def _folder() -> Path:
+    return data_folder("validation") / "rtl"
+
+
 @functools.cache
 def fit() -> tuple[Any, dict[str, Any]]:
     """The module with the sizes of the unit, and the content of the file of the fit."""
-    folder = data_folder("validation") / "rtl"
-    content: dict[str, Any] = json.loads((folder / "gemv_sizes.json").read_text(encoding="utf-8"))
-    return load_module(folder / "gemv_sizes.py"), content
+    content: dict[str, Any] = json.loads((_folder() / "gemv_sizes.json").read_text(encoding="utf-8"))
+    return load_module(_folder() / "gemv_sizes.py"), content
 
 
 def unit_size(

@@ -14,7 +14,7 @@ from ndpsim.simulate.bank_operands import simulate_bank_expert
 from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult
 from ndpsim.simulate.results.pim import PimResult
-from ndpsim.studies.rtl_sizes import METRICS, unit_size
+from ndpsim.studies.rtl_sizes import METRICS, data_digest, unit_size
 from ndpsim.studies.sweeps.command import (
     BANK_KEYS,
     Resolved,
@@ -71,7 +71,7 @@ class SweptGemv(SweptCommand):
             **GEMV.arguments(settings, *ALONE),
         }
         traffic = file_digests(settings["host-pattern"]) if "host-pattern" in settings else None
-        return self.resolved(config, traffic, apart=["model"])
+        return self.resolved(config, traffic, data_digest(), apart=["model"])
 
     def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         device = self._device(settings)
