@@ -37,6 +37,8 @@ def test_bits_of_memories_by_hand():
     fifos = 8 * 8 * 4 * (512 + 16 + 16 + 1)
     open_rows = 8 * 8 * 64 * (46 + 16)
     assert SIZES.memory_bits(PAPER) == fifos + 256 * 8192 + open_rows
+    # That of `ndpsim rtl trimoe_gemv --synth`, whose rows are of 128 bursts.
+    assert SIZES.memory_bits(replace(PAPER, window=16)) == 139_520 + 2_097_152 + 94_208 + 32_768
 
 
 def test_adders_and_registers_of_a_tree_by_hand():
