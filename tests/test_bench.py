@@ -14,12 +14,12 @@ import pytest
 
 from calls import call, said
 from mistakes import refused
-from ndpsim.base.errors import MismatchError
+from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
-from ndpsim.studies.bench import ROWS, experts, run_rows, scale, traffic
+from ndpsim.studies.bench import ROWS, experts, rtl, run_rows, scale, traffic
 from ndpsim.studies.bench.experts import (
     ExpertCall,
     FreshProcess,
@@ -229,7 +229,7 @@ def test_the_work_of_the_queue_is_the_pinned_one():
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(ROWS.keys() - {row.name for row in TRAFFIC}))
+@pytest.mark.parametrize("name", sorted(ROWS.keys() - {row.name for row in TRAFFIC} - {"rtl_loop"}))
 def test_the_work_of_each_row_is_the_pinned_one(name):
     # In a process of its own: the tests make smaller tables of contention than users do.
     subprocess.run(
@@ -421,11 +421,29 @@ def test_rows_run_in_the_order_of_the_table(monkeypatch):
     assert shares == [0, 0.5]
 
 
+def test_rows_that_cannot_run_here_are_left_out_and_named_when_they_are_wanted(monkeypatch):
+    monkeypatch.setattr(rtl, "compiler", lambda: None)
+    for row in [row for row in ROWS if row != "rtl_loop"][1:]:
+        monkeypatch.delitem(ROWS, row)
+    monkeypatch.setitem(ROWS, "stream_r1", small())
+    assert [row.name for row in run_rows((), 1)] == ["stream_r1"]
+    with pytest.raises(InputError, match=r"row: rtl_loop needs .*a C\+\+ compiler|row rtl_loop needs"):
+        run_rows(["rtl_loop"], 1)
+
+
+@pytest.mark.long  # it is compiled
+def test_the_unit_in_the_loop_is_at_least_half_as_fast_as_alone():
+    row = ROWS["rtl_loop"]
+    if row.missing:
+        pytest.skip(f"needs {row.missing}")
+    assert 0.5 <= row.run(3).ratio_rtl < 1
+
+
 def test_what_was_not_run_is_a_dash(monkeypatch):
     monkeypatch.setitem(ROWS, "stream_r1", small())
     (row,) = run_rows(["stream_r1"], 1)
     shown = dict(zip(COLUMNS, cells(row), strict=True))
-    assert shown["x Ramulator 2.1"] == shown["x hardware"] == "-"
+    assert shown["x Ramulator 2.1"] == shown["x RTL"] == shown["x hardware"] == "-"
     assert float(shown["x plain"]) > 0
     lines = markdown([row], "ndpsim bench").splitlines()
     assert {line.count("|") for line in lines if line.startswith("|")} == {len(COLUMNS) + 1}

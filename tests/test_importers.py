@@ -372,7 +372,8 @@ def test_lpddr5_and_gddr6_of_ramulator_2_0_are_read_by_name(
     imported = import_hardware(path)
     device = loaded(imported, path).lane_device()
     assert (device.standard.name, device.org, device.timing) == (*names[:2], timing)
-    assert notes_on(imported, "timing.preset has ndpsim's clocks") and reason in str(imported.notes)
+    assert notes_on(imported, "timing.preset has ndpsim's clocks")
+    assert reason in str(imported.notes)
     path = write("b.yaml", named_memory(*names, clocks="      nRCD: 20\n"))
     with refused("unsupported b.yaml:16 MemorySystem.DRAM.timing.nRCD"):
         import_hardware(path)

@@ -319,7 +319,7 @@ def test_a_comparison_with_ramulator(monkeypatch, requests, identical):
 
 
 def test_a_row_of_the_benchmark(monkeypatch, both):
-    row = BenchRow("stream_r1", Results(3_000_000, 7, {"RD": 5}), 0.25, 3.456, 123.4, 1e-3, 0.5)
+    row = BenchRow("stream_r1", Results(3_000_000, 7, {"RD": 5}), 0.25, 3.456, 123.4, 1e-3, 0.5, 0.625)
     monkeypatch.setitem(ROWS, "stream_r1", replace(ROWS["stream_r1"], about="a row"))
     shown = dict(zip(COLUMNS, cells(row), strict=True))
     assert shown == {
@@ -330,14 +330,14 @@ def test_a_row_of_the_benchmark(monkeypatch, both):
         "million requests/s": "12.00",
         "x plain": "3.46",
         "x Ramulator 2.1": "123",
+        "x RTL": "0.625",
         "x hardware": "0.00400",
     }
     assert row.to_dict()["rate_mps"] == pytest.approx(12.0)
-    monkeypatch.setitem(
-        ROWS, "stream_r1", SimpleNamespace(about="a row", run=lambda repeat: replace(row, seconds=repeat))
-    )
+    stands_in = SimpleNamespace(about="a row", missing="", run=lambda repeat: replace(row, seconds=repeat))
+    monkeypatch.setitem(ROWS, "stream_r1", stands_in)
     text, of = both("bench", "--row", "stream_r1")
-    has(text, "best of 5", "stream_r1 a row 3,000,000 5.000 s 0.6000 3.46 123 0.000200")
+    has(text, "best of 5", "stream_r1 a row 3,000,000 5.000 s 0.6000 3.46 123 0.625 0.000200")
     assert of["rows"][0]["seconds"] == 5
 
 

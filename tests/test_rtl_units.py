@@ -65,6 +65,16 @@ def test_other_activation_units_are_equal(units_, cycles, latency, tokens):
     assert COMPARE.compare_activation(model, hardware, ready, tokens) == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_activation_units_of_random_sizes_are_equal(seed):
+    random = np.random.default_rng(seed)
+    model = ActivationUnit(*(int(random.integers(1, most)) for most in (6, 4, 31)))
+    tokens = int(random.integers(1, 10))
+    ready, hardware = activated(model, tokens)
+    assert COMPARE.compare_activation(model, hardware, ready, tokens) == []
+
+
 @pytest.mark.parametrize("changed", [{"latency_cycles": 6}, {"cycles_per_value": 3}])
 def test_another_clock_of_an_activation_unit_is_seen(changed):
     model = ActivationUnit(4, 2, 5)
@@ -136,6 +146,22 @@ def multiplied(*sets, bits=16, tokens=2, hidden=32, intermediate=16, arrays=1, *
 def test_systolic_arrays_take_each_burst_and_sum_each_tile_as_their_model(sets, chosen):
     """Fill, drain and load, from the bursts of the simulated DRAM on; and the products are those of integers."""
     differences, model, _ = multiplied(*sets, **chosen)
+    assert differences == []
+    assert len(model.bursts[0]) >= 8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_systolic_arrays_of_random_sizes_are_equal(seed):
+    random = np.random.default_rng(seed)
+    bits = int(random.choice((16, 8, 4, 2)))
+    sets = (
+        f"ndp.systolic.fifo_bursts={random.integers(3, 17)}",
+        f"ndp.systolic.clock_mhz={100 * random.integers(3, 11)}",
+        f"ndp.systolic.dataflow={random.choice(('weight-stationary', 'output-stationary'))}",
+    )
+    chosen = {"tokens": int(random.integers(1, 5)), "arrays": int(random.integers(1, 3))}
+    differences, model, _ = multiplied(*sets, bits=bits, hidden=64, intermediate=64, **chosen)
     assert differences == []
     assert len(model.bursts[0]) >= 8
 
@@ -246,6 +272,20 @@ def test_packets_leave_and_reads_are_offered_as_in_the_model(targets, sets, chos
     assert packets(targets, *sets, **chosen) == []
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4))
+def test_packetizers_of_random_sizes_are_equal(seed):
+    random = np.random.default_rng(seed)
+    sets = (
+        f"link.link_gbps={random.integers(3, 26)}",
+        f"link.packet_bytes={random.choice((128, 256, 512))}",
+        f"link.header_bytes={random.integers(12, 33)}",
+        f"link.hop_latency_ns={random.integers(0, 60)}",
+    )
+    targets = (("striped", 0), ("localized", int(random.integers(1, 4))))
+    assert packets(targets, *sets, bits=int(random.choice((4, 8, 16))), shape=(64, 16)) == []
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -285,6 +325,11 @@ def bank_problems(sets=(), columns=16, **changed):
 
 def test_the_unit_at_a_bank_takes_a_column_with_each_command_and_is_complete_when_it_is_read():
     assert bank_problems() == []
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_units_at_banks_take_any_number_of_columns(seed):
+    assert bank_problems(columns=int(np.random.default_rng(seed).integers(1, 65))) == []
 
 
 def test_a_unit_at_a_bank_that_is_deeper_than_a_change_of_mode_is_read_too_soon():

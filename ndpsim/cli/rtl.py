@@ -35,7 +35,7 @@ _RTL = table(
         "Results": (
             Parameter("output", "Write Verilog into this file.", Output(), short="o"),
             Parameter(
-                "synth", "Map the unit to gates, and print cells, memory bits, depth and area.", Flag()
+                "synth", "Map the unit to gates, and print cells, memory bits, depth, area and clock.", Flag()
             ),
             replace(JSON, needs="synth"),
         ),
@@ -82,20 +82,23 @@ def _print(found: Synthesis) -> None:
     rows += [
         ("transistors", f"{found.transistors:,}"),
         ("gate equivalents (NAND2)", f"{found.gate_equivalents:,.0f}"),
-        (f"depth, in {found.deepest}", f"{found.depth} gates"),
+        (f"depth, in {found.deepest}", f"{found.depth} levels of NAND2"),
     ]
     print_table(f"{found.unit}: {sizes}", ("cells", "number"), rows, left=1)
     bits = [(name, f"{number:,}") for name, number in (*found.memories.items(), ("all", found.memory_bits))]
     print_table("Memories", ("module and memory", "bits"), bits, left=1)
-    areas = [
+    processes = [
         (
-            area.process,
-            f"{area.least_mm2:.3g} to {area.most_mm2:.3g}",
-            "-" if area.memory_mm2 is None else f"{area.memory_mm2:.3g}",
-            area.source,
+            each.process,
+            f"{each.least_mm2:.3g} to {each.most_mm2:.3g}",
+            "-" if each.memory_mm2 is None else f"{each.memory_mm2:.3g}",
+            " to ".join(dict.fromkeys((f"{each.least_mhz:.3g}", f"{each.most_mhz:.3g}"))),
         )
-        for area in found.areas
+        for each in found.processes
     ]
     if found.paper_mm2 is not None:
-        areas.append(("paper, all units of a DIMM", f"{found.paper_mm2:g}", "", ""))
-    print_table("Area", ("process", "logic mm2", "memory mm2, one port", "source of a NAND2"), areas, left=1)
+        processes.append(("paper, all units of a DIMM", f"{found.paper_mm2:g}", "", ""))
+    if found.clock_mhz is not None:
+        processes.append(("its model", "", "", f"{found.clock_mhz:g}"))
+    heads = ("process", "logic mm2", "memory mm2, one port", "MHz, without wires")
+    print_table("Area and clock (sources: validation/rtl/processes.yaml)", heads, processes, left=1)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from graphlib import TopologicalSorter
 from typing import Any
 
 import yaml
@@ -16,7 +18,8 @@ from ndpsim.base.run_files import temporary_folder
 from ndpsim.config import load_hardware
 from ndpsim.config.banks import load_bank_hardware
 from ndpsim.config.files import data_folder
-from ndpsim.simulate.machine import lower_machine, named_weights, place_on_dimms
+from ndpsim.dimm.layout import ExpertWeights
+from ndpsim.simulate.machine import NdpMachine, lower_machine, named_weights, place_on_dimms
 from ndpsim.simulate.rtl import units
 from ndpsim.simulate.rtl.build import UnitSource, write_rtlil, yosys
 
@@ -44,6 +47,8 @@ TRANSISTORS = {
     "MUX": 12,
     "DFF": 16,
 }
+#: Levels of 2-input NAND gates from an input of a cell to its output.
+LEVELS = {"NOT": 1, "NAND": 1, "NOR": 1, "AND": 2, "OR": 2, "XOR": 3, "XNOR": 3, "MUX": 3}
 _GATES = "AND,NAND,OR,NOR,XOR,XNOR,MUX"
 _LEAST_UTILISATION = 0.7  # of the area by cells, between them and the wires; the other bound is 1
 _SCRIPT = (
@@ -61,26 +66,28 @@ _SCRIPT = (
     f"abc -g {_GATES}",
     "opt_clean",
     "write_json gates.json",
-    "tee -o depth.txt ltp -noff",
 )
 
 
 @dataclass(frozen=True)
-class Area:
-    """An area in a process, from dense cells to a usual utilisation.
+class InProcess:
+    """A unit in a process.
 
     Attributes:
         process: its title.
-        least_mm2, most_mm2: logic, without memories.
+        least_mm2, most_mm2: logic, without memories, from dense cells to a usual utilisation.
         memory_mm2: bits of memories with one port each; None: no source.
-        source: of the area of a gate.
+        least_mhz, most_mhz: clocks in which the deepest path settles, of the slow and the fast corner.
+        sources: of the area of a gate, and of its delay.
     """
 
     process: str
     least_mm2: float
     most_mm2: float
     memory_mm2: float | None
-    source: str
+    least_mhz: float
+    most_mhz: float
+    sources: tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -95,9 +102,10 @@ class Synthesis:
         gate_equivalents: transistors over those of a 2-input NAND.
         memories: bits by name; each of them may be in several modules.
         memory_bits: over all memories.
-        depth: gates between two registers or memories, the most in any module.
+        depth: levels of 2-input NAND gates between two registers or memories, the most in any module.
         deepest: the module with the most.
-        areas: by process.
+        processes: area and clock by process.
+        clock_mhz: the clock of the unit's model; None: it has none of its own.
         paper_mm2: the area of all units of a DIMM in the paper; None: it gives none.
     """
 
@@ -110,7 +118,8 @@ class Synthesis:
     memory_bits: int
     depth: int
     deepest: str
-    areas: tuple[Area, ...]
+    processes: tuple[InProcess, ...]
+    clock_mhz: float | None
     paper_mm2: float | None
 
     def to_dict(self) -> dict[str, Any]:
@@ -120,11 +129,12 @@ class Synthesis:
 
 @dataclass(frozen=True, eq=False)
 class BuiltUnit:
-    """A bundled unit with the sizes of a machine."""
+    """A bundled unit with the sizes of a machine, and the clock that its model has there."""
 
     name: str
     module: Any
     sizes: Any
+    clock_mhz: float | None = None
     paper_mm2: float | None = None
 
     def counts(self) -> dict[str, int]:
@@ -170,19 +180,22 @@ def build_unit(
     hardware = load_hardware(machine_name, (*chosen, *sets), command)
     if key == "ndp.relayout":
         sizes = units.relayout_parameters(module, hardware)
-        return BuiltUnit(name, module, sizes, hardware.ndp.published.area_mm2)
-    with hardware.errors_at_origins():
-        machine = lower_machine(hardware)
-        if key == "ndp.activation":
-            sizes = units.parameters(module, asdict(machine.activation))
-        else:
-            expert = place_on_dimms(machine, "localized", named_weights(model, bits)[0])
-            most = max(machine.unit.tile(tokens, expert.weights.hidden, expert.slice))
-            if key == "ndp.systolic":
-                sizes = units.systolic_parameters(module, machine, expert.weights.format.up.bits, most)
-            else:
-                sizes = units.machine_parameters(module, machine, expert, most)
-    return BuiltUnit(name, module, sizes, hardware.ndp.published.area_mm2)
+    else:
+        with hardware.errors_at_origins():
+            sizes = _sizes(module, key, lower_machine(hardware), named_weights(model, bits)[0], tokens)
+    clock_mhz = getattr(hardware.ndp, key.removeprefix("ndp.")).clock_mhz
+    return BuiltUnit(name, module, sizes, clock_mhz, hardware.ndp.published.area_mm2)
+
+
+def _sizes(module: Any, key: str, machine: NdpMachine, weights: ExpertWeights, tokens: int) -> Any:
+    """The sizes of a machine's unit that multiplies or activates."""
+    if key == "ndp.activation":
+        return units.parameters(module, asdict(machine.activation))
+    expert = place_on_dimms(machine, "localized", weights)
+    most = max(machine.unit.tile(tokens, weights.hidden, expert.slice))
+    if key == "ndp.systolic":
+        return units.systolic_parameters(module, machine, weights.format.up.bits, most)
+    return units.machine_parameters(module, machine, expert, most)
 
 
 def verilog(unit: BuiltUnit) -> str:
@@ -207,17 +220,10 @@ def synthesise(unit: BuiltUnit) -> Synthesis:
     memories: Counter[str] = Counter()
     depths: dict[str, int] = {}
     for (module, count), text in zip(unit.counts().items(), unit.sources().values(), strict=True):
-        source = UnitSource(unit.name, {f"{module}.il": text}, module, checked=False)
-        with temporary_folder() as folder:
-            yosys(folder, _SCRIPT, source)
-            found = _cells(json.loads((folder / "gates.json").read_text()), module)
-            bits = _memories(json.loads((folder / "memories.json").read_text()), module)
-            depth = re.search(r"length=(\d+)", (folder / "depth.txt").read_text())
+        found, bits, depths[module] = map_module(module, text)
         cells.update({kind: number * count for kind, number in found.items()})
         memories.update({f"{module}: {name}": number * count for name, number in bits.items()})
-        depths[module] = int(depth[1]) if depth else 0
-    transistors = sum(TRANSISTORS[kind] * number for kind, number in cells.items())
-    equivalents = transistors / TRANSISTORS["NAND"]
+    transistors, equivalents = _transistors(cells), gate_equivalents(cells)
     deepest = max(depths, key=depths.__getitem__)
     return Synthesis(
         unit=unit.name,
@@ -229,41 +235,101 @@ def synthesise(unit: BuiltUnit) -> Synthesis:
         memory_bits=sum(memories.values()),
         depth=depths[deepest],
         deepest=deepest,
-        areas=_areas(equivalents, sum(memories.values())),
+        processes=in_processes(equivalents, sum(memories.values()), depths[deepest]),
+        clock_mhz=unit.clock_mhz,
         paper_mm2=unit.paper_mm2,
     )
 
 
-def _module(plain: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found: Mapping[str, Any] = plain["modules"][name]
-    return found
+def map_module(module: str, text: str) -> tuple[dict[str, int], dict[str, int], int]:
+    """Cells by kind, bits of memories by name, and depth of a module in RTLIL, without the modules in it.
+
+    Raises:
+        InputError: the extra is missing.
+    """
+    source = UnitSource(module, {f"{module}.il": text}, module, checked=False)
+    with temporary_folder() as folder:
+        yosys(folder, _SCRIPT, source)
+        gates, memories = (
+            json.loads((folder / f"{name}.json").read_text())["modules"][module]["cells"]
+            for name in ("gates", "memories")
+        )
+    return _cells(gates), _memories(memories), _depth(gates)
 
 
-def _cells(plain: Mapping[str, Any], module: str) -> dict[str, int]:
+def gate_equivalents(cells: Mapping[str, int]) -> float:
+    """Cells by kind as 2-input NAND gates, by their transistors."""
+    return _transistors(cells) / TRANSISTORS["NAND"]
+
+
+def _transistors(cells: Mapping[str, int]) -> int:
+    return sum(TRANSISTORS[kind] * number for kind, number in cells.items())
+
+
+def _kind(cell: Mapping[str, Any]) -> str:
+    """``$_NAND_``: NAND."""
+    return str(cell["type"]).strip("$_").split("_")[0]
+
+
+def _cells(cells: Mapping[str, Any]) -> dict[str, int]:
     """Gates and registers of a module by kind."""
-    kinds = Counter(cell["type"] for cell in _module(plain, module)["cells"].values())
-    names = {kind: kind.strip("$_").split("_")[0] for kind in kinds}
-    return {name: kinds[kind] for kind, name in names.items() if name in TRANSISTORS}
+    kinds = Counter(map(_kind, cells.values()))
+    return {kind: number for kind, number in kinds.items() if kind in TRANSISTORS}
 
 
-def _memories(plain: Mapping[str, Any], module: str) -> dict[str, int]:
+def _memories(cells: Mapping[str, Any]) -> dict[str, int]:
     """Bits of the memories of a module, by their names without numbers."""
     bits: Counter[str] = Counter()
-    for name, cell in _module(plain, module)["cells"].items():
+    for name, cell in cells.items():
         if cell["type"].startswith("$mem"):
             width, size = (int(cell["parameters"][each], 2) for each in ("WIDTH", "SIZE"))
             bits[re.sub(r"\d+$", "", name.rpartition(".")[2])] += width * size
     return dict(bits)
 
 
-def _areas(equivalents: float, memory_bits: int) -> tuple[Area, ...]:
-    path = data_folder("validation") / "rtl" / "processes.yaml"
-    processes = yaml.safe_load(path.read_text(encoding="utf-8"))
-    areas = []
-    for process in processes.values():
-        dense = equivalents * process["nand2_um2"]["value"] / 1e6
+def _depth(cells: Mapping[str, Any]) -> int:
+    """The longest path through gates, in `LEVELS`."""
+    gates = {name: cell for name, cell in cells.items() if _kind(cell) in LEVELS}
+    driver = {bit: name for name, cell in gates.items() for bit in cell["connections"]["Y"]}
+    inputs = {
+        name: [
+            driver[bit]
+            for port, bits in cell["connections"].items()
+            if port != "Y"
+            for bit in bits
+            if bit in driver
+        ]
+        for name, cell in gates.items()
+    }
+    depth: dict[str, int] = {}
+    for name in TopologicalSorter(inputs).static_order():
+        depth[name] = LEVELS[_kind(gates[name])] + max(map(depth.__getitem__, inputs[name]), default=0)
+    return max(depth.values(), default=0)
+
+
+def in_processes(equivalents: float, memory_bits: int, depth: int) -> tuple[InProcess, ...]:
+    """Area and clock of a unit in the processes of `validation/rtl/processes.yaml`, in their order."""
+    found = []
+    for process in _processes().values():
+        gate, delay = process["nand2_um2"], process["nand2_ps"]
+        dense = equivalents * gate["value"] / 1e6
         bit = process.get("sram_bit_um2", {}).get("value")
-        memory = None if bit is None else memory_bits * bit / 1e6
-        source = process["nand2_um2"]["source"]
-        areas.append(Area(process["title"], dense, dense / _LEAST_UTILISATION, memory, source))
-    return tuple(areas)
+        found.append(
+            InProcess(
+                process=process["title"],
+                least_mm2=dense,
+                most_mm2=dense / _LEAST_UTILISATION,
+                memory_mm2=None if bit is None else memory_bits * bit / 1e6,
+                least_mhz=1e6 / (max(1, depth) * delay["slow"]),
+                most_mhz=1e6 / (max(1, depth) * delay["fast"]),
+                sources=(gate["source"], delay["source"]),
+            )
+        )
+    return tuple(found)
+
+
+@functools.cache
+def _processes() -> dict[str, Any]:
+    path = data_folder("validation") / "rtl" / "processes.yaml"
+    found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return found

@@ -15,7 +15,6 @@ a part of the buffer for activations, with a read port for each group.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,116 +26,11 @@ from amaranth.lib.wiring import In, Out
 from ndpsim.simulate.rtl.build import load_module
 
 _PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
+_SIZES: Any = load_module(Path(__file__).with_name("gemv_sizes.py"))
 add_fifo, add_part = _PARTS.add_fifo, _PARTS.add_part
 add_tree, delayed = _PARTS.add_tree, _PARTS.delayed
-
-
-@dataclass(frozen=True)
-class Parameters:
-    """Sizes of the unit; keys as in `rtl_params`, and those that its machine and its weights give.
-
-    Attributes:
-        lanes, burst_bits: lanes of the DIMM, and bits of a burst.
-        bits: bits of a weight.
-        tokens: most tokens of a tile.
-        window: rows whose sums can be open at once, a power of 2.
-    """
-
-    multipliers: int
-    values_per_multiplier: int
-    native_bits: int
-    bit_serial_cycles: int
-    adder_tree_cycles: int
-    fifo_bursts: int
-    lanes: int
-    burst_bits: int = 512
-    bits: int = 16
-    tokens: int = 1
-    window: int = 32
-    buffer_kib: int = 256
-    activation_bits: int = 16
-
-    def __post_init__(self) -> None:
-        if self.burst_bits % self.bits:
-            raise ValueError(f"bits: {self.bits} does not divide a burst of {self.burst_bits} bits")
-        if self.multipliers < self.lanes:
-            raise ValueError(f"multipliers: {self.multipliers} are fewer than the {self.lanes} lanes")
-        if self.front < 1:
-            raise ValueError(f"adder_tree_cycles: {self.adder_tree_cycles} is too few, 2 is the least")
-
-    @property
-    def values(self) -> int:
-        """Weights in a burst."""
-        return self.burst_bits // self.bits
-
-    @property
-    def lane_vectors(self) -> int:
-        """Activations of a burst that the part of the buffer of a lane holds."""
-        return self.buffer_kib * 8192 // self.lanes // (self.values * self.activation_bits)
-
-    @property
-    def group_multipliers(self) -> int:
-        """Multipliers of a group."""
-        return min(-(-self.values // self.values_per_multiplier), self.multipliers // self.lanes)
-
-    @property
-    def groups(self) -> int:
-        """Groups of a lane."""
-        return self.multipliers // self.lanes // self.group_multipliers
-
-    @property
-    def chunk(self) -> int:
-        """Weights that a group multiplies at once."""
-        return min(self.group_multipliers * self.values_per_multiplier, self.values)
-
-    @property
-    def chunks(self) -> int:
-        """Parts of a burst, one after the other."""
-        return -(-self.values // self.chunk)
-
-    @property
-    def pass_cycles(self) -> int:
-        """Clocks of a part of a burst and a token."""
-        return -(-self.bit_serial_cycles * self.bits // self.native_bits)
-
-    @property
-    def step_bits(self) -> int:
-        """Bits of a weight in a clock."""
-        return -(-self.bits // self.pass_cycles)
-
-    @property
-    def used(self) -> int:
-        """Clocks of a pass with bits; in the others the group waits."""
-        return -(-self.bits // self.step_bits)
-
-    @property
-    def sum_bits(self) -> int:
-        """Bits of a sum of up to 2^14 products."""
-        return self.bits + self.activation_bits + 14
-
-    @property
-    def slot_bits(self) -> int:
-        """Bits of a row's number within the window."""
-        return (self.window - 1).bit_length()
-
-    @property
-    def token_bits(self) -> int:
-        """Bits of a token's number."""
-        return max(1, (self.tokens - 1).bit_length())
-
-    @property
-    def front(self) -> int:
-        """Registers in front of the sums of rows; the other `adder_tree_cycles` follow them."""
-        levels = max(1, (self.chunk - 1).bit_length())
-        return min(levels, self.adder_tree_cycles - 1)
-
-    @property
-    def lane_registers(self) -> int:
-        """Registers behind the sums of rows that are in a lane."""
-        levels = (self.groups - 1).bit_length()
-        over_lanes = (self.lanes - 1).bit_length()
-        back = self.adder_tree_cycles - self.front
-        return min(levels, back) if over_lanes else back
+Parameters: Any = _SIZES.Parameters
+counts = _SIZES.counts  # how often each module is in the unit
 
 
 class Group(wiring.Component):
@@ -464,8 +358,3 @@ def modules(parameters: Parameters) -> dict[str, wiring.Component]:
         "lane": Lane(parameters, apart=True),
         "unit": GemvUnit(parameters, apart=True),
     }
-
-
-def counts(parameters: Parameters) -> dict[str, int]:
-    """How often each module is in the unit."""
-    return {"group": parameters.lanes * parameters.groups, "lane": parameters.lanes, "unit": 1}

@@ -30,7 +30,8 @@ def import_hardware(path: str | PathLike[str], name: str | None = None) -> Impor
 
     It reads INI files of DRAMsim3, JSON of DRAMSys 5, YAML files of Ramulator 2.0, and the YAML or JSON of
     Ramulator 2.1's ``python -m ramulator export``. An export may have DDR4, DDR5, GDDR6, HBM3, HBM4, LPDDR5
-    or LPDDR6, DRAMsim3 and DRAMSys DDR4, and Ramulator 2.0 DDR4, DDR5, LPDDR5 or GDDR6; other DRAM is refused.
+    or LPDDR6, DRAMsim3 and DRAMSys DDR4, and Ramulator 2.0 DDR4, DDR5, LPDDR5 or GDDR6. Other DRAM is
+    refused.
 
     >>> imported = ndpsim.import_hardware("dramsim3.ini")  # doctest: +SKIP
 

@@ -305,12 +305,12 @@ class LanesWithUnit(LanesAlone):
             return
         taken = sum(len(record.starts_of(lane)) for lane in range(len(self.lanes)))
         wanted = phase.row_bursts * len(record.known)
+        rows = np.flatnonzero(record.known < 0)
+        row = f"row {rows[0] if len(rows) else 0} never comes out"
         if taken < wanted:
-            problem = f"the unit took {taken} of {wanted} bursts of the phase, and no more: it is never ready"
-        else:
-            rows = np.flatnonzero(record.known < 0)
-            problem = f"all bursts are taken, but row {rows[0] if len(rows) else 0} never comes out"
-        raise UnitError(problem, progress_edge)
+            problem = f"the unit took {taken} of {wanted} bursts of the phase, and no more, and {row}"
+            raise UnitError(f"{problem}: it is never ready, or lost a burst", progress_edge)
+        raise UnitError(f"all bursts are taken, but {row}", progress_edge)
 
     def _take_credits(self, credits: Ints, record: PhaseRecord) -> None:
         """Places of the FIFOs are free from the next DRAM clock on."""

@@ -38,6 +38,7 @@ class BenchRow:
         ratio_ramulator: how many times faster than Ramulator 2.1; None where it was not run.
         simulated_s: the simulated time; None if the row does not simulate a machine.
         fast_forwarded: the share of reads that fast-forward skipped; None if it is not known.
+        ratio_rtl: the speed, over that of the hardware in it alone; None where there is none.
     """
 
     name: str
@@ -47,6 +48,7 @@ class BenchRow:
     ratio_ramulator: float | None = None
     simulated_s: float | None = None
     fast_forwarded: float | None = None
+    ratio_rtl: float | None = None
 
     @property
     def rate_mps(self) -> float:
@@ -62,6 +64,7 @@ class BenchRow:
             "rate_mps": self.rate_mps,
             "ratio_plain": self.ratio_plain,
             "ratio_ramulator": self.ratio_ramulator,
+            "ratio_rtl": self.ratio_rtl,
             "cycles": self.work.cycles,
             "commands": dict(self.work.commands),
             "simulated_s": self.simulated_s,
@@ -82,6 +85,11 @@ class Benchmark(ABC):
     name: str
     about: str
     pinned: Results
+
+    @property
+    def missing(self) -> str:
+        """What the row needs and this machine has not; "": nothing."""
+        return ""
 
     @abstractmethod
     def run(self, repeat: int) -> BenchRow:

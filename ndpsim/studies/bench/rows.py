@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ndpsim.base.arguments import choice, progress_function, several, whole_number
+from ndpsim.base.errors import InputError
 from ndpsim.base.options.dram import ControllerOptions
 from ndpsim.config import Hardware
 from ndpsim.dram.banks.programs import Program
@@ -20,6 +21,7 @@ from ndpsim.studies.bench.experts import (
     WholeRun,
 )
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
+from ndpsim.studies.bench.rtl import UnitInLoop
 from ndpsim.studies.bench.traces import WholeTrace
 from ndpsim.studies.bench.traffic import ChannelCall, Outcome, Traffic, beside_host, relayout_of_four
 from ndpsim.studies.bench.units import UnitProgram, aim_attention, aim_gemv, attacc_bank, attacc_buffer
@@ -147,6 +149,15 @@ _ALL: Sequence[Benchmark] = (
     _units("units_attacc_buffer", "the same on units at pseudo-channels", "attacc", attacc_buffer),
     _units("units_aim_gemv", "a matrix of 1,536 x 4,096 on AiM", "aim", aim_gemv),
     _units("units_aim_attention", "attention of 8 x 8 queries, 1,000 tokens, on AiM", "aim", aim_attention),
+    UnitInLoop(
+        "rtl_loop",
+        "an expert of 512 x 256 on the hardware of trimoe_gemv, 2 lanes",
+        _PINNED["rtl_loop"],
+        "trimoe",
+        "trimoe_gemv",
+        ("dimm.ranks=1",),
+        Expert(512, 256),
+    ),
     FreshProcess("import", "a new process to its first result, kernels compiled before", _PINNED["import"]),
     FreshProcess(
         "compile", "a new process to its first result, nothing compiled", _PINNED["compile"], compiles=True
@@ -165,17 +176,20 @@ def run_rows(
     """Measure rows, one after the other.
 
     Args:
-        rows: names in `ROWS`, in any order; none: all.
+        rows: names in `ROWS`, in any order; none: all that can run here.
         repeat: runs, of which the fastest counts, 1 to 10,000.
         progress: called with the share of rows done, from 0; None: no calls.
 
     Raises:
-        InputError: there is no such row, or `repeat` is not positive.
+        InputError: there is no such row, or it cannot run here, or `repeat` is not positive.
         MismatchError: the results of a row differ from the known ones.
     """
     names = several(rows, "row", lambda name, key: choice(name, key, ROWS, "row"))
     repeat, progress = whole_number(repeat, "repeat", 1, _MOST_RUNS), progress_function(progress)
-    chosen = [row for name, row in ROWS.items() if not names or name in names]
+    chosen = [row for name, row in ROWS.items() if name in names or not (names or row.missing)]
+    for row in chosen:
+        if row.missing:
+            raise InputError(f"{row.name} needs {row.missing}", "not-installed", key="row")
     measured = []
     for number, row in enumerate(chosen):
         progress(number / len(chosen))

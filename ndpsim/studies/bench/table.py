@@ -23,6 +23,7 @@ COLUMNS = (
     "million requests/s",
     "x plain",
     "x Ramulator 2.1",
+    "x RTL",
     "x hardware",
 )
 _NOTHING = "-"
@@ -39,6 +40,7 @@ Ramulator's.
 - *x plain*: times faster than the controller that looks at every queued request at every step, on the same
   work; for an expert, with every lane laid out and run on its own and every read stepped through.
 - *x Ramulator 2.1*: times faster than it; - where it was not installed or cannot run the work.
+- *x RTL*: speed of the closed loop over that of the compiled hardware in it alone.
 - *x hardware*: time that the simulated hardware needs, over the time to simulate it.
 
 Requests of an expert are bursts of weights over all its lanes. Those of a layer are its pairs of a token and
@@ -65,6 +67,7 @@ def cells(row: BenchRow) -> list[str]:
         significant(row.rate_mps) if row.work.requests > 1 else _NOTHING,
         _ratio(row.ratio_plain),
         _ratio(row.ratio_ramulator),
+        _ratio(row.ratio_rtl),
         _ratio(None if row.simulated_s is None else row.simulated_s / row.seconds),
     ]
 

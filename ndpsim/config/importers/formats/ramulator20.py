@@ -19,8 +19,8 @@ _ROOT = "MemorySystem"
 _PARTS = ramulator.PartNames("Scheduler", "RefreshManager", "RowPolicy", "plugins", uncapped=None)
 _STANDARDS = ("DDR4", "DDR5")
 
-# From src/dram/impl of v2.0a: `m_internal_prefetch_size`, `timing_presets`, and tCK = 2/rate for all. Presets of
-# these are read by their names, and have ndpsim's clocks.
+# From src/dram/impl of v2.0a: `m_internal_prefetch_size`, `timing_presets`, and tCK = 2/rate for all. Presets
+# of these are read by their names, and have ndpsim's clocks.
 _BY_NAME = {
     "LPDDR5": "Ramulator 2.0 takes 312 ps for its clock of 1250 ps, and 8 of the 16 words of a burst",
     "GDDR6": "Ramulator 2.0 takes 1000 ps for its clock of 570 ps, and 8 of the 16 words of a burst",

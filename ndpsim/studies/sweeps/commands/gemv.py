@@ -14,6 +14,7 @@ from ndpsim.simulate.bank_operands import simulate_bank_expert
 from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult
 from ndpsim.simulate.results.pim import PimResult
+from ndpsim.studies.rtl_sizes import METRICS, data_digest, unit_size
 from ndpsim.studies.sweeps.command import (
     BANK_KEYS,
     Resolved,
@@ -34,7 +35,7 @@ class SweptGemv(SweptCommand):
 
     name = "gemv"
     results = (ExpertResult, ContentionResult, HostReadResult, PimResult)
-    own_metrics = ("area_mm2",)
+    own_metrics = ("area_mm2", *METRICS)
     parameters = GEMV
     device_keys = BANK_KEYS
 
@@ -70,7 +71,7 @@ class SweptGemv(SweptCommand):
             **GEMV.arguments(settings, *ALONE),
         }
         traffic = file_digests(settings["host-pattern"]) if "host-pattern" in settings else None
-        return self.resolved(config, traffic, apart=["model"])
+        return self.resolved(config, traffic, data_digest(), apart=["model"])
 
     def measure(self, settings: Mapping[str, Any]) -> dict[str, Any]:
         device = self._device(settings)
@@ -82,13 +83,15 @@ class SweptGemv(SweptCommand):
         options = GEMV.arguments(settings, "tokens", "release-ns", "layout", *ALONE)
         if settings.get("engine") == "host-read":
             return scalars_of(simulate_host_read(hardware, expert, bits=bits, cache=True, **options))
+        placed = GEMV.arguments(settings, "layout", "tokens")
+        areas = {"area_mm2": hardware.ndp_area_mm2} | unit_size(hardware, expert, bits, **placed)
         if "host-traffic" in settings:
             options |= GEMV.arguments(settings, *HOST)
             beside = simulate_contention(hardware, expert, bits=bits, cache=True, **options)
             alike = {"time_ns": beside.ndp_time_ns, "bandwidth_gbps": beside.ndp_gbps}  # as without a host
-            return alike | scalars_of(beside) | {"area_mm2": hardware.ndp_area_mm2}
+            return alike | scalars_of(beside) | areas
         alone = simulate_expert(hardware, expert, bits=bits, cache=True, **options)
-        return scalars_of(alone) | {"area_mm2": hardware.ndp_area_mm2}
+        return scalars_of(alone) | areas
 
 
 COMMAND = SweptGemv()
