@@ -77,8 +77,9 @@ def _read(file: Configuration, sheet: Sheet) -> None:
     standard, place = ramulator.known_standard(dram, (*_STANDARDS, *_BY_NAME), _WHY_NOT)
     organisation, timing = dram.part("org"), dram.part("timing")
     org, org_said = _organisation(organisation, standard)
+    clocks: dict[str, presets.Clocks] = {}
     if standard.name in _BY_NAME:
-        clocks, preset = {}, _named_timing(timing, sheet, standard)
+        preset = _named_timing(timing, sheet, standard)
     else:
         clocks, preset = _timing(timing, sheet, standard, org)
     presets.put_dram(sheet, (standard, place), (org, organisation.place("preset"), org_said), preset, clocks)
