@@ -115,6 +115,9 @@ def test_a_dense_layer_of_the_model_is_none_of_a_trace():
     six = Routing(160, (0, 1), np.arange(12, dtype=np.int16).reshape(1, 2, 1, 6))
     with refused("conflict routing"):
         six.for_model(model, layers=[1])
+    beyond = Routing(160, (1, 60), np.arange(12, dtype=np.int16).reshape(1, 2, 1, 6))
+    with refused("conflict routing"):  # not of the option layers, which nobody gave
+        ndpsim.find_routing(beyond, model)
     with refused("range layer"):
         trace.loads(0, 2)
 

@@ -413,3 +413,9 @@ def test_found_prefixes_are_a_share_of_the_prompts():
     blocks = (np.array([1, 2]), np.array([1, 3]))
     result = serve(requests((32, 8), (32, 8), arrivals=(0, 1e9), block_tokens=16, blocks=blocks))
     assert dict(serving_table(result))["prompt tokens found in the KV cache"] == "25.0%"  # 16 of 64
+
+
+def test_nobody_waits_where_each_request_comes_to_an_idle_engine():
+    arrival_ns = np.arange(20) * 5e7 + 12345.678  # numbers whose sums are rounded
+    result = serve(Requests(arrival_ns, np.full(20, 40), np.full(20, 3)))
+    assert (result.mean_queue, result.most_queue) == (0, 0)

@@ -18,7 +18,7 @@ from ndpsim.workload.requests import Requests
 Floats = NDArray[np.float64]
 
 _NS = 1e9
-_ROUNDING = 1e-9  # share of the sequences present that is a rounding error, not a queue
+_ROUNDING = 1e-9  # sequences, or a share of those present, that are a rounding error, not a queue
 _PARTS = 200  # parts of the time, for the means of `over_time`
 _GROWN = 0.25  # without a steady part, a growing queue has this share of all requests at the last arrival
 _LATE = 90  # percentile of the latency: a run is steady this long after its first arrival
@@ -184,8 +184,8 @@ def _over_time(
     present = np.diff(_integral(arrivals, edges) - _integral(lefts, edges))
     areas = {name: of_steps(getattr(history, name)) for name in ("running", "batch", "kv_blocks")}
     waiting = present - areas["running"]
-    areas["queue"] = np.where(waiting > _ROUNDING * present, waiting, 0.0)
     part_ns = (end_ns - first_ns) / _PARTS
+    areas["queue"] = np.where(waiting > _ROUNDING * (part_ns + present), waiting, 0.0)
     lines = {
         name: tuple((areas[name] / part_ns).tolist()) for name in ("queue", "running", "batch", "kv_blocks")
     }

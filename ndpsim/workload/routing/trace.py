@@ -206,19 +206,18 @@ class Routing(Shown):
             if ours != theirs:
                 problem = f"the trace has {ours} {what}, {model.name} has {theirs}"
                 raise InputError(problem, "conflict", key="routing")
+        has = f"it has {len(self.layers)}, the model {model.moe_layers} layers with experts"
+        foreign = [layer for layer in self.layers if layer >= model.layers or layer in model.dense_layers]
+        if foreign:
+            problem = f"the trace has layer {foreign[0]}, which has no experts in {model.name}; {has}"
+            raise InputError(problem, "conflict", key="routing")
         requested = range(model.layers) if layers is None else layers
         wanted = several(requested, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
         wanted = tuple(layer for layer in wanted if layer not in model.dense_layers)
         missing = sorted(set(wanted) - set(self.layers))
-        foreign = [layer for layer in self.layers if layer >= model.layers or layer in model.dense_layers]
-        if missing or foreign:
-            problem = (
-                f"the trace does not have layer {missing[0]} of {model.name}"
-                if missing
-                else f"the trace has layer {foreign[0]}, which has no experts in {model.name}"
-            )
-            has = f"it has {len(self.layers)}, the model {model.moe_layers} layers with experts"
-            raise InputError(f"{problem}; {has}", "conflict", key="routing")
+        if missing:
+            problem = f"the trace does not have layer {missing[0]} of {model.name}; {has}"
+            raise InputError(problem, "conflict", key="routing")
         rows = [self.layers.index(layer) for layer in wanted]
         return self._cut(rows, self._at_most(batch, "batch"), self._at_most(steps, "steps"))
 
