@@ -165,6 +165,12 @@ def test_a_request_that_cannot_be_is_refused_with_its_place(own, asked, code, ke
     assert refusal(f"{own}:{asked}") == (code, key, file, None)
 
 
+def test_the_only_policy_of_a_file_needs_no_name(tmp_path):
+    text = "from ndpsim.policies import Policy\nclass Alone(Policy):\n    name = title = 'alone'\n"
+    (tmp_path / "alone.py").write_text(text + "    def assign(self, view): ...\n")
+    assert choose_policy(f"{tmp_path}/alone.py").policy.name == "alone"
+
+
 def test_unknown_names_and_files_that_cannot_be_run_are_refused(tmp_path):
     assert refusal("trimo") == ("unknown-name", "policy", None, None)
     assert refusal(f"{tmp_path}/none.py:Mine") == ("unreadable", "policy", "none.py", None)

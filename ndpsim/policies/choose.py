@@ -153,7 +153,8 @@ def choose_policy(asked: str | type[Policy] | ChosenPolicy) -> ChosenPolicy:
     """A policy with its parameters.
 
     Args:
-        asked: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName[:KEY=VALUE,...]``, or a class.
+        asked: ``NAME[:KEY=VALUE,...]``, ``path/to/file.py:ClassName[:KEY=VALUE,...]``, or a class. A file
+            with one policy needs no class: ``path/to/file.py``.
 
     Raises:
         InputError: the policy or file does not exist, the file cannot be run, its class is not a policy, or a
@@ -257,6 +258,8 @@ def _class_of(module: types.ModuleType, name: str, file: Path) -> type[Policy]:
         for key, value in vars(module).items()
         if isinstance(value, type) and issubclass(value, Policy) and value.__module__ == module.__name__
     ]
+    if not name and len(own) == 1:
+        name = own[0]
     if not name:
         problem = f"give the class as {file}:ClassName (policies there: {', '.join(own) or 'none'})"
         raise InputError(problem, "missing", file=file, key=_KEY)
