@@ -567,11 +567,11 @@ def test_attention_takes_longer_with_context_and_batch_and_fewer_units():
 
 def test_operands_that_do_not_fit_are_refused():
     for run, key in (
-        (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 128, 1000), "batch"),
+        (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 128, 1000), "context"),
         (lambda: simulate_bank_attention("hbm-pim", "mixtral-8x7b", 128), "hw"),
         (lambda: simulate_bank_attention("aim", "deepseek-v2", 128), "model"),
-        (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 1 << 20, 8), "batch"),
-        (lambda: simulate_bank_expert("aim", Expert(1 << 20, 1 << 20)), "outputs"),
+        (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 1 << 20, 8), "context"),
+        (lambda: simulate_bank_expert("aim", Expert(1 << 20, 1 << 20)), None),
         (lambda: simulate_bank_expert("attacc", Expert(64, 64), sets=["level=buffer"]), "engine"),
     ):
         with pytest.raises(InputError) as refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import shutil
+from math import isclose
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +40,21 @@ def test_files_are_of_the_present_sources(file):
     assert sources == bundled.sources_digest(), "run python validation/measured.py"
 
 
+def same(one, other):
+    """Whether results are equal; energies are sums, which Python adds more exactly from 3.12 on."""
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[name], other[name]) for name in one)
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    return isclose(one, other, rel_tol=1e-12) if isinstance(one, float) else one == other
+
+
 def test_moves_measured_anew_are_those_of_the_file():
     """Tables would take a minute; that they are of the present sources is tested above."""
     found = MEASURED.measured("trimoe", "deepseek-v2", shards=[])
     kept = results_of(data_folder("hwconfigs/measured") / "trimoe.json")
     assert len(found) == 4
-    assert {name: kept[name] for name in found} == found
+    assert same({name: kept[name] for name in found}, found)
 
 
 @pytest.mark.usefixtures("plan_of_users")
@@ -53,7 +63,7 @@ def test_a_bundled_table_is_found_where_nothing_was_simulated_before(caplog):
     cache = ResultCache(disk_bytes=0)
     costs = Costs("trimoe", "deepseek-v2", cache=cache)
     table, moved = costs.contention(16), costs.relayout("localized 0", "striped")
-    assert (cache.hits, cache.misses) == (2, 1)  # the move needs a host read, which is simulated
+    assert (cache.hits, cache.misses) == (2, 0)
     assert table.tokens.tolist() == list(plan_in_use().tokens)
     assert moved.time_ns > 0
     assert "simulations" not in caplog.text

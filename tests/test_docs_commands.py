@@ -45,7 +45,7 @@ NOT_RUN = {
     "ndpsim bench": "measures every row for minutes; see test_bench.py",
     "ndpsim cache clear": "would have the kernels of all other tests compiled anew; see test_caching.py",
 }
-RUN_ALL_THE_SAME = ("ndpsim bench --row",)
+RUN_ALL_THE_SAME = ("ndpsim bench --row stream", "ndpsim bench --row trace")
 
 # Commands that take long, by their beginnings: another command of a page covers the same.
 LONG = (

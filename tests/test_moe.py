@@ -391,9 +391,14 @@ def test_a_list_of_layers_that_all_have_keys_and_values_is_nothing_special(write
     assert listed == load_model(write(MIXTRAL | HEADS))
 
 
-def test_a_file_without_attention_and_vocabulary_still_has_experts(write: Write) -> None:
+def test_a_file_without_attention_still_has_experts(write: Write) -> None:
     m = load_model(write(MIXTRAL))
-    assert (m.attention, m.vocabulary, m.tied_embeddings) == (None, None, False)
+    assert (m.attention, m.vocabulary, m.tied_embeddings) == (
+        None,
+        32000,
+        False,
+    )  # the vocabulary of the class
+    assert load_model(write(MIXTRAL, model_type="somebodys_moe")).vocabulary is None
     assert load_model(write(MIXTRAL, tie_word_embeddings=True)).tied_embeddings
 
 
@@ -587,7 +592,9 @@ def test_an_unknown_family_is_read_by_all_known_keys(base, model_type, write):
     known = load_model(write(base)).to_dict()
     unknown = load_model(write(base, model_type=model_type)).to_dict()
     assert unknown.pop("family") == ("unknown" if model_type is ... else model_type)
-    del known["family"]
+    assert unknown.pop("vocabulary") is None
+    for of_class in ("family", "vocabulary"):
+        del known[of_class]
     assert unknown == known
 
 
@@ -632,7 +639,7 @@ def test_activation_is_read_and_silu_by_default(write: Write) -> None:
     ],
 )
 def test_layer_patterns(pattern: dict[str, Any], dense: tuple[int, ...], write: Write) -> None:
-    m = load_model(write(QWEN3, **pattern))
+    m = load_model(write(QWEN3, model_type="somebodys_moe", **pattern))
     assert m.dense_layers == dense
     assert m.moe_layers == 6 - len(dense)
     assert m.dense_intermediate == (6144 if dense else 0)

@@ -94,7 +94,8 @@ def functions() -> Iterator[tuple[str, Callable[..., Any]]]:
                 yield f"{module.__name__}.{name}", value
             if inspect.isclass(value):
                 for method, of_class in inspect.getmembers(value, inspect.isroutine):
-                    if not method.startswith("_") and "ndpsim" in str(getattr(of_class, "__module__", "")):
+                    own = "ndpsim" in str(getattr(of_class, "__module__", "")) and callable(of_class)
+                    if own and not method.startswith("_"):
                         yield f"{module.__name__}.{name}.{method}", of_class
 
 
