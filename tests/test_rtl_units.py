@@ -305,7 +305,9 @@ def test_another_packetizer_is_seen(changed, words):
 
 def test_modules_of_a_packetizer_are_counted_as_often_as_they_are_in_it():
     """Instances in what Yosys reads; `--synth` multiplies the gates of a module by this number."""
-    sizes = PACKETIZER.Parameters(slots=6, lanes=2, flows=3, places=2, wire_bytes=4, burst_bytes=8)
+    sizes = PACKETIZER.Parameters(
+        slots=6, lanes=2, flows=3, places=2, wire_bytes=4, burst_bytes=8, packet_bytes=32
+    )
     text = write_rtlil(PACKETIZER.modules(sizes))["unit.il"]
     found = Counter(re.findall(r"^ *cell \\(\w+)", text, re.M))
     assert {**found, "unit": 1} == PACKETIZER.counts(sizes)
