@@ -156,6 +156,8 @@ class Flow(wiring.Component):
 class Decoder(wiring.Component):
     """One line for each slot."""
 
+    has_registers = False
+
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(self.ports(parameters))
 
@@ -203,6 +205,8 @@ class Slot(wiring.Component):
 class Cut(wiring.Component):
     """The bytes of a piece, from its burst."""
 
+    has_registers = False
+
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
         super().__init__(self.ports(parameters))
@@ -222,6 +226,8 @@ class Cut(wiring.Component):
 
 class Part(wiring.Component):
     """The bytes of a piece at their place in the packet."""
+
+    has_registers = False
 
     def __init__(self, parameters: Parameters) -> None:
         super().__init__(self.ports(parameters))
