@@ -70,13 +70,9 @@ class Cell:
         """The kind of its routing."""
         if self.routing == SKEWED:
             return "skewed"
-        return (
-            "recorded"
-            if self.routing.endswith(".npz")
-            else "drawn"
-            if ".json" in self.routing
-            else "measured"
-        )
+        if self.routing.endswith(".npz"):
+            return "recorded"
+        return "drawn" if ".json" in self.routing else "measured"
 
     @property
     def name(self) -> str:

@@ -224,10 +224,8 @@ class StatedPredictor:
         if not self.ranks:
             return ()
         order, count = self._order(loads)
-        ranked: list[float] = least_above(*ranked_above(ids, scores, len(loads)), len(loads))[
-            order[:count]
-        ].tolist()
-        return tuple(ranked)
+        chosen, above = ranked_above(ids, scores, len(loads))
+        return tuple(least_above(chosen, above, len(loads))[order[:count]].tolist())
 
     def _order(self, loads: Ints) -> tuple[Ints, int]:
         """All experts, those with most tokens first, and the number of predicted ones."""

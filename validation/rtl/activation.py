@@ -26,7 +26,7 @@ from amaranth.lib.wiring import In, Out
 from ndpsim.simulate.rtl.build import load_module
 
 _PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
-add_part = _PARTS.add_part
+Sized, add_part = _PARTS.Sized, _PARTS.add_part
 
 #: Bits behind the point of gate and up, within the unit, and of a result.
 FRACTION, INNER, RESULT = 10, 16, 16
@@ -111,12 +111,8 @@ STEPS: tuple[tuple[Callable[[Values], Values], str], ...] = (
 )
 
 
-class Pipeline(wiring.Component):
+class Pipeline(Sized):
     """The steps for one pair, with their registers, behind the input register."""
-
-    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
-        self.parameters = parameters
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -149,16 +145,12 @@ class Pipeline(wiring.Component):
         return held
 
 
-class ActivationUnit(wiring.Component):
+class ActivationUnit(Sized):
     """The unit: `units` pairs of a row at once.
 
     A beat is taken at an edge at which `in_valid` and `in_ready` are 1, and its results leave at one at which
     `out_valid` and `out_ready` are 1; `tag` comes with both.
     """
-
-    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
-        self.parameters, self.apart = parameters, apart
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:

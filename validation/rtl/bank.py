@@ -21,7 +21,7 @@ from amaranth.lib.wiring import In, Out
 from ndpsim.simulate.rtl.build import load_module
 
 _PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
-add_tree, delayed = _PARTS.add_tree, _PARTS.delayed
+Sized, add_tree, delayed = _PARTS.Sized, _PARTS.add_tree, _PARTS.delayed
 
 
 @dataclass(frozen=True)
@@ -57,12 +57,8 @@ class Parameters:
         return max(1, (self.accumulators - 1).bit_length())
 
 
-class BankUnit(wiring.Component):
+class BankUnit(Sized):
     """The unit. `out_complete`: no product for the accumulator that is read is on its way."""
-
-    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
-        self.parameters = parameters
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:

@@ -27,18 +27,14 @@ from ndpsim.simulate.rtl.build import load_module
 
 _PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
 _SIZES: Any = load_module(Path(__file__).with_name("gemv_sizes.py"))
-add_fifo, add_part = _PARTS.add_fifo, _PARTS.add_part
+Sized, add_fifo, add_part = _PARTS.Sized, _PARTS.add_fifo, _PARTS.add_part
 add_tree, delayed = _PARTS.add_tree, _PARTS.delayed
 Parameters: Any = _SIZES.Parameters
 counts = _SIZES.counts  # how often each module is in the unit
 
 
-class Group(wiring.Component):
+class Group(Sized):
     """A group of multipliers: takes a burst, multiplies it for each token, and keeps sums of rows."""
-
-    def __init__(self, parameters: Parameters) -> None:
-        self.parameters = parameters
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -168,12 +164,8 @@ class Group(wiring.Component):
         m.d.sync += is_open.eq(is_open & ~(self.leaves << self.head) | (ends_token << place))
 
 
-class Lane(wiring.Component):
+class Lane(Sized):
     """The groups of a lane behind their FIFOs, and the levels of adders over them."""
-
-    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
-        self.parameters, self.apart = parameters, apart
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -252,15 +244,11 @@ class Lane(wiring.Component):
 SHARED = ("act_vector", "act_data", "go", "phase", "tokens")
 
 
-class GemvUnit(wiring.Component):
+class GemvUnit(Sized):
     """The unit; for its ports see docs/rtl.md.
 
     apart: lanes and groups are instances of modules that `modules` writes, once each.
     """
-
-    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
-        self.parameters, self.apart = parameters, apart
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:

@@ -28,7 +28,7 @@ from amaranth.lib.wiring import In, Out
 from ndpsim.simulate.rtl.build import load_module
 
 _PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
-add_part = _PARTS.add_part
+Sized, add_part = _PARTS.Sized, _PARTS.add_part
 
 #: Bits of the fields of a header: flow, bytes, number, check.
 HEADER = (16, 16, 32, 32)
@@ -97,12 +97,8 @@ def crc32(bits: Value) -> Value:
     return Cat(reduce(xor, terms, Const(none >> place & 1, 1)) for place, terms in enumerate(sums))
 
 
-class Flow(wiring.Component):
+class Flow(Sized):
     """The FIFO and the credits of a flow; `present`: the slots whose bursts have come."""
-
-    def __init__(self, parameters: Parameters) -> None:
-        self.parameters = parameters
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -153,13 +149,10 @@ class Flow(wiring.Component):
         return m
 
 
-class Decoder(wiring.Component):
+class Decoder(Sized):
     """One line for each slot."""
 
     has_registers = False
-
-    def __init__(self, parameters: Parameters) -> None:
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -171,12 +164,8 @@ class Decoder(wiring.Component):
         return m
 
 
-class Slot(wiring.Component):
+class Slot(Sized):
     """Counts the pieces of a slot that have not left; a slot without one is free."""
-
-    def __init__(self, parameters: Parameters) -> None:
-        self.parameters = parameters
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -202,14 +191,10 @@ class Slot(wiring.Component):
         return m
 
 
-class Cut(wiring.Component):
+class Cut(Sized):
     """The bytes of a piece, from its burst."""
 
     has_registers = False
-
-    def __init__(self, parameters: Parameters) -> None:
-        self.parameters = parameters
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -224,13 +209,10 @@ class Cut(wiring.Component):
         return m
 
 
-class Part(wiring.Component):
+class Part(Sized):
     """The bytes of a piece at their place in the packet."""
 
     has_registers = False
-
-    def __init__(self, parameters: Parameters) -> None:
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:

@@ -6,7 +6,18 @@ from typing import Any
 
 from amaranth import ClockSignal, Instance, Module, Mux, ResetSignal, Signal, Value
 from amaranth.lib.memory import Memory
-from amaranth.lib.wiring import In
+from amaranth.lib.wiring import Component, In
+
+
+class Sized(Component):
+    """A component whose ports, and whatever is in it, follow from sizes; a subclass has `ports`.
+
+    apart: its parts are instances of modules that are written once each, see `add_part`.
+    """
+
+    def __init__(self, parameters: Any, apart: bool = False) -> None:
+        self.parameters, self.apart = parameters, apart
+        super().__init__(self.ports(parameters))
 
 
 def add_tree(m: Module, terms: list[Value], registers: int, advance: Value | int = 1) -> Value:

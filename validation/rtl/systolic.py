@@ -27,7 +27,8 @@ from amaranth.lib.wiring import In, Out
 from ndpsim.simulate.rtl.build import load_module
 
 _PARTS: Any = load_module(Path(__file__).with_name("parts.py"))
-add_fifo, add_part, delayed = _PARTS.add_fifo, _PARTS.add_part, _PARTS.delayed
+Sized, delayed = _PARTS.Sized, _PARTS.delayed
+add_fifo, add_part = _PARTS.add_fifo, _PARTS.add_part
 
 
 @dataclass(frozen=True)
@@ -122,12 +123,8 @@ def product(p: Parameters, words: Value, activations: Value) -> Value:
     return summed
 
 
-class Element(wiring.Component):
+class Element(Sized):
     """An element: multiplies what enters it in a clock, and passes it on with the next."""
-
-    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
-        self.parameters = parameters
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:
@@ -194,17 +191,13 @@ class Element(wiring.Component):
         m.d.sync += self.sum.eq(self.sum_in + product(p, weight, self.activation_in[: p.vector_bits]))
 
 
-class SystolicUnit(wiring.Component):
+class SystolicUnit(Sized):
     """The arrays of a lane.
 
     `in_step`: the place of the activations for the first step of a burst; weight-stationary arrays have those
     of each token of a block of `rows` words behind one another. `steps`: of a tile. `out_valid` has a bit for
     each column; its sums are those of rows from the lowest up, or of tokens.
     """
-
-    def __init__(self, parameters: Parameters, apart: bool = False) -> None:
-        self.parameters, self.apart = parameters, apart
-        super().__init__(self.ports(parameters))
 
     @staticmethod
     def ports(p: Parameters) -> dict[str, Any]:

@@ -59,13 +59,11 @@ def dense_weight_bytes(model: MoeShape, bits: DenseBits = 16) -> dict[str, int]:
         for kind, layers in zip(attention_of(model), model.layers_of_kind, strict=True)
     )
     between = 0 if model.residual is None else model.residual.weights(model.layers, model.moe_layers)
+    matrices = 3 if model.gated_experts else 2
     weights = {
         "attention": sum(of_layers) + between,
         "router": model.moe_layers * model.choices * model.hidden,
-        "shared_experts": model.moe_layers
-        * (3 if model.gated_experts else 2)
-        * model.hidden
-        * model.shared_intermediate,
+        "shared_experts": model.moe_layers * matrices * model.hidden * model.shared_intermediate,
         "dense_layers": len(model.dense_layers) * 3 * model.hidden * model.dense_intermediate,
         "embedding": table,
         "head": 0 if model.tied_embeddings else table,

@@ -31,22 +31,28 @@ def read_state(config: Config, kind: str, hidden: int) -> LinearAttention:
     return _KINDS[kind](config, hidden)
 
 
+def _state_bits(config: Config, key: str) -> int:
+    """The bits of a number of a state, by the name of their type; float32 by default."""
+    named = config.string_or("float32", key)
+    if named not in _STATE_BITS:
+        raise config.error(key, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
+    return _STATE_BITS[named]
+
+
 def _gated_delta(config: Config, hidden: int) -> LinearAttention:
     key_heads = config.integer(("linear_num_key_heads",), MAX_HEADS)
     value_heads = config.integer(("linear_num_value_heads",), MAX_HEADS)
     if value_heads % key_heads:
         problem = f"{value_heads} cannot share {key_heads} heads of keys evenly"
         raise config.error("linear_num_value_heads", problem, code="conflict")
-    named = config.string_or("float32", STATE_TYPE)
-    if named not in _STATE_BITS:
-        raise config.error(STATE_TYPE, one_of(named, _STATE_BITS, "type of the state"), code="unknown-name")
+    state_bits = _state_bits(config, STATE_TYPE)
     return LinearAttention(
         key_heads,
         value_heads,
         config.integer(("linear_key_head_dim",), MAX_SIZE),
         config.integer(("linear_value_head_dim",), MAX_SIZE),
         config.integer(("linear_conv_kernel_dim",), MAX_SIZE),
-        _STATE_BITS[named],
+        state_bits,
     )
 
 
@@ -98,17 +104,14 @@ def _mamba_2_of_blocks(config: Config, hidden: int) -> LinearAttention:
     if heads % groups:
         problem = f"{heads} heads cannot share {groups} groups evenly"
         raise config.error("mamba_num_heads", problem, code="conflict")
-    named = config.string_or("float32", "mamba_ssm_cache_dtype")
-    if named not in _STATE_BITS:
-        problem = one_of(named, _STATE_BITS, "type of the state")
-        raise config.error("mamba_ssm_cache_dtype", problem, code="unknown-name")
+    state_bits = _state_bits(config, "mamba_ssm_cache_dtype")
     return StateSpace(
         key_heads=groups,
         value_heads=heads,
         key_size=config.integer(("ssm_state_size",), MAX_SIZE),
         value_size=config.integer(("mamba_head_dim",), MAX_SIZE),
         convolution=config.integer(("conv_kernel", "mamba_d_conv"), MAX_SIZE),
-        state_bits=_STATE_BITS[named],
+        state_bits=state_bits,
         chunk=config.integer_or(128, ("chunk_size", "mamba_chunk_size"), MAX_SIZE, low=1),
     )
 

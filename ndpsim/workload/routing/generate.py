@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ndpsim.base import settings
-from ndpsim.base.arguments import flag, several, whole_number
+from ndpsim.base.arguments import flag
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
 from ndpsim.base.options.routing import BATCH, PROMPT, SEED, STEPS
@@ -26,7 +26,7 @@ from ndpsim.workload.routing.spec import (
     generators,
     parse_spec,
 )
-from ndpsim.workload.routing.trace import MAX_EXPERTS, Ids, Routing, load_routing
+from ndpsim.workload.routing.trace import MAX_EXPERTS, Ids, Routing, asked_layers, load_routing
 
 # Independent sources of random numbers of a layer.
 _POPULARITY, _PREFILL_POPULARITY, _STEP_DRIFT, _OFFLINE_DRIFT, _DECODE, _PREFILL = range(6)
@@ -229,10 +229,8 @@ def asked_routing(
         batch = BATCH.default if batch is None else BATCH.checked(batch)
         steps = STEPS.default if steps is None else STEPS.checked(steps)
         spec, prompt = parse_spec(routing), PROMPT.checked(prompt)
-        wanted = of_model = shape_of(spec, model).layers
-        if layers is not None:
-            asked = several(layers, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
-            wanted = tuple(layer for layer in asked if layer in of_model)
+        of_spec = shape_of(spec, model).layers
+        wanted = tuple(layer for layer in asked_layers(model, layers) if layer in of_spec)
 
         def draw() -> Routing:
             return generate_routing(spec, model, batch, steps, prompt, seed).for_model(model, layers=layers)

@@ -50,6 +50,17 @@ def loads_of(ids: NDArray[Any], experts: int) -> Counts:
     return loads.reshape(*ids.shape[:-2], experts)
 
 
+def asked_layers(model: MoeShape, layers: Sequence[int] | None) -> tuple[int, ...]:
+    """Those of the asked layers of a model that have experts; None: all.
+
+    Raises:
+        InputError: the model has no such layer.
+    """
+    requested = range(model.layers) if layers is None else layers
+    wanted = several(requested, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
+    return tuple(layer for layer in wanted if layer not in model.dense_layers)
+
+
 def row_of(layers: tuple[int, ...], layer: int) -> int:
     """The index of the model's layer `layer` among the layers of a trace.
 
@@ -211,9 +222,7 @@ class Routing(Shown):
         if foreign:
             problem = f"the trace has layer {foreign[0]}, which has no experts in {model.name}; {has}"
             raise InputError(problem, "conflict", key="routing")
-        requested = range(model.layers) if layers is None else layers
-        wanted = several(requested, "layers", lambda n, name: whole_number(n, name, 0, model.layers - 1))
-        wanted = tuple(layer for layer in wanted if layer not in model.dense_layers)
+        wanted = asked_layers(model, layers)
         missing = sorted(set(wanted) - set(self.layers))
         if missing:
             problem = f"the trace does not have layer {missing[0]} of {model.name}; {has}"
