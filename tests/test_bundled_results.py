@@ -88,5 +88,7 @@ def test_the_digest_covers_all_that_simulates_and_nothing_that_decides(tmp_path,
         changed.write_text(whole + "# another comment\n")
         assert digest() != before, name
         changed.write_text(whole)
-    (copied / "policies" / "views.py").write_text("# another comment\n")
+    for name in ("policies/views.py", *(f"{folder}__init__.py" for folder in bundled.OTHERS)):
+        assert (copied / name).exists(), name
+        (copied / name).write_text("# another comment\n")
     assert digest() == before

@@ -18,7 +18,10 @@ from ndpsim.simulate.results.cache import ResultCache, Stored, to_text
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import SlowdownTable
 
-MODELS = {"trimoe": ("deepseek-v2",), "edge": ("qwen3-30b-a3b",)}
+MODELS = {
+    "trimoe": ("deepseek-v2", "deepseek-v3", "glm-4.5-air", "qwen3-235b-a22b", "qwen3-30b-a3b"),
+    "edge": ("mixtral-8x7b", "phi-3.5-moe", "qwen3-30b-a3b"),
+}
 
 
 class Collected(ResultCache):
