@@ -93,11 +93,11 @@ def _served(requests: int) -> Callable[[], Any]:
 
 
 def _opened(points: int) -> Callable[[], Any]:
-    """Open a finished sweep again."""
+    """Open a finished sweep again; its folder goes with the function."""
     folder = tempfile.TemporaryDirectory(prefix="ndpsim-growth-")
     vary = {"shape": ["64,64"], "tokens": list(range(1, points + 1))}
 
-    def sweep(_kept: Any = folder) -> None:
+    def sweep() -> None:
         ndpsim.sweep("gemv", vary, out=f"{folder.name}/sweep", jobs=1)
 
     sweep()
