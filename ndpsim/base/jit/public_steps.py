@@ -1,6 +1,6 @@
 """The way in which kernels are compiled with any release of Numba from 0.62 on, by what is public in them.
 
-Parts stay Python functions, which Numba compiles for the kernels that call them; LLVM decides what is
+Parts stay Python functions, which Numba compiles for the kernels that call them; those called often are
 inlined. Numba's own cache keeps the kernels, in the folder of the entries, which is named after everything
 that can change them. Numba does not check for damage what it finds there.
 """
@@ -42,7 +42,7 @@ def kernel(function: Callable[..., Any], name: str, entries: Callable[[], Entrie
 
 def part(function: Callable[..., Any], inline: bool) -> Any:
     """The function, as a part of kernels."""
-    return _register_jitable(**_OPTIONS)(function)
+    return _register_jitable(forceinline=inline, **_OPTIONS)(function)
 
 
 def chosen(point: Callable[..., Any], part_of: Callable[[Any], Any]) -> Any:
