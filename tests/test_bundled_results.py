@@ -16,7 +16,7 @@ from ndpsim.base import jit
 from ndpsim.config.files import data_folder
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.shared_dimm import plan_in_use
-from ndpsim.simulate.results import bundled
+from ndpsim.simulate.results import cache as bundled
 from ndpsim.simulate.results.cache import ResultCache
 from scripts import script
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from ndpsim.config.files import data_folder
 from ndpsim.inference.layers.costs import Costs
-from ndpsim.simulate.results.bundled import sources_digest
-from ndpsim.simulate.results.cache import ResultCache, Stored, to_text
+from ndpsim.simulate.results.cache import ResultCache, Stored, sources_digest, to_text
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import SlowdownTable
 
