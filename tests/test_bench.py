@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
-from ndpsim.studies.bench import ROWS, experts, run_rows, scale, traffic
+from ndpsim.studies.bench import ROWS, experts, growth, run_rows, scale, traffic
 from ndpsim.studies.bench.experts import (
     ExpertCall,
     FreshProcess,
@@ -28,6 +29,7 @@ from ndpsim.studies.bench.experts import (
     UnlikeCalls,
     WholeRun,
 )
+from ndpsim.studies.bench.growth import GrowthRow, run_growth
 from ndpsim.studies.bench.row import Results, best_seconds
 from ndpsim.studies.bench.scale import ScaleRow, run_scale
 from ndpsim.studies.bench.table import COLUMNS, cells, markdown
@@ -403,6 +405,31 @@ def test_one_row_of_long_work_is_measured_in_a_process_of_its_own_at_its_share()
     assert row["peak_bytes"] > 10e6
     with refused("unknown-name row ? requests"):
         run_scale(["request"])
+
+
+def test_growth_is_the_processor_time_of_each_size_and_its_power(monkeypatch, tmp_path):
+    def turning(size):
+        end = size / 1000
+
+        def turn():
+            began = time.process_time()
+            while time.process_time() - began < end:
+                pass
+
+        return turn
+
+    monkeypatch.setattr(growth, "GROWTH_ROWS", (GrowthRow("turns", "ms of turning", [5, 50], turning),))
+    picture = tmp_path / "growth.svg"
+    asked = "bench", "--only", "growth", "--row", "turns", "--repeat", "2", "--plot", str(picture)
+    answer = json.loads(said(*asked, "--json", "-"))
+    (row,) = answer["rows"]
+    assert row["sizes"] == [5, 50]
+    assert row["cpu_s"] >= [0.005, 0.05]
+    assert row["exponents"] == [pytest.approx(1, abs=0.5)]
+    assert "processor time (s)" in picture.read_text()
+    assert "ms of turning" in said(*asked)
+    with refused("unknown-name row ? turns"):
+        run_growth(["turn"])
 
 
 def test_long_work_that_fails_or_is_wrong_is_no_measurement(monkeypatch):

@@ -1,7 +1,7 @@
 """Writes hwconfigs/measured: the results of bundled machines that take longest to simulate.
 
 ``python validation/measured.py [MACHINE ...]`` (some minutes). Run it after the last change of a source in
-`ndpsim.simulate.results.bundled.SIMULATION`: results of other sources are not used.
+`ndpsim.simulate.results.cache.SIMULATION`: results of other sources are not used.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ from ndpsim.simulate.results.cache import ResultCache, Stored, sources_digest, t
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import SlowdownTable
 
-MODELS = {"trimoe": ("deepseek-v2",), "edge": ("qwen3-30b-a3b",)}
+MODELS = {
+    "trimoe": ("deepseek-v2", "deepseek-v3", "glm-4.5-air", "qwen3-235b-a22b", "qwen3-30b-a3b"),
+    "edge": ("mixtral-8x7b", "phi-3.5-moe", "qwen3-30b-a3b"),
+}
 
 
 class Collected(ResultCache):

@@ -22,8 +22,9 @@ _BENCH = table(
             ),
             Parameter(
                 "only",
-                "speed: rows with known results; scale: long and large work, with its memory, for hours.",
-                Choice(("speed", "scale"), "kind of rows"),
+                "speed: rows with known results; growth: the same work in several sizes; scale: long and "
+                "large work, with its memory, for hours.",
+                Choice(("speed", "growth", "scale"), "kind of rows"),
                 "speed",
             ),
             Parameter(
@@ -36,14 +37,14 @@ _BENCH = table(
             Parameter(
                 "repeat",
                 "Number of runs; the fastest is used. Experts run at least 20 times, Ramulator at most 3, "
-                "compile once.",
+                "compile once; --only growth at most 3 times.",
                 Whole(1),
                 5,
             ),
         ),
         "Results": (
             JSON,
-            *picture("Draw the time of each row for a request.", "bench"),
+            *picture("Draw the time of each row for a request; of growth, the time of each size.", "bench"),
             Parameter("markdown", "Write the table, with machine and date, as Markdown.", Output()),
         ),
     }
@@ -61,8 +62,9 @@ def command(options: Options) -> None:
     every counter, and also Ramulator 2.1 if its Python package `ramulator` is installed. The exit status is 1
     if a value differs.
     """
-    if _BENCH.value(options, "only") == "scale":
-        _measure_scale(options)
+    others = {"growth": _measure_growth, "scale": _measure_scale}
+    if (measure := others.get(_BENCH.value(options, "only"))) is not None:
+        measure(options)
         return
     from ndpsim.report.printing import print_table
     from ndpsim.report.words import counted
@@ -84,6 +86,40 @@ def command(options: Options) -> None:
         options,
         lambda: {"rows": [row.to_dict() for row in measured], "machine": machine()},
         lambda: print_table(f"best of {counted(repeat, 'run')}", COLUMNS, map(cells, measured)),
+    )
+
+
+def _measure_growth(options: Options) -> None:
+    """Measure how processor time grows with the size of the work."""
+    refuse(options, "applies only to --only speed", "markdown")
+    from ndpsim.base.units import format_time
+    from ndpsim.report.printing import print_table
+    from ndpsim.studies.bench.growth import run_growth
+
+    plot = plot_of(options, "bench")
+    with progress_of("measuring") as progress:
+        measured = run_growth(options.get("row", ()), min(3, _BENCH.value(options, "repeat")), progress)
+    if plot is not None:
+        from ndpsim.report.pictures.claims import growth_figure
+
+        plot.draw(growth_figure, {row.name: (row.sizes, row.cpu_s) for row in measured})
+    rows = [
+        (
+            row.name,
+            row.about,
+            f"{size:,}",
+            format_time(seconds * 1e9),
+            power,
+        )
+        for row in measured
+        for size, seconds, power in zip(
+            row.sizes, row.cpu_s, ["", *(f"{power:.2f}" for power in row.exponents)], strict=True
+        )
+    ]
+    answer(
+        options,
+        lambda: {"rows": [row.to_dict() for row in measured]},
+        lambda: print_table("growth", ("row", "work", "size", "CPU", "power of the size"), rows),
     )
 
 

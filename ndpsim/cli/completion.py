@@ -85,8 +85,10 @@ def _kind_names(kind: str, context: click.Context) -> Iterable[str]:
         return [f"{name}x" for name in _kind_names("parts:memories", context)]
     if kind == "bench-rows":
         from ndpsim.studies.bench import ROWS
+        from ndpsim.studies.bench.growth import GROWTH_ROWS
+        from ndpsim.studies.bench.scale import SCALE_ROWS
 
-        return ROWS
+        return [*ROWS, *(row.name for row in GROWTH_ROWS), *(row.name for row in SCALE_ROWS)]
     return _hardware_keys().get(kind, (kind,))
 
 

@@ -124,3 +124,26 @@ def bench_figure(ns: Mapping[str, float], size: str = DEFAULT_SIZE, panels: Pane
 
     title = f"Time of the simulator for a request: {counted(len(ns), 'row')} of ndpsim bench"
     return compose(title, ({"rows": Panel(draw, 2 + 1.6 * len(ns), stretches=True)},), size, panels, "bench")
+
+
+def growth_figure(
+    measured: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    size: str = DEFAULT_SIZE,
+    panels: Panels = None,
+) -> Figure:
+    """Processor time over the size of the work, on logarithmic axes.
+
+    Args:
+        measured: by row, sizes and the seconds of each.
+    """
+
+    def draw(axes: Axes) -> None:
+        for number, (name, (sizes, seconds)) in enumerate(measured.items()):
+            style = ("-", "--", ":")[number // len(SERIES) % 3]
+            axes.plot(
+                sizes, seconds, marker=".", label=name, color=SERIES[number % len(SERIES)], linestyle=style
+            )
+        axes.set(xscale="log", yscale="log", xlabel="size of the work", ylabel="processor time (s)")
+
+    title = f"Time of the simulator as work grows: {counted(len(measured), 'row')} of ndpsim bench"
+    return compose(title, ({"rows": Panel(draw, 24, stretches=True)},), size, panels, "bench")

@@ -373,15 +373,23 @@ SIMULATION = (
     "inference/layers/relayouts.py",
     "inference/layers/shared_dimm.py",
     "simulate/",
-    "workload/models/",
+    "workload/models/expert.py",
 )
+
+#: Sources among them that do not: they simulate others, or what they decide is in a result's name.
+OTHERS = ("base/options/", "config/importers/", "dimm/banks/", "dram/banks/", "simulate/rtl/")
 
 
 @functools.cache
 def sources_digest() -> str:
     """20 hexadecimal digits of the sources that simulate these results."""
-    sources = jit.read_sources().items()
-    return jit.version_of({path: source for path, source in sources if path.startswith(SIMULATION)})
+    return jit.version_of(
+        {
+            path: source
+            for path, source in jit.read_sources().items()
+            if path.startswith(SIMULATION) and not path.startswith(OTHERS)
+        }
+    )
 
 
 @functools.cache
