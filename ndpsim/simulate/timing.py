@@ -200,7 +200,8 @@ class CheckerSide:
             of_rows = each.rule in _OF_ROWS
             if (of_rows and self._rows) or not (of_rows or each.shortfall or each.rule == _EDGE):
                 said = each.message.partition(f" at clock {candidate.clock}: ")[2]
-                raise InputError(_without_lines(said), "conflict", key=each.command)
+                said = re.sub(r" \(line \d+\)", "", said)  # a probe has no lines
+                raise InputError(said, "conflict", key=each.command)
         return [each for each in found if each.rule not in _OF_ROWS]
 
     def earliest(self, before: Sequence[Issued], candidate: Issued) -> tuple[int, str]:
@@ -213,11 +214,6 @@ class CheckerSide:
                 rule = most.rule
             clock += max(most.shortfall, 1)
         return clock, _BUS if rule == "clock order" else rule
-
-
-def _without_lines(words: str) -> str:
-    """A finding without the lines of its trace, which a probe has none of."""
-    return re.sub(r" \(line \d+\)", "", words)
 
 
 _LAST_CLOCK = 10**15
