@@ -20,7 +20,7 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.workload.models import MoeShape, load_model
-from ndpsim.workload.models.class_defaults import CLASS_DEFAULTS, FILE
+from ndpsim.workload.models.known_keys import CLASS_DEFAULTS, FILE
 
 VERSION = "5.24.0"
 HERE = Path(__file__).parent

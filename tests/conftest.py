@@ -170,16 +170,16 @@ def reversed_banks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.fixture
 def new_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
     """Adds a module to the ``request_formats`` or ``command_forms`` of traces."""
-    from ndpsim.dram.traces import commands, reader, registry, stream
+    from ndpsim.dram.traces import commands, reader, request_format, stream
 
     def add(kind: str, text: str) -> None:
         readers, folder = {
-            "request_formats": ((reader, stream), registry._request_folder),
-            "command_forms": ((commands,), registry._command_folder),
+            "request_formats": ((reader, stream), request_format._request_folder),
+            "command_forms": ((commands,), request_format._command_folder),
         }[kind]
         (tmp_path / "added.py").write_text(text)
         monkeypatch.setattr(folder, "__path__", [*folder.__path__, str(tmp_path)])
-        found = getattr(registry, kind).__wrapped__()
+        found = getattr(request_format, kind).__wrapped__()
         for module in readers:
             monkeypatch.setattr(module, kind, lambda: found)
 

@@ -21,8 +21,7 @@ from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_N
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
 from ndpsim.policies.assignment.parts import LayerWeights, Sums, count_parts
 from ndpsim.policies.interface import Part, Parts
-from ndpsim.policies.published.cxl.policy import bit_budget, prefix_split
-from ndpsim.policies.published.cxl.quantisation import read_losses
+from ndpsim.policies.published.cxl import bit_budget, prefix_split, read_losses
 from oracles.assignment_kernels import fill_uses, least_maximum, list_ways, schedule
 from oracles.bottleneck import Layer as ScheduledLayer
 from oracles.bottleneck import schedule as readable_schedule
@@ -358,7 +357,7 @@ def test_the_bundled_table_says_that_it_is_synthetic_and_obeys_the_rule_in_its_h
     for expert, bits in itertools.product(range(20), (1, 2, 3, 4)):
         sensitivity = 0.5 + (7 * (expert % 16) % 16) / 16
         assert losses[1, expert, bits - 1] == pytest.approx(sensitivity * 4.0**-bits, rel=1e-7)
-    file = Path(__file__).parent.parent / "ndpsim/policies/published/cxl/quantisation_loss_synthetic.csv"
+    file = Path(__file__).parent.parent / "ndpsim/policies/published/quantisation_loss_synthetic.csv"
     assert file.read_text().startswith("# Synthetic: no model was quantised")
 
 

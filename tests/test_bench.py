@@ -20,7 +20,7 @@ from ndpsim.dram.engines import ScanController
 from ndpsim.dram.mapping import MAPPERS, map_addresses
 from ndpsim.dram.spec import resolve
 from ndpsim.simulate import run_trace, simulate_expert
-from ndpsim.studies.bench import ROWS, experts, growth, rtl, run_rows, scale, traffic
+from ndpsim.studies.bench import ROWS, experts, growth, run_rows, scale, traffic
 from ndpsim.studies.bench.experts import (
     ExpertCall,
     FreshProcess,
@@ -449,7 +449,7 @@ def test_rows_run_in_the_order_of_the_table(monkeypatch):
 
 
 def test_rows_that_cannot_run_here_are_left_out_and_named_when_they_are_wanted(monkeypatch):
-    monkeypatch.setattr(rtl, "compiler", lambda: None)
+    monkeypatch.setattr(experts, "compiler", lambda: None)
     for row in [row for row in ROWS if row != "rtl_loop"][1:]:
         monkeypatch.delitem(ROWS, row)
     monkeypatch.setitem(ROWS, "stream_r1", small())

@@ -16,7 +16,7 @@ from ndpsim.base import jit
 from ndpsim.config.files import data_folder
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.shared_dimm import plan_in_use
-from ndpsim.simulate.results import bundled
+from ndpsim.simulate.results import cache
 from ndpsim.simulate.results.cache import ResultCache
 from scripts import script
 
@@ -37,7 +37,7 @@ def test_there_is_a_file_for_each_machine_of_the_script():
 @pytest.mark.parametrize("file", FILES, ids=lambda path: path.stem)
 def test_files_are_of_the_present_sources(file):
     sources = json.loads(file.read_bytes())["sources"]
-    assert sources == bundled.sources_digest(), "run python validation/measured.py"
+    assert sources == cache.sources_digest(), "run python validation/measured.py"
 
 
 def same(one, other):
@@ -70,25 +70,25 @@ def test_a_bundled_table_is_found_where_nothing_was_simulated_before(caplog):
 
 
 def test_results_of_other_sources_are_not_used(monkeypatch):
-    assert bundled.bundled_results.__wrapped__()
-    monkeypatch.setattr(bundled, "sources_digest", lambda: "a" * 20)
-    assert not bundled.bundled_results.__wrapped__()
+    assert cache.bundled_results.__wrapped__()
+    monkeypatch.setattr(cache, "sources_digest", lambda: "a" * 20)
+    assert not cache.bundled_results.__wrapped__()
 
 
 def test_the_digest_covers_all_that_simulates_and_nothing_that_decides(tmp_path, monkeypatch):
     copied = tmp_path / "ndpsim"
     shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.setattr(jit, "__file__", str(copied / "base" / "jit" / "__init__.py"))
-    digest = bundled.sources_digest.__wrapped__
+    digest = cache.sources_digest.__wrapped__
     before = digest()
-    assert before == bundled.sources_digest()
-    for name in bundled.SIMULATION:
+    assert before == cache.sources_digest()
+    for name in cache.SIMULATION:
         changed = copied / (name if name.endswith(".py") else f"{name}__init__.py")
         whole = changed.read_text()
         changed.write_text(whole + "# another comment\n")
         assert digest() != before, name
         changed.write_text(whole)
-    for name in ("policies/views.py", *(f"{folder}__init__.py" for folder in bundled.OTHERS)):
+    for name in ("policies/views.py", *(f"{folder}__init__.py" for folder in cache.OTHERS)):
         assert (copied / name).exists(), name
         (copied / name).write_text("# another comment\n")
     assert digest() == before

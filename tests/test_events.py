@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ndpsim.base.jit import kernel
 from ndpsim.inference.events.loop import DONE, STUCK, run_jobs
-from ndpsim.inference.events.sharing import share_resources
+from ndpsim.inference.events.speeds import share_resources
 from ndpsim.inference.events.state import Jobs, Kinds, Work
 from ndpsim.inference.layers.jobs import make_work
 from ndpsim.simulate.results.slowdown import SlowdownTable

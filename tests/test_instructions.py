@@ -13,15 +13,19 @@ import pytest
 
 from ndpsim.base.jit import inner_steps, kernel, releases
 from ndpsim.dram.fast.vectors import (
+    assume_nonnegative,
     bits,
     both,
     either,
     filled,
     larger,
     least,
+    lowest,
     merged,
+    ones,
     raise_times,
     read_times,
+    rotate,
     set_element,
     set_vector,
     smaller,
@@ -32,7 +36,6 @@ from ndpsim.dram.fast.vectors import (
     words_differ,
     write_times,
 )
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
 
 
 @kernel

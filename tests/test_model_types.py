@@ -14,7 +14,7 @@ import pytest
 from mistakes import refused
 from ndpsim.inference.processors.memory import dense_weight_bytes
 from ndpsim.workload.models import CompressedAttention, LayerAttention, MoeShape, load_model
-from ndpsim.workload.models.class_defaults import CLASS_DEFAULTS
+from ndpsim.workload.models.known_keys import CLASS_DEFAULTS
 from scripts import script
 
 PAGE = script("docs/model_types.py")

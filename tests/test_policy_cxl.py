@@ -12,8 +12,7 @@ from mistakes import refused
 from ndpsim.policies import check_policy, choose_policy
 from ndpsim.policies.example import MACHINE
 from ndpsim.policies.interface import Migration
-from ndpsim.policies.published.cxl.policy import Cxl, CxlParameters
-from ndpsim.policies.published.cxl.quantisation import read_losses
+from ndpsim.policies.published.cxl import Cxl, CxlParameters, read_losses
 from ndpsim.policies.views import OfflineView
 from ndpsim.workload.routing import Routing
 

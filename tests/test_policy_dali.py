@@ -17,8 +17,16 @@ from builders.policy_machines import machine as plain_machine
 from mistakes import refused
 from ndpsim.policies import choose_policy, views
 from ndpsim.policies.offloading import cache_slots
-from ndpsim.policies.published.dali.assignment import TwoEngines, beam, greedy, optimal, times_of
-from ndpsim.policies.published.dali.policy import Dali, DaliParameters, load_residual
+from ndpsim.policies.published.dali import (
+    Dali,
+    DaliParameters,
+    TwoEngines,
+    beam,
+    greedy,
+    load_residual,
+    optimal,
+    times_of,
+)
 from ndpsim.workload.routing import Routing
 
 TOKENS = np.arange(65)

@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from calls import call, refused_call, said
+from ndpsim.cli.cite import papers
 from ndpsim.cli.names import NAMES
 from ndpsim.config import load_hardware
 from ndpsim.config.banks import load_bank_hardware
 from ndpsim.config.files import data_folder
 from ndpsim.policies import policies
-from ndpsim.report.citing import papers
 from scripts import script
 
 ROOT = Path(__file__).parents[1]

@@ -12,9 +12,8 @@ import ndpsim
 from mistakes import refused
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing import Routing, describe_routing, generate_routing
-from ndpsim.workload.routing.activity import predicted
+from ndpsim.workload.routing.activity import Estimate, estimate, groups_of, left_out, predicted
 from ndpsim.workload.routing.drawing import class_counts
-from ndpsim.workload.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.workload.routing.statistics import _drift
 
 SEEDS = (1, 2, 3, 4, 5)

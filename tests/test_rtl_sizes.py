@@ -8,7 +8,7 @@ import pytest
 
 from ndpsim.config import load_hardware
 from ndpsim.dimm.layout import ExpertFormat
-from ndpsim.studies.rtl_sizes import METRICS, fit, unit_size
+from ndpsim.studies.rtl import METRICS, fit, unit_size
 from ndpsim.studies.sweeps.commands.gemv import COMMAND
 from ndpsim.workload.models import Expert
 

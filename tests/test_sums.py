@@ -11,14 +11,14 @@ from pathlib import Path
 import numpy as np
 
 import ndpsim
-from ndpsim.base.sums import product_sum
+from ndpsim.base.arrays import product_sum
 
 FOLDER = Path(ndpsim.__file__).parent
 
 #: Products of integers, of sparse matrices, and of matrices whose product is an argument of a ranking only.
 NO_SUM = {
     "dram/fast/state.py": "integers",
-    "policies/published/dali/policy.py": "ranks experts",
+    "policies/published/dali.py": "ranks experts",
     "policies/run_bound.py": "sparse",
     "simulate/rtl/loop.py": "integers below 2^53",
 }

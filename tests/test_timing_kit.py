@@ -13,7 +13,7 @@ from ndpsim.base.choices import RULES
 from ndpsim.base.errors import InputError, MismatchError
 from ndpsim.dram.spec import Device, Rule, resolve, standards
 from ndpsim.dram.spec.standard import BANK_PAIR, SAME_BANKS, WHOLE_RANK
-from ndpsim.simulate.timing.sides import Issued, addressed
+from ndpsim.simulate.timing import Issued, addressed
 from ndpsim.timing import Probe
 
 Place = dict[str, int]

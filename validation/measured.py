@@ -1,7 +1,7 @@
 """Writes hwconfigs/measured: the results of bundled machines that take longest to simulate.
 
 ``python validation/measured.py [MACHINE ...]`` (some minutes). Run it after the last change of a source in
-`ndpsim.simulate.results.bundled.SIMULATION`: results of other sources are not used.
+`ndpsim.simulate.results.cache.SIMULATION`: results of other sources are not used.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from typing import Any
 
 from ndpsim.config.files import data_folder
 from ndpsim.inference.layers.costs import Costs
-from ndpsim.simulate.results.bundled import sources_digest
-from ndpsim.simulate.results.cache import ResultCache, Stored, to_text
+from ndpsim.simulate.results.cache import ResultCache, Stored, sources_digest, to_text
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import SlowdownTable
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.audit.case import (
+from ndpsim.audit.kernels import RuleSet, find_early, find_row_faults, find_unmanaged
+from ndpsim.audit.report import (
     COORDINATES,
     Breach,
     Case,
@@ -16,7 +17,6 @@ from ndpsim.audit.case import (
     too_early,
     wrong_coordinates,
 )
-from ndpsim.audit.kernels import RuleSet, find_early, find_row_faults, find_unmanaged
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.dram.spec import Device, Rule
 from ndpsim.dram.spec.checking import check_rule

@@ -8,10 +8,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.audit.case import (
+from ndpsim.audit.checks import CHECKS, unmanaged
+from ndpsim.audit.report import (
     Breach,
     Case,
     Found,
+    Report,
+    Violation,
     case_of,
     counted,
     flags,
@@ -19,8 +22,6 @@ from ndpsim.audit.case import (
     too_early,
     violation,
 )
-from ndpsim.audit.checks import CHECKS, unmanaged
-from ndpsim.audit.report import Report, Violation
 from ndpsim.base.arguments import choice, instance, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.dram import CHECK, MOST_DESCRIBED

@@ -263,3 +263,8 @@ def checked(
         problem = f"is {array.dtype} of shape {shown(array.shape)}, not {numbers} [{', '.join(axes)}]"
         raise place.error(problem)
     return array
+
+
+def product_sum(values: NDArray[np.float64], others: NDArray[np.float64]) -> float:
+    """The sum of the products of two vectors."""
+    return float(np.sum(values * others))

@@ -10,8 +10,7 @@ import click
 from ndpsim.base.errors import InputError
 from ndpsim.base.options import joined, refuse, table
 from ndpsim.base.options.hardware import SET
-from ndpsim.base.options.requests import COMPARE, DESCRIBE, GENERATE, IMPORT, RECORDED
-from ndpsim.base.options.serve import SERVE
+from ndpsim.base.options.serve import COMPARE, DESCRIBE, GENERATE, IMPORT, RECORDED, SERVE
 from ndpsim.cli.command import Options, group, taking
 from ndpsim.cli.options import JSON, answer, naming, progress_of
 

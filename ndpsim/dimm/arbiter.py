@@ -20,7 +20,7 @@ from ndpsim.dimm.common import (
 from ndpsim.dimm.relayout import engine_due, has_requests, lanes_due, offer_requests, requests_left
 from ndpsim.dimm.staging import give_to_multipliers, next_step, next_transfer
 from ndpsim.dimm.stepping import HOSTS, UNKNOWN
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 from ndpsim.dram.maintenance import next_refresh
 from ndpsim.dram.state import FAR, NEXT_REFRESH
 

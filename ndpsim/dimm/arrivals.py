@@ -32,8 +32,7 @@ from ndpsim.dram.fast.choose import mode_changes
 from ndpsim.dram.fast.controller import queue_request, refresh, take, would_accept
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, READS, WR, WRITES
 from ndpsim.dram.fast.slots import bank_of
-from ndpsim.dram.fast.vectors import set_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest
+from ndpsim.dram.fast.vectors import assume_nonnegative, lowest, set_element
 from ndpsim.dram.state import FAR, NEXT_REFRESH, PLACE, REFRESH_FROM
 
 _NONE = -1

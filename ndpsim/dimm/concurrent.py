@@ -25,7 +25,7 @@ from ndpsim.dram.fast.banks import active_bank, is_barred, requests_held
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, RD, SLOTS
 from ndpsim.dram.fast.slots import slot_bank, wait_row
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
+from ndpsim.dram.fast.vectors import assume_nonnegative, lowest, rotate
 from ndpsim.dram.state import BUS_TAKEN, FAR, HOST_WAITS, REFRESH_PENDING, WRITE_MODE
 
 

@@ -31,7 +31,6 @@ from ndpsim.dram.fast.blocking import Blocking
 from ndpsim.dram.fast.choose import next_ready_after
 from ndpsim.dram.fast.controller import would_accept
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, RANKS, RD, READS, WR, WRITES
-from ndpsim.dram.fast.issued import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE
 from ndpsim.dram.fast.observe import (
     observe_activate,
     observe_column,
@@ -39,10 +38,10 @@ from ndpsim.dram.fast.observe import (
     observe_precharge,
     release_closed,
 )
-from ndpsim.dram.fast.shape import Shape
+from ndpsim.dram.fast.shape import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, NOWHERE, Shape
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.step import step
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 from ndpsim.dram.state import WRITE_MODE, Channel, Commands
 
 Ints = NDArray[np.int64]

@@ -105,7 +105,6 @@ class ScanController:
         self.skipped = 0
 
     def request_numbers(self) -> list[Ints]:
-        """See `Controller.request_numbers`."""
         return [self._state.entry[:, INDEX]]
 
     def open_clocks(self, end: int) -> int:
@@ -156,7 +155,6 @@ class FastController:
         return int(self._state["fast_forwarded"])
 
     def request_numbers(self) -> list[Ints]:
-        """See `Controller.request_numbers`."""
         state = self._state
         return [state["slot_request"], state["active_request"], *split_activation.request_numbers(state)]
 

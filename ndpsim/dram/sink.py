@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import inlined
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 
 Ints = NDArray[np.int64]
 Narrow = NDArray[np.int32]

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ndpsim.base.sums import product_sum
+from ndpsim.base.arrays import product_sum
 from ndpsim.policies.assignment.interior_point import Programme, Search
 from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Rows, Steps, Writer, scaled
 from ndpsim.policies.views import Floats, Ints

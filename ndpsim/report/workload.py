@@ -11,8 +11,7 @@ from ndpsim.report.printing import print_grid, print_table, print_text
 from ndpsim.report.words import counted, source_words
 from ndpsim.workload.requests.statistics import Lengths, RequestStatistics
 from ndpsim.workload.routing import RoutingStatistics
-from ndpsim.workload.routing.activity import CoActivation
-from ndpsim.workload.routing.estimates import Estimate
+from ndpsim.workload.routing.activity import CoActivation, Estimate
 from ndpsim.workload.routing.statistics import PhaseStatistics, Reuse
 
 _CLASSES = (("hot", "warm", "cold"), ("top_10", "next_30", "rest_60"))

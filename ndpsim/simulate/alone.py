@@ -65,12 +65,10 @@ class DimmLanes:
         )
 
     def begin(self, job: Job) -> None:
-        """See `program.Lanes`."""
         expert: QueuedExpert = job.expert
         self._placed, self._hidden = expert.placed, expert.weights.hidden
 
     def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
-        """See `program.Lanes`."""
         machine, bursts = self.machine, self._activation_bursts(tokens)
         ready = start + machine.device.write_latency * machine.dram_ticks
         self.dimms.put_transfers(self.dimm, shared.WRITE, machine.bus_ticks(bursts), [ready])
@@ -78,7 +76,6 @@ class DimmLanes:
         return [self._transferred()]
 
     def multiply(self, region: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
-        """See `program.Lanes`."""
         machine, placed, dimm, unit = self.machine, self._placed, self.dimm, self.machine.unit
         weights, transfers = self.dimms.agents.weights, self.dimms.agents.transfers
         groups, interleaving = placed.groups[region], placed.interleaving
@@ -99,7 +96,6 @@ class DimmLanes:
         return [summed(self.dimms.agents.weights.done[dimm, groups].copy())]
 
     def read_results(self, tokens: int, known: list[Ints]) -> Awaited[int]:
-        """See `program.Lanes`."""
         yield common.TRANSFERS_DONE
         hidden, per_burst = self._hidden, self.rows_per_message
         self.host_bursts += self._activation_bursts(tokens) + tokens * -(-hidden // per_burst)
@@ -214,7 +210,6 @@ class LanesAlone:
         self._begun += 1
 
     def write_activations(self, tokens: int, start: int) -> Awaited[list[int]]:
-        """See `program.Lanes`."""
         yield from ()
         return self.path.write(start, tokens * self.expert.weights.hidden)
 
@@ -244,7 +239,6 @@ class LanesAlone:
             lane.read_region(region, runs, servers, release, self._report)
 
     def read_results(self, tokens: int, known: list[Ints]) -> Awaited[int]:
-        """See `program.Lanes`."""
         yield from ()
         return self.path.read(known, self.expert.weights.hidden, tokens)
 

@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import Progress
+from ndpsim.base.arrays import product_sum
 from ndpsim.base.errors import no_way_on
-from ndpsim.base.sums import product_sum
 from ndpsim.base.units import Timebase
 from ndpsim.dimm.alone import Alone
 from ndpsim.dimm.arbitrations import make_arbitration

@@ -41,7 +41,7 @@ from ndpsim.simulate.power import Energy, engine_energy, unit_work
 from ndpsim.simulate.program import FIRST_CLOCK, Job
 from ndpsim.simulate.relayout_plan import access_by_units, ensure_transfers_fit, first_dimms, plan_transfers
 from ndpsim.simulate.relayout_run import Wave, last_data
-from ndpsim.simulate.results.session import DimmResult, ExpertRun, HostRun, RelayoutRun
+from ndpsim.simulate.results.expert import DimmResult, ExpertRun, HostRun, RelayoutRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.simulate.statistics import read_latencies
 

@@ -197,7 +197,6 @@ class TraceChannel(Bus):
         return super().cycles + self._idle.clocks
 
     def open_clocks(self, end: int) -> int:
-        """See `Controller.open_clocks`."""
         return self.channel.open_clocks(end - self._idle.clocks)
 
     @property

@@ -1,27 +1,37 @@
-"""Verilog and the size of a unit as hardware: gates, transistors, memory bits, depth and area."""
+"""Verilog and the size of a unit as hardware: gates, transistors, memory bits, depth and area.
+
+Gates, memories and area of a machine's GEMV unit as hardware, without synthesis.
+
+`validation/rtl/fit.py` synthesises modules of some units, and finds the gates of each bit of a register, an
+adder and so on; these are added up. Its file has the error.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from graphlib import TopologicalSorter
+from pathlib import Path
 from typing import Any
 
 import yaml
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.run_files import temporary_folder
-from ndpsim.config import load_hardware
+from ndpsim.base.run_files import note_input, temporary_folder
+from ndpsim.config import Hardware, load_hardware
 from ndpsim.config.banks import load_bank_hardware
 from ndpsim.config.files import data_folder
-from ndpsim.dimm.layout import ExpertWeights
+from ndpsim.dimm.layout import ExpertFormat, ExpertWeights
+from ndpsim.dimm.units.gemv import GemvUnit
 from ndpsim.simulate.machine import NdpMachine, lower_machine, named_weights, place_on_dimms
 from ndpsim.simulate.rtl import units
-from ndpsim.simulate.rtl.build import UnitSource, write_rtlil, yosys
+from ndpsim.simulate.rtl.build import UnitSource, load_module, write_rtlil, yosys
+from ndpsim.workload.models import Expert
 
 #: The bundled machine of each unit, which gives lanes and bursts, and its key there.
 MACHINES = {
@@ -333,3 +343,65 @@ def _processes() -> dict[str, Any]:
     path = data_folder("validation") / "rtl" / "processes.yaml"
     found: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
     return found
+
+
+# ---- Sizes of units in sweeps
+
+
+#: The metrics of `unit_size`.
+METRICS = ("rtl_gate_equivalents", "rtl_memory_bits", "rtl_area_mm2")
+
+
+_FILES = ("gemv_sizes.py", "gemv_sizes.json", "processes.yaml")
+
+
+def data_digest() -> str:
+    """A digest of the files that sizes come from; they are noted as inputs."""
+    for name in _FILES:
+        note_input(_folder() / name)
+    return _digest()
+
+
+@functools.cache
+def _digest() -> str:
+    return hashlib.blake2b(b"".join((_folder() / name).read_bytes() for name in _FILES)).hexdigest()
+
+
+def _folder() -> Path:
+    return data_folder("validation") / "rtl"
+
+
+@functools.cache
+def fit() -> tuple[Any, dict[str, Any]]:
+    """The module with the sizes of the unit, and the content of the file of the fit."""
+    content: dict[str, Any] = json.loads((_folder() / "gemv_sizes.json").read_text(encoding="utf-8"))
+    return load_module(_folder() / "gemv_sizes.py"), content
+
+
+def unit_size(
+    hardware: Hardware,
+    expert: str | Expert,
+    bits: ExpertFormat,
+    layout: str = "localized",
+    tokens: int | Sequence[int] = 1,
+) -> dict[str, float | None]:
+    """Size of the GEMV unit of a DIMM, by name of `METRICS`; None: the hardware has none, or cannot be built.
+
+    The area is that of the first process of `validation/rtl/processes.yaml`: logic at the usual utilisation,
+    and memories with one port.
+    """
+    machine = lower_machine(hardware)
+    if not isinstance(machine.unit, GemvUnit):
+        return dict.fromkeys(METRICS)
+    module, content = fit()
+    placed = place_on_dimms(machine, layout, named_weights(expert, bits)[0])
+    most_tokens = tokens if isinstance(tokens, int) else max(tokens)
+    most = max(machine.unit.tile(most_tokens, placed.weights.hidden, placed.slice))
+    try:
+        sizes = units.machine_parameters(module, machine, placed, most)
+    except InputError:
+        return dict.fromkeys(METRICS)
+    gates, memory_bits = module.gates(sizes, content["factors"]), module.memory_bits(sizes)
+    area = in_processes(gates, memory_bits, depth=1)[0]
+    assert area.memory_mm2 is not None
+    return dict(zip(METRICS, (gates, memory_bits, area.most_mm2 + area.memory_mm2), strict=True))

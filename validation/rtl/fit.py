@@ -1,4 +1,4 @@
-"""Fits the gates of the GEMV unit to its sizes: writes `gemv_sizes.json`, for `ndpsim.studies.rtl_sizes`.
+"""Fits the gates of the GEMV unit to its sizes: writes `gemv_sizes.json`, for `ndpsim.studies.rtl`.
 
 Run in the checkout, with the extra `rtl`: ``python validation/rtl/fit.py``. It synthesises the modules of
 some units, which takes a while; those that the file has are not synthesised again. Each module is a sum of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ndpsim.base.arguments import Sets, text
@@ -11,7 +11,8 @@ from ndpsim.base.errors import InputError, shown
 from ndpsim.base.options.hardware import HW, SET, model_of
 from ndpsim.base.options.host import ARBITRATION, HOST_TRAFFIC, MACHINE_TRAFFIC, MACHINE_TRAFFIC_TOLD
 from ndpsim.base.options.moe import CACHE, MOE, POLICY, ROUTING, SIMULATED, WEIGHTS
-from ndpsim.base.options.routing import SEED
+from ndpsim.base.options.routing import SEED, file_or_spec, format_of, recording_of, spec_of, written
+from ndpsim.base.options.routing import SEED as ANY_SEED
 from ndpsim.base.options.settings import Settings, argument, like, option, table_of
 from ndpsim.base.options.table import Choice, Flag, Kind, Own, Parameter, Real, Whole, table
 from ndpsim.base.plugins import option_names
@@ -199,4 +200,25 @@ FIND = table(
             ),
         )
     }
+)
+
+
+_RESULTS = (written("requests here, as CSV"),)
+_SEED = replace(ANY_SEED, help="Seed; equal seeds give equal requests.")
+
+#: Parameters of a recorded file.
+RECORDED = table(
+    {
+        "Requests": (
+            format_of("file", "workload-formats"),
+            Parameter("first", "Use only the first N requests.", Whole(1), otherwise="all"),
+            Parameter("run", "Use the N-th run of a file with several.", Whole(1), otherwise="the only one"),
+        )
+    }
+)
+COMPARE = table({"Requests": (recording_of(), *RECORDED.values())})
+GENERATE = table({"Requests": (spec_of("workloads", "poisson"), _SEED), "Results": _RESULTS})
+IMPORT = table({"Requests": (recording_of(), *RECORDED.values()), "Results": _RESULTS})
+DESCRIBE = table(
+    {"Requests": (file_or_spec("requests", "The requests.", "workloads"), *RECORDED.values(), _SEED)}
 )

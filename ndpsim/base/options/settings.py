@@ -111,10 +111,6 @@ def table_of(settings: type[Settings]) -> Table:
     return table(sections)
 
 
-def _annotation(setting: Field[Any]) -> str:
-    return setting.metadata["accepts"] or str(setting.type)
-
-
 def called_with(settings: type[Settings]) -> Callable[[Callable[..., R]], Callable[..., R]]:
     """Let a function or method of settings be called with their fields as arguments.
 
@@ -144,8 +140,9 @@ def called_with(settings: type[Settings]) -> Callable[[Callable[..., R]], Callab
 
 
 def _parameter(setting: Field[Any], kind: Any) -> inspect.Parameter:
+    annotation = setting.metadata["accepts"] or str(setting.type)
     default = inspect.Parameter.empty if setting.default is NEEDED else setting.default
-    return inspect.Parameter(setting.name, kind, default=default, annotation=_annotation(setting))
+    return inspect.Parameter(setting.name, kind, default=default, annotation=annotation)
 
 
 def documented_with(settings: type[Settings], before: str = "") -> Callable[[D], D]:

@@ -17,9 +17,15 @@ from ndpsim.dimm.layout.formats import (
     WeightFormat,
     expert_format,
 )
-from ndpsim.dimm.layout.geometry import Address, Geometry
-from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare, Region, expert_regions
-from ndpsim.dimm.layout.layouts import BurstPlaces, Layout
-from ndpsim.dimm.layout.moves import moves
-from ndpsim.dimm.layout.named import localized, make_layout, parse_layout, sharded, striped
+from ndpsim.dimm.layout.interleaving import Address, Geometry, Interleaving, LaneShare, Region, expert_regions
+from ndpsim.dimm.layout.layouts import (
+    BurstPlaces,
+    Layout,
+    localized,
+    make_layout,
+    moves,
+    parse_layout,
+    sharded,
+    striped,
+)
 from ndpsim.dimm.layout.tiled import TiledInterleaving, TiledLayout, Tiles

@@ -1,4 +1,16 @@
-"""The layout of an expert on the DIMMs of a machine: maps every bit of a weight to its location, and back."""
+"""The layout of an expert on the DIMMs of a machine: maps every bit of a weight to its location, and back.
+
+Layouts by name:
+
+- `localized`: the expert is on one DIMM, its bursts interleaved over the DIMM's lanes. Best for NDP units.
+- `striped`: its bursts are interleaved over the lanes of all DIMMs: channel by channel, then over the
+  sub-channels, then over the DIMMs of a channel, then over their ranks. Best for the host.
+- `sharded:N`: tensor-parallel over N DIMMs. DIMM k has slice k of the `intermediate` dimension: those rows
+  of gate and up (columns of the weights as frameworks that store inputs first write them), and the matching
+  columns of down. It computes alone up to the sums of down, which the host adds. Slices differ by at most
+  one weight, or by one group if weights of down have groups: no group is divided. Each slice is stored on its
+  DIMM like a `localized` expert.
+"""
 
 from __future__ import annotations
 
@@ -10,11 +22,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.arguments import text
+from ndpsim.base.choices import LAYOUTS
+from ndpsim.base.errors import InputError, unknown
 from ndpsim.base.limits import ensure_fits
 from ndpsim.dimm.layout.formats import PADDING, ExpertWeights
-from ndpsim.dimm.layout.geometry import Address, Geometry
-from ndpsim.dimm.layout.interleaving import Interleaving, expert_regions
+from ndpsim.dimm.layout.interleaving import Address, Geometry, Interleaving, expert_regions
 
 Ints = NDArray[np.int64]
 
@@ -302,3 +315,148 @@ class Layout:
             values = (kind, np.full_like(kind, matrix), in_row, column, bit)
             for into, value in zip(owner, values, strict=True):
                 into[chosen[mine]] = value
+
+
+def localized(geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0) -> Layout:
+    """An expert on one DIMM; see `Layout`."""
+    return Layout("localized", geometry, weights, [_all_lanes(geometry, dimm)], base)
+
+
+def striped(geometry: Geometry, weights: ExpertWeights, base: int = 0) -> Layout:
+    """An expert over all DIMMs; see `Layout`."""
+    order = sorted(
+        ((dimm, lane) for dimm in range(geometry.dimms) for lane in range(geometry.lanes)),
+        key=lambda lane: (
+            lane[1] // geometry.subchannels,
+            lane[0] // geometry.channels,
+            lane[1] % geometry.subchannels,
+            lane[0] % geometry.channels,
+        ),
+    )
+    return Layout("striped", geometry, weights, [order], base)
+
+
+def sharded(
+    geometry: Geometry, weights: ExpertWeights, count: int, first_dimm: int = 0, base: int = 0
+) -> Layout:
+    """An expert over `count` DIMMs, `first_dimm` and the next ones; see `Layout`.
+
+    Raises:
+        InputError: there are not this many DIMMs, or they do not all get weights.
+    """
+    if not 1 <= count <= geometry.dimms - first_dimm:
+        problem = f"sharded:{count} from DIMM {first_dimm} on is not possible with {geometry.dimms} DIMMs"
+        raise InputError(problem, "range", key="layout")
+    over = [_all_lanes(geometry, first_dimm + n) for n in range(count)]
+    return Layout(f"sharded:{count}", geometry, weights, over, base)
+
+
+def _all_lanes(geometry: Geometry, dimm: int) -> list[tuple[int, int]]:
+    if not 0 <= dimm < geometry.dimms:
+        raise InputError(f"{dimm} is not a DIMM, 0 to {geometry.dimms - 1}", "range", key="dimm")
+    return [(dimm, lane) for lane in range(geometry.lanes)]
+
+
+def parse_layout(name: str) -> tuple[str, int]:
+    """The kind of a layout's name, and the number of DIMMs of "sharded:N" (else 0).
+
+    Raises:
+        InputError: there is no such layout.
+    """
+    kind, colon, count = text(name, "layout").partition(":")
+    if kind == "sharded" and count.isascii() and count.isdecimal() and 0 < len(count) < 10:
+        return kind, int(count)
+    if kind == "sharded":
+        problem = f"'{name}' needs a number of DIMMs: sharded:2, sharded:4, ..."
+        raise InputError(problem, "missing", key="layout")
+    if colon or kind not in LAYOUTS:
+        raise unknown(name, LAYOUTS, "layout", key="layout")
+    return kind, 0
+
+
+def make_layout(
+    name: str, geometry: Geometry, weights: ExpertWeights, dimm: int = 0, base: int = 0
+) -> Layout:
+    """A layout by its name; `dimm`: its first DIMM (`striped` uses all).
+
+    Raises:
+        InputError: there is no such layout, or the weights do not fit.
+    """
+    kind, count = parse_layout(name)
+    if kind == "sharded":
+        return sharded(geometry, weights, count, dimm, base)
+    if kind == "localized":
+        return localized(geometry, weights, dimm, base)
+    return striped(geometry, weights, base)
+
+
+class Moves(NamedTuple):
+    """Bits that go from a burst of one layout to a burst of another, each pair of bursts once.
+
+    Bursts are counted as in `Layout`; pairs are in the order of the target's bursts, then the source's.
+    """
+
+    source: Ints
+    target: Ints
+    bits: Ints
+
+
+def moves(source: Layout, target: Layout) -> Moves:
+    """The moves of all bits of an expert's weights, scales and zero points; padding does not move.
+
+    Raises:
+        InputError: the layouts are not of the same expert and machine.
+    """
+    if (source.weights, source.geometry) != (target.weights, target.geometry):
+        problem = "both layouts need the same weights and machine"
+        raise InputError(problem, "conflict", key="layout")
+    (from_at, from_burst), (to_at, to_burst) = _pieces(source), _pieces(target)
+    begins, source_burst, target_burst = from_at, from_burst, to_burst
+    if not np.array_equal(from_at, to_at):
+        begins = _merged(from_at, to_at)
+        source_burst = from_burst[np.searchsorted(from_at, begins, "right") - 1]
+        target_burst = to_burst[np.searchsorted(to_at, begins, "right") - 1]
+    bits = np.diff(np.append(begins, sum(source.weights.matrix_bits())))
+    pair = target_burst * source.bursts + source_burst
+    if np.all(pair[1:] > pair[:-1]):
+        return Moves(source_burst, target_burst, bits)
+    order = np.argsort(pair, kind="stable")
+    first = np.flatnonzero(np.diff(pair[order], prepend=-1))
+    unique = pair[order][first]
+    return Moves(unique % source.bursts, unique // source.bursts, np.add.reduceat(bits[order], first))
+
+
+def _merged(first: Ints, second: Ints) -> Ints:
+    """The different values of two sorted arrays, sorted."""
+    both = np.concatenate((first, second))
+    both.sort(kind="stable")  # merges two sorted runs fast
+    return both[np.flatnonzero(np.diff(both, prepend=-1))]
+
+
+def _pieces(layout: Layout) -> tuple[Ints, Ints]:
+    """Runs of bits that are together in a burst: the first bit of each run, ascending, and its burst.
+
+    Bits are numbered over the whole expert as if it had one part: rows of gate and up alternate, then down.
+    """
+    weights = layout.weights
+    inward_bits = sum(weights.matrix_bits()[:-1])
+    down_row_bits = weights.format.down.row_bits(weights.intermediate)
+    begins, bursts = [], []
+    for part in layout.parts:
+        inward, down = part.interleaving.regions
+        burst_bits = inward.burst_bytes * 8
+        begin = np.arange(inward.bursts, dtype=np.int64) * burst_bits
+        rows_before = inward_bits // weights.intermediate * part.slice.start
+        begins.append(rows_before + begin)
+        bursts.append(part.first_burst + begin // burst_bits)
+
+        row_bits = weights.format.down.row_bits(len(part.slice))
+        cuts = np.arange(down.bursts, dtype=np.int64) * burst_bits
+        begin = _merged(cuts, np.arange(down.rows, dtype=np.int64) * row_bits)
+        row, within = np.divmod(begin, row_bits)
+        before = weights.format.down.row_bits(part.slice.start)  # whole groups
+        begins.append(inward_bits + row * down_row_bits + before + within)
+        bursts.append(part.first_burst + part.interleaving.first_burst(1) + begin // burst_bits)
+    first_bits = np.concatenate(begins)
+    order = np.argsort(first_bits, kind="stable")
+    return first_bits[order], np.concatenate(bursts)[order]

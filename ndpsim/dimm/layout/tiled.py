@@ -18,8 +18,7 @@ from numpy.typing import NDArray
 from ndpsim.base.errors import InputError
 from ndpsim.base.units import format_bytes
 from ndpsim.dimm.layout.formats import ExpertWeights, WeightFormat
-from ndpsim.dimm.layout.geometry import Geometry
-from ndpsim.dimm.layout.interleaving import Interleaving, LaneShare, Region
+from ndpsim.dimm.layout.interleaving import Geometry, Interleaving, LaneShare, Region
 from ndpsim.dimm.layout.layouts import Layout, Shard
 from ndpsim.dram.spec import Device
 

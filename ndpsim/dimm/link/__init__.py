@@ -2,6 +2,5 @@
 
 from __future__ import annotations
 
-from ndpsim.dimm.link.fabric import link_ticks
-from ndpsim.dimm.link.pcie import PcieLink, Pipe
+from ndpsim.dimm.link.fabric import PcieLink, Pipe, link_ticks
 from ndpsim.dimm.link.topology import TOPOLOGIES, Bridge, Network, make_network, ports_needed

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dimm.link.fabric import FAR, first_leaf, set_time
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 
 # ---- Packets of many flows over shared wires: the exact time at which each wire sends each packet
 #

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, inlined
 from ndpsim.dimm.link.packing import side_by_side
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 
 Narrow = NDArray[np.int32]
 

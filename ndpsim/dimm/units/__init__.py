@@ -3,6 +3,5 @@
 Each multiplier unit is a module, found by its name in hardware files (`ndp.unit.find_unit`).
 """
 
-from ndpsim.dimm.units.activation import ActivationUnit, last_served
 from ndpsim.dimm.units.gemv import GemvUnit
-from ndpsim.dimm.units.unit import MultiplierUnit, find_unit
+from ndpsim.dimm.units.unit import ActivationUnit, MultiplierUnit, find_unit, last_served

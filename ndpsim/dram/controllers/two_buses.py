@@ -22,10 +22,9 @@ from ndpsim.dram import step as one
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.choose import classes_ready, mode_changes
 from ndpsim.dram.fast.fields import ACT, BANKS, BANKS_PER_RANK, PRE, PREAB, RD, REFAB, REFSB, WR
-from ndpsim.dram.fast.issued import NOWHERE, issued
+from ndpsim.dram.fast.shape import NOWHERE, issued
 from ndpsim.dram.fast.signature import carry
-from ndpsim.dram.fast.vectors import either, filled, least, with_element
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative, either, filled, least, with_element
 from ndpsim.dram.maintenance import own_place
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.spec import Tables
@@ -161,7 +160,7 @@ def is_kept(rank, bank, held_rank, held_bank):
     return rank == held_rank and (bank == _NONE or bank == held_bank)
 
 
-# ---- The fast controller: see `fast.controller_points`
+# ---- The fast controller: see `fast.points`
 
 # Places in `turn`: the bus with its turn, and the clock; the last row command of a rising edge: its clock,
 # rank, bank (-1: all banks) and length in clocks; the rank that must not have a command to all its banks.
@@ -225,7 +224,7 @@ def barred(rules, state, slots_at):
 
 @inlined
 def at_edges(rules, times):
-    """See `fast.controller_points`: rising edges are at odd clocks."""
+    """See `fast.points`: rising edges are at odd clocks."""
     if rules.ticks == 1:
         return times
     return either(times, with_element(filled(1), PRE, 0))
@@ -268,7 +267,7 @@ def keeps_maintenance(rules, shape, state, index, command):
 
 @inlined
 def carry_controller(rules, state, table, at, row, clock, writes):
-    """See `fast.controller_points`: the edge, and a row command that still forbids one behind it."""
+    """See `fast.points`: the edge, and a row command that still forbids one behind it."""
     turn = state.turn
     ago = clock - turn[_AT] if clock - turn[_AT] <= turn[_LENGTH] else _LONG_AGO
     carry(table, at, clock % rules.ticks, writes)

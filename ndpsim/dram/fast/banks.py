@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
-from ndpsim.dram.fast.chunk_points import chunks_with
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -18,10 +17,20 @@ from ndpsim.dram.fast.fields import (
     REFSB,
     SLOTS,
 )
+from ndpsim.dram.fast.points import chunks_with
 from ndpsim.dram.fast.slots import join_after_command, leave, push_maintenance, requeue_read, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
-from ndpsim.dram.fast.vectors import filled, set_element, set_vector, smaller, vector_at, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones
+from ndpsim.dram.fast.vectors import (
+    assume_nonnegative,
+    filled,
+    lowest,
+    ones,
+    set_element,
+    set_vector,
+    smaller,
+    vector_at,
+    with_element,
+)
 from ndpsim.dram.state import FAR, OPEN_CLOCKS, READ_QUEUE, ROW_SHIFT
 
 

@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
-from ndpsim.dram.fast import controller_points
+from ndpsim.dram.fast import points
 from ndpsim.dram.fast.banks import active_bank, bank_bit, bars_queues, drop_pending, same_banks
 from ndpsim.dram.fast.blocking import is_blocked, is_bus_taken
-from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use, chunks_with, held_in
-from ndpsim.dram.fast.controller_points import (
-    allows,
-    at_edges,
-    avoids,
-    barred,
-    is_busy,
-    keeps_maintenance,
-)
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -32,17 +23,33 @@ from ndpsim.dram.fast.fields import (
     WR,
     WRITES,
 )
-from ndpsim.dram.fast.row_policy_points import also_pinned, lacks_rows
+from ndpsim.dram.fast.points import (
+    allows,
+    also_pinned,
+    at_edges,
+    avoids,
+    barred,
+    chunk_at,
+    chunks_in_use,
+    chunks_with,
+    held_in,
+    is_busy,
+    keeps_maintenance,
+    lacks_rows,
+)
 from ndpsim.dram.fast.slots import add_not_ready, bank_of, next_class, slot_bank, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
 from ndpsim.dram.fast.vectors import (
+    assume_nonnegative,
     bits,
     both,
     either,
     filled,
     larger,
     least,
+    lowest,
     merged,
+    rotate,
     set_element,
     smaller,
     up_to,
@@ -50,7 +57,6 @@ from ndpsim.dram.fast.vectors import (
     where_none,
     with_element,
 )
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
 from ndpsim.dram.state import FAR, ROW_SHIFT, WRITE_MODE
 
 # ---- The clock before which nothing can issue
@@ -73,7 +79,7 @@ def active_from(shape, state, rank, slots_at):
     """The clocks, by class, before which no active request of a rank can issue."""
     active = vector_at(state.active_not_ready_until, assume_nonnegative(rank))
     times = larger(rank_ready_at(state, rank, slots_at), active)
-    return controller_points.active_from(shape.step, state, rank, times)
+    return points.active_from(shape.step, state, rank, times)
 
 
 @inlined
@@ -481,7 +487,7 @@ def choose_maintenance(shape, state, place, credit, other_credit, clock):
 
 @inlined
 def waits_until(shape, state, place, clock):
-    """See `dram.choosing.waits_until`."""
+    """The twin of `dram.choosing.waits_until`."""
     if shape.refresh_after_third == FAR:
         return 0
     first = assume_nonnegative(state.pending_bank[place] & BANKS - 1)

@@ -12,7 +12,7 @@ from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.banks import requests_held
 from ndpsim.dram.fast.fields import PRE, SLOTS, WRITES
 from ndpsim.dram.fast.slots import compact, is_write_of, move_slot, oldest_slot, wait_row, waits_of
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
+from ndpsim.dram.fast.vectors import assume_nonnegative, lowest, ones, rotate
 
 
 class Chunks(NamedTuple):
@@ -23,25 +23,21 @@ class Chunks(NamedTuple):
 
 @inlined
 def chunk_of(queues, slot):
-    """See `chunk_points`."""
     return slot // SLOTS
 
 
 @inlined
 def chunks_in_use(queues, state, queue):
-    """See `chunk_points`."""
     return 1 + state.younger_chunks[queue]
 
 
 @inlined
 def chunk_at(queues, state, queue, number):
-    """See `chunk_points`."""
     return assume_nonnegative(state.chunk_order[queue, number])
 
 
 @inlined
 def chunks_with(queues, state, queue, bank):
-    """See `chunk_points`."""
     return state.chunks_of_bank[queue, bank]
 
 
@@ -126,7 +122,6 @@ def split_chunk(state, queue, chunks, arrived):
 
 @inlined
 def chunk_for(queues, state, queue):
-    """See `chunk_points`."""
     chunk = chunk_at(queues, state, queue, state.younger_chunks[queue])
     used = state.used[chunk, queue]
     if used >> (state.tail[chunk, queue] & SLOTS - 1) & 1:
@@ -138,7 +133,6 @@ def chunk_for(queues, state, queue):
 
 @inlined
 def chunk_by_age(queues, state, queue, arrived):
-    """See `chunk_points`."""
     number = number_by_age(state, queue, chunks_in_use(queues, state, queue), arrived)
     if state.used[chunk_at(queues, state, queue, number), queue] == -1:
         split_chunk(state, queue, queues.chunks, arrived)
@@ -148,13 +142,11 @@ def chunk_by_age(queues, state, queue, arrived):
 
 @inlined
 def record_added(queues, state, queue, chunk, bank):
-    """See `chunk_points`."""
     state.chunks_of_bank[queue, bank] |= 1 << chunk
 
 
 @inlined
 def record_removed(queues, state, queue, chunk, bank):
-    """See `chunk_points`."""
     update_bank_chunks(state, queue, chunk, bank)
     if state.used[chunk, queue] == 0 and state.younger_chunks[queue] > 0:
         number = 0
@@ -165,7 +157,6 @@ def record_removed(queues, state, queue, chunk, bank):
 
 @inlined
 def is_among_writes(queues, state, source, address):
-    """See `chunk_points`."""
     for number in range(chunks_in_use(queues, state, WRITES)):
         if is_write_of(state, chunk_at(queues, state, WRITES, number), source, address):
             return True
@@ -174,7 +165,6 @@ def is_among_writes(queues, state, source, address):
 
 @inlined
 def sum_waits(queues, state, queue, until):
-    """See `chunk_points`."""
     total = 0
     for number in range(chunks_in_use(queues, state, queue)):
         total += waits_of(state, queue, chunk_at(queues, state, queue, number), until)
@@ -183,7 +173,6 @@ def sum_waits(queues, state, queue, until):
 
 @inlined
 def recheck_conflicts(queues, state, queue, rank):
-    """See `chunk_points`."""
     for number in range(chunks_in_use(queues, state, queue)):
         chunk = chunk_at(queues, state, queue, number)
         state.maybe_ready[chunk, queue] |= state.waiting[chunk, wait_row(queue, rank), PRE]
@@ -191,7 +180,6 @@ def recheck_conflicts(queues, state, queue, rank):
 
 @inlined
 def held_at_first(queues, state, queue, stalled_ranks):
-    """See `chunk_points`."""
     if chunks_in_use(queues, state, queue) > 1:
         return 0
     return requests_held(state, queue, chunk_at(queues, state, queue, 0), stalled_ranks)
@@ -199,7 +187,6 @@ def held_at_first(queues, state, queue, stalled_ranks):
 
 @inlined
 def held_in(queues, state, queue, chunk, held, stalled_ranks):
-    """See `chunk_points`."""
     if state.pending_size == 0 or chunks_in_use(queues, state, queue) == 1:
         return held
     return requests_held(state, queue, chunk, stalled_ranks)

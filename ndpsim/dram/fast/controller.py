@@ -6,19 +6,16 @@ from ndpsim.base.jit import by_type, inlined, kernel, outlined
 from ndpsim.dram.controller import DONE, PAUSED, RECORD_FULL, STUCK
 from ndpsim.dram.fast.banks import is_barred, push_refresh, requests_for_banks, same_banks
 from ndpsim.dram.fast.choose import class_of, mode_changes, ready_after, ready_with
-from ndpsim.dram.fast.chunk_points import is_among_writes, sum_waits
-from ndpsim.dram.fast.controller_points import hits_from
 from ndpsim.dram.fast.fast_forward import first_lookup
 from ndpsim.dram.fast.fields import BANKS_PER_RANK, READS, REFRESHES_PENDING, REFSB, WRITES
 from ndpsim.dram.fast.issue import is_full
-from ndpsim.dram.fast.issued import NOWHERE
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
-from ndpsim.dram.fast.row_policy_points import close_rows, next_maintenance
+from ndpsim.dram.fast.points import close_rows, hits_from, is_among_writes, next_maintenance, sum_waits
+from ndpsim.dram.fast.shape import NOWHERE
 from ndpsim.dram.fast.slots import bank_of, enqueue, filter_place
 from ndpsim.dram.fast.step import step_alone
 from ndpsim.dram.fast.transition_table import commit
-from ndpsim.dram.fast.vectors import filled, least
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative, filled, least
 from ndpsim.dram.maintenance import next_refresh, pause_refreshes, swap_banks, turn_after, turn_of
 from ndpsim.dram.queues import absorb
 from ndpsim.dram.sink import credit_clock

@@ -18,17 +18,14 @@ class EveryStep(NamedTuple):
 
 @inlined
 def only_hits(skips, shape, state, source, clock):
-    """See `controller`."""
     return False
 
 
 @inlined
 def fast_forward(skips, channel, clock, until_served, until_taken):
-    """See `controller`."""
     return clock
 
 
 @inlined
 def run_hits(skips, channel, until_served, until_taken, clock, accepts):
-    """See `controller`."""
     return clock, accepts

@@ -58,8 +58,7 @@ from ndpsim.dram.fast.transition_table import (
     start_recording,
     take,
 )
-from ndpsim.dram.fast.vectors import words_differ
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative, words_differ
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PAUSE, PLACE, READS_SERVED, SERVED, TAKEN
 
 __all__ = ["FastForward", "fast_forward", "first_lookup", "only_hits", "run_hits"]
@@ -263,7 +262,6 @@ def schedule_lookup(state, cost, spans):
 
 @inlined
 def fast_forward(skips, channel, clock, until_served, until_taken):
-    """See `controller`."""
     shape, state, source, sink = channel.shape, channel.state, channel.source, channel.sink
     return look_up(shape, state, source, sink, skips.table, clock, until_served, until_taken)
 

@@ -19,7 +19,7 @@ The role of a field in a signature:
 - REQUEST: relative to the number of that request;
 - NUMBER: as it is, a mask, a count or a place in a ring;
 - ORIGIN: what clocks, rows and requests are relative to;
-- CONTROLLER: of the controller of a standard, whose `carry_controller` (`controller_points`) knows it;
+- CONTROLLER: of the controller of a standard, whose `carry_controller` (`points`) knows it;
 - DERIVED: follows from the fields above, and `signature.restore`, or the next step, sets it from them;
 - COUNTER: transitions add to it;
 - CONSTANT: stays as it is while a channel runs that can be fast-forwarded;

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from ndpsim.base.jit import inlined
 from ndpsim.dram.fast.choose import active_from, free_slots_at, queued_from
-from ndpsim.dram.fast.controller_points import hits_from, instead_of_queued, is_busy
 from ndpsim.dram.fast.fields import RD, READS, SLOTS, WRITES
 from ndpsim.dram.fast.issue import is_full, issue_queued
+from ndpsim.dram.fast.points import hits_from, instead_of_queued, is_busy
 from ndpsim.dram.fast.slots import bank_of, enqueue, slot_bank, wait_row
 from ndpsim.dram.fast.timing import bank_ready_at
-from ndpsim.dram.fast.vectors import least, smaller, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
+from ndpsim.dram.fast.vectors import assume_nonnegative, least, lowest, rotate, smaller, with_element
 from ndpsim.dram.sink import credit_clock
 from ndpsim.dram.state import COUNTED_UNTIL, FAR, NEXT_REFRESH, PLACE, ROW_SHIFT, SERVED, TAKEN, WRITE_MODE
 
@@ -89,7 +88,7 @@ def issue_hit(channel, slot, clock):
 
 @inlined
 def run_hits(skips, channel, until_served, until_taken, clock, accepts):
-    """See `controller`."""
+    """Do steps as long as nothing but row hits can issue; returns the clock, and `accepts` there."""
     policy, shape, state = channel.policy, channel.shape, channel.state
     source, sink = channel.source, channel.sink
     until = min(state.value[NEXT_REFRESH], others_from(shape, state))

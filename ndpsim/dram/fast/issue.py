@@ -18,8 +18,6 @@ from ndpsim.dram.fast.banks import (
     requeue_reads,
     same_banks,
 )
-from ndpsim.dram.fast.chunk_points import chunk_of, recheck_conflicts
-from ndpsim.dram.fast.controller_points import may_close
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -37,7 +35,15 @@ from ndpsim.dram.fast.fields import (
     RFMSB,
     SLOTS,
 )
-from ndpsim.dram.fast.row_policy_points import column_class, finish_queued, record_activated, record_column
+from ndpsim.dram.fast.points import (
+    chunk_of,
+    column_class,
+    finish_queued,
+    may_close,
+    recheck_conflicts,
+    record_activated,
+    record_column,
+)
 from ndpsim.dram.fast.slots import slot_bank, take_out
 from ndpsim.dram.fast.state import COMMAND_OF_CLASS
 from ndpsim.dram.fast.timing import (
@@ -47,7 +53,7 @@ from ndpsim.dram.fast.timing import (
     propagate_same_banks,
     propagate_to_ranks,
 )
-from ndpsim.dram.fast.words import assume_nonnegative, lowest
+from ndpsim.dram.fast.vectors import assume_nonnegative, lowest
 from ndpsim.dram.issuing import note_idle
 from ndpsim.dram.maintenance import end_pause
 from ndpsim.dram.sink import FINISHED, credit_clock, take_burst
@@ -184,7 +190,7 @@ def leave_queue(queues, state, source, queue, slot, bank, arrived, clock):
 
 @inlined
 def note_activation(shape, state, bank, clock):
-    """See `dram.management`."""
+    """The twin of that of `dram.management`."""
     threshold, bank = state.rfm[RFM_THRESHOLD], assume_nonnegative(bank)
     if threshold > 0:
         state.raa[bank] += 1
@@ -207,7 +213,7 @@ def first_managed(shape, state, bank):
 
 @outlined
 def request_rfm(shape, state, bank, clock):
-    """See `dram.management.request`."""
+    """The twin of `dram.management.request`."""
     command, first = state.rfm[RFM_COMMAND], first_managed(shape, state, bank)
     for place in range(state.pending_size):
         alike = state.pending_class[place] == command and state.pending_bank[place] >= BANKS

@@ -24,7 +24,7 @@ from ndpsim.dram.fast.timing import (
     propagate_same_banks_in_rank,
     update_window,
 )
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 from ndpsim.dram.state import OPEN_CLOCKS, REFRESH_UNTIL
 
 

@@ -1,4 +1,4 @@
-"""Queues of one chunk, see `chunk_points`."""
+"""Queues of one chunk, see `points`."""
 
 from __future__ import annotations
 
@@ -19,31 +19,26 @@ ONE_CHUNK = OneChunk()
 
 @inlined
 def chunk_of(queues, slot):
-    """See `chunk_points`."""
     return 0
 
 
 @inlined
 def chunks_in_use(queues, state, queue):
-    """See `chunk_points`."""
     return 1
 
 
 @inlined
 def chunk_at(queues, state, queue, number):
-    """See `chunk_points`."""
     return 0
 
 
 @inlined
 def chunks_with(queues, state, queue, bank):
-    """See `chunk_points`."""
     return 1
 
 
 @inlined
 def chunk_for(queues, state, queue):
-    """See `chunk_points`."""
     if state.used[0, queue] >> (state.tail[0, queue] & SLOTS - 1) & 1:
         compact(state, queue, 0)
     return 0
@@ -51,45 +46,40 @@ def chunk_for(queues, state, queue):
 
 @inlined
 def chunk_by_age(queues, state, queue, arrived):
-    """See `chunk_points`."""
     return 0
 
 
 @inlined
 def record_added(queues, state, queue, chunk, bank):
-    """See `chunk_points`."""
+    """See `points`."""
 
 
 @inlined
 def record_removed(queues, state, queue, chunk, bank):
-    """See `chunk_points`."""
+    """See `points`."""
 
 
 @inlined
 def is_among_writes(queues, state, source, address):
-    """See `chunk_points`."""
     return is_write_of(state, 0, source, address)
 
 
 @inlined
 def sum_waits(queues, state, queue, until):
-    """See `chunk_points`."""
     return waits_of(state, queue, 0, until)
 
 
 @inlined
 def recheck_conflicts(queues, state, queue, rank):
-    """See `chunk_points`."""
     state.maybe_ready[0, queue] |= state.waiting[0, wait_row(queue, rank), PRE]
 
 
 @inlined
 def held_at_first(queues, state, queue, stalled_ranks):
-    """See `chunk_points`."""
     return requests_held(state, queue, 0, stalled_ranks)
 
 
 @inlined
 def held_in(queues, state, queue, chunk, held, stalled_ranks):
-    """See `chunk_points`. A call here, among vectors, would slow the steps that do not need it."""
+    """See `points`. A call here, among vectors, would slow the steps that do not need it."""
     return held

@@ -20,7 +20,7 @@ from ndpsim.dram.fast.transition_table import (
     SPAN,
     of_reads,
 )
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 from ndpsim.dram.state import PLACE
 
 

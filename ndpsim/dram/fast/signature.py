@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, bars_queues, same_banks
-from ndpsim.dram.fast.controller_points import carry_controller, latest_opening
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -31,11 +30,20 @@ from ndpsim.dram.fast.fields import (
     WRITES,
 )
 from ndpsim.dram.fast.one_chunk import ONE_CHUNK
+from ndpsim.dram.fast.points import carry_controller, latest_opening
 from ndpsim.dram.fast.slots import fill_slot, slot_bank, wait_row
 from ndpsim.dram.fast.timing import has_stacks
 from ndpsim.dram.fast.transition_table import BANK_CLASSES, LENGTH, REACH, USED, WORDS, next_line
-from ndpsim.dram.fast.vectors import bits, read_times, up_to, vector_at, write_times
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, rotate
+from ndpsim.dram.fast.vectors import (
+    assume_nonnegative,
+    bits,
+    lowest,
+    read_times,
+    rotate,
+    up_to,
+    vector_at,
+    write_times,
+)
 from ndpsim.dram.sink import LAST_START, RELEASE, SERVER, SERVICE, SLOT
 from ndpsim.dram.state import DATA_END, FAR, PLACE, REFRESH_FROM, REFRESH_UNTIL, ROW_SHIFT, WRITE_MODE
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from ndpsim.base.jit import inlined, outlined
-from ndpsim.dram.fast.chunk_points import chunk_by_age, chunk_for, chunk_of, record_added, record_removed
 from ndpsim.dram.fast.fields import (
     ACT,
     ADDRESSES,
@@ -17,9 +16,21 @@ from ndpsim.dram.fast.fields import (
     SLOTS,
     WRITES,
 )
+from ndpsim.dram.fast.points import chunk_by_age, chunk_for, chunk_of, record_added, record_removed
 from ndpsim.dram.fast.timing import bank_ready_at
-from ndpsim.dram.fast.vectors import both, either, filled, set_vector, smaller, vector_at, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest, ones, rotate
+from ndpsim.dram.fast.vectors import (
+    assume_nonnegative,
+    both,
+    either,
+    filled,
+    lowest,
+    ones,
+    rotate,
+    set_vector,
+    smaller,
+    vector_at,
+    with_element,
+)
 from ndpsim.dram.state import BANK_SHIFT, FAR, GROUP_SHIFT, RANK_SHIFT
 
 

@@ -11,7 +11,6 @@ from ndpsim.base.jit import inlined, outlined
 from ndpsim.dram.fast import step as fast
 from ndpsim.dram.fast.banks import activate_request, active_bank, bank_bit, leave_active_queue, same_banks
 from ndpsim.dram.fast.choose import classes_ready, ready_from
-from ndpsim.dram.fast.chunk_points import chunk_at, chunks_in_use
 from ndpsim.dram.fast.fields import (
     ACT,
     BANKS,
@@ -29,14 +28,22 @@ from ndpsim.dram.fast.fields import (
 )
 from ndpsim.dram.fast.issue import bank_node, count_first, leave_queue, note_activation, record_command
 from ndpsim.dram.fast.issue import count_command as count_fast
-from ndpsim.dram.fast.issued import FROM_QUEUE, NOWHERE, issued
-from ndpsim.dram.fast.row_policy_points import lacks_rows, record_activated
+from ndpsim.dram.fast.points import chunk_at, chunks_in_use, lacks_rows, record_activated
+from ndpsim.dram.fast.shape import FROM_QUEUE, NOWHERE, issued
 from ndpsim.dram.fast.signature import carry
 from ndpsim.dram.fast.slots import slot_bank
 from ndpsim.dram.fast.timing import bank_ready_at as fast_ready_at
 from ndpsim.dram.fast.timing import propagate_bank, update_window
-from ndpsim.dram.fast.vectors import filled, larger, plus, raise_times, smaller, with_element
-from ndpsim.dram.fast.words import assume_nonnegative, lowest
+from ndpsim.dram.fast.vectors import (
+    assume_nonnegative,
+    filled,
+    larger,
+    lowest,
+    plus,
+    raise_times,
+    smaller,
+    with_element,
+)
 from ndpsim.dram.state import (
     FAR,
     OPEN_CLOCKS,
@@ -86,7 +93,7 @@ def request_numbers(state: Any) -> list[NDArray[np.int64]]:
 
 @inlined
 def step_alone(rules, channel, ready, credit, clock):
-    """See `fast.step`."""
+    """A step of a channel without agents, see `fast.step`."""
     shape, state, commands = channel.shape, channel.state, channel.commands
     value, opening = state.value, state.opening
     if state.announced[_WHERE] > 0:
@@ -166,7 +173,7 @@ def clock_of(rules, bank):
 
 @inlined
 def keep_clock(rules, state, queue, bank, clock):
-    """See `keep_prepared`."""
+    """The twin of `keep_prepared`."""
     at, keeps = clock_of(rules, bank), rules.keeps_writes if queue else rules.keeps_reads
     state.prepared_until[at] = max(state.prepared_until[at], clock + keeps)
 
@@ -203,7 +210,7 @@ def take_bus(rules, shape, state, clock):
 
 @outlined
 def open_row(rules, shape, state, commands, clock):
-    """See `complete`."""
+    """The second half of an activation: the row is open (`complete` of the plain controller)."""
     opening = state.opening
     bank, row, queue = (
         assume_nonnegative(opening[_BANK]),
@@ -226,19 +233,17 @@ def open_row(rules, shape, state, commands, clock):
 
 @inlined
 def barred(rules, state, slots_at):
-    """See `fast.controller_points`: no second activation."""
+    """See `fast.points`: no second activation."""
     return with_element(slots_at, ACT, FAR if state.opening[_IS_OPENING] else 0)
 
 
 @inlined
 def is_busy(rules, state):
-    """See `fast.controller_points`."""
     return state.opening[_IS_OPENING] + state.announced[_WHERE] != 0
 
 
 @inlined
 def keeps_maintenance(rules, shape, state, place, command):
-    """See `fast.controller_points`, and `opens_bank_of`."""
     if state.opening[_IS_OPENING] == 0:
         return False
     if rules.keeps_refreshes and (command == REFAB or command == REFSB):
@@ -251,7 +256,7 @@ def keeps_maintenance(rules, shape, state, place, command):
 
 @inlined
 def prepare(rules, channel, queue, bank, where, which, clock):
-    """See `instead`, of a column command."""
+    """The twin of `instead`, of a column command."""
     state = channel.state
     opening = state.opening
     can_open = opening[_BUS_FREE] <= clock and opening[_IS_OPENING]
@@ -270,7 +275,7 @@ def prepare(rules, channel, queue, bank, where, which, clock):
 
 @inlined
 def announce(rules, channel, queue, bank, where, which, clock):
-    """See `dram.controllers.split_activation`."""
+    """Announce column commands to a rank (`dram.controllers.split_activation`)."""
     state = channel.state
     count_and_record(channel.shape, state, channel.commands, BEFORE_RD + queue, bank, -1, clock)
     state.opening[_BUS_FREE] = clock + rules.cycles
@@ -282,7 +287,7 @@ def announce(rules, channel, queue, bank, where, which, clock):
 
 @inlined
 def active_from(rules, state, rank, times):
-    """See `fast.controller_points`: if its data clock has stopped, a request may be announced earlier."""
+    """See `fast.points`: if its data clock has stopped, a request may be announced earlier."""
     if rules.announces_ahead == 0:
         return times
     running_until = state.prepared_until[1 + rank if rules.of_rank else 0]
@@ -316,7 +321,6 @@ def announced_ahead(rules, shape, state, credit, clock):
 
 @inlined
 def instead_of_active(rules, channel, active_list, place, bank, clock):
-    """See `fast.controller_points`."""
     state = channel.state
     if state.open_row[bank] >= 0:
         return prepare(rules, channel, active_list & 1, bank, active_list, place, clock)
@@ -332,7 +336,7 @@ def instead_of_active(rules, channel, active_list, place, bank, clock):
 
 @inlined
 def begin_opening(rules, channel, queue, bank, row, request, arrived, clock):
-    """See `begin`."""
+    """The first half of an activation (`begin` of the plain controller)."""
     shape, state = channel.shape, channel.state
     opening = state.opening
     count_and_record(shape, state, channel.commands, ACT, bank, row, clock)
@@ -348,7 +352,6 @@ def begin_opening(rules, channel, queue, bank, row, request, arrived, clock):
 
 @inlined
 def instead_of_queued(rules, channel, queue, slot, command, bank, clock):
-    """See `fast.controller_points`."""
     shape, state = channel.shape, channel.state
     if command == PRE:
         return False
@@ -364,7 +367,6 @@ def instead_of_queued(rules, channel, queue, slot, command, bank, clock):
 
 @inlined
 def latest_opening(rules, state):
-    """See `fast.controller_points`."""
     if state.opening[_IS_OPENING] == 0:
         return -1
     return FAR if state.opening[_QUEUE_OF] else state.opening[_REQUEST]
@@ -386,7 +388,6 @@ def carry_opening(state, table, at, row, clock, writes):
 
 @inlined
 def carry_controller(rules, state, table, at, row, clock, writes):
-    """See `fast.controller_points`."""
     opening, announced, first = state.opening, state.announced, state.value[PLACE]
     at = carry_opening(state, table, at, row, clock, writes)
     opening[_BUS_FREE] = clock + carry(table, at, max(opening[_BUS_FREE] - clock, 0), writes)
@@ -403,11 +404,10 @@ def carry_controller(rules, state, table, at, row, clock, writes):
 
 @inlined
 def allows(rules, state, command):
-    """See `fast.controller_points`."""
     return command != ACT or state.opening[_IS_OPENING] == 0
 
 
 @inlined
 def may_close(rules, state):
-    """See `fast.controller_points`: an announced command has no auto-precharge."""
+    """See `fast.points`: an announced command has no auto-precharge."""
     return state.announced[_WHERE] == 0

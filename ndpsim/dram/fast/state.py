@@ -265,9 +265,8 @@ def command_numbers(tables: Tables) -> list[int]:
     return numbers
 
 
-@cached_by_identity(16)
 def _activate_to_refresh(tables: Tables) -> int:
-    """See `dram.choosing.delays_refresh`."""
+    """Clocks from ACT to REFSB of a rank, for `dram.choosing.delays_refresh`."""
     numbers, gap = command_numbers(tables), tables.gap[:2]
     if not 0 <= numbers[REFSB] < len(tables.commands):
         return 0
@@ -275,7 +274,6 @@ def _activate_to_refresh(tables: Tables) -> int:
     return int(gap[:, opening, numbers[REFSB]].max())
 
 
-@cached_by_identity(16)
 def _refresh_after_third(tables: Tables) -> int:
     """The clocks after the third last command of the window (tFAW) until which REFSB may issue at once, see
     `dram.choosing.waits_until`; FAR: always.
@@ -302,6 +300,16 @@ def _rfm_of_class(tables: Tables, numbers: list[int], refresh: int) -> int:
 
 def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = None) -> Shape:
     """The shape of a channel with these tables."""
+    return _usual_shape(tables)._replace(
+        queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
+        rows=row_policy("open", 0) if rows is None else rows,
+        step=OneCommand() if step is None else step,
+    )
+
+
+@cached_by_identity(16)
+def _usual_shape(tables: Tables) -> Shape:
+    """What tables alone say of a shape."""
     busy = tables.commands[COMMAND_OF_CLASS[REFAB] :, BUSY]
     groups, banks = _groups(tables)
     return Shape(
@@ -319,11 +327,11 @@ def make_shape(tables: Tables, rows: Any = None, chunks: int = 1, step: Any = No
         refresh_cycles=int(busy[0]) if len(busy) else 0,
         activate_to_refresh=_activate_to_refresh(tables),
         refresh_after_third=_refresh_after_third(tables),
-        queues=ONE_CHUNK if chunks == 1 else Chunks(chunks),
-        rows=row_policy("open", 0) if rows is None else rows,
+        queues=None,
+        rows=None,
         groups_at_once=tables.bankgroups if SAME_BANKS in refreshed(tables).commands else 1,
         pair=groups * BANKS_PER_GROUP // 2 if BANK_PAIR in refreshed(tables).commands else 0,
-        step=OneCommand() if step is None else step,
+        step=None,
     )
 
 

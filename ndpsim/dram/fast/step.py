@@ -16,18 +16,18 @@ from ndpsim.dram.fast.choose import (
     next_ready_of,
     ranks_with_lists,
 )
-from ndpsim.dram.fast.chunk_points import held_at_first
-from ndpsim.dram.fast.controller_points import (
-    instead_of_active,
-    instead_of_queued,
-    skips_active,
-)
 from ndpsim.dram.fast.fields import ACT, BANKS, RD
 from ndpsim.dram.fast.issue import issue_active, issue_maintenance, issue_queued
-from ndpsim.dram.fast.issued import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, issued, nothing
-from ndpsim.dram.fast.row_policy_points import lacks_rows
+from ndpsim.dram.fast.points import (
+    held_at_first,
+    instead_of_active,
+    instead_of_queued,
+    lacks_rows,
+    skips_active,
+)
+from ndpsim.dram.fast.shape import FROM_ACTIVE, FROM_MAINTENANCE, FROM_QUEUE, issued, nothing
 from ndpsim.dram.fast.slots import slot_bank
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative
 from ndpsim.dram.state import FAR, WRITE_MODE
 
 # ---- Functions that a row policy overrides if it may close the row of an active request

@@ -14,8 +14,7 @@ from ndpsim.dram.fast.fields import (
     STACKS_PER_RANK,
 )
 from ndpsim.dram.fast.shape import NOT_IN_WINDOW
-from ndpsim.dram.fast.vectors import raise_times
-from ndpsim.dram.fast.words import assume_nonnegative
+from ndpsim.dram.fast.vectors import assume_nonnegative, raise_times
 
 
 @inlined

@@ -34,8 +34,7 @@ from ndpsim.dram.fast.fields import (
 )
 from ndpsim.dram.fast.fields import READS as QUEUE_OF_READS
 from ndpsim.dram.fast.slots import bank_of
-from ndpsim.dram.fast.vectors import words_differ
-from ndpsim.dram.fast.words import assume_nonnegative, ones
+from ndpsim.dram.fast.vectors import assume_nonnegative, ones, words_differ
 from ndpsim.dram.maintenance import next_refresh, turn_of
 from ndpsim.dram.spec import Tables
 from ndpsim.dram.state import (

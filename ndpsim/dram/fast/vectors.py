@@ -1,7 +1,10 @@
-"""Vector instructions: a few words of the state are read, compared and written at once.
+"""Machine instructions that Numba does not offer: on masks of bits, and on vectors of a few words.
 
-A vector that was written as a whole is read without delay. After single words were written, the read waits
-until the writes have reached the cache; `set_element` avoids this.
+Masks are int64, shifted here and nowhere else: Numba makes a float of int64 mixed with uint64.
+
+The words of a vector are read, compared and written at once. A vector that was written as a whole is read
+without delay. After single words were written, the read waits until the writes have reached the cache;
+`set_element` avoids this.
 
 A vector is the first words of a row of an array of two dimensions. The instructions do not check bounds, so
 their callers pass the last word, which is checked.
@@ -21,6 +24,84 @@ from numba.core import cgutils
 from numba.extending import models, register_model
 
 from ndpsim.base.jit import inlined, instruction
+
+_ALL = (1 << 64) - 1
+
+
+def _unsigned(mask: Any) -> int:
+    return int(mask) & _ALL
+
+
+def _signed(mask: int) -> np.int64:
+    return np.uint64(mask & _ALL).astype(np.int64)
+
+
+def _call(builder: Any, name: str, result: Any, *arguments: Any) -> Any:
+    form = ir.FunctionType(result, [argument.type for argument in arguments])
+    return builder.call(builder.module.declare_intrinsic(name, fnty=form), arguments)
+
+
+def _lowest(mask: Any) -> np.int64:
+    word = _unsigned(mask) | 1 << 64
+    return np.int64((word & -word).bit_length() - 1)
+
+
+@instruction(_lowest)
+def lowest(typing_context, mask):
+    """The place of the lowest bit set; 64 for an empty mask."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.int64), generate
+
+
+def _rotate(mask: Any, places: Any) -> np.int64:
+    word, right = _unsigned(mask), int(places) % 64
+    return _signed(word >> right | word << (64 - right))
+
+
+@instruction(_rotate)
+def rotate(typing_context, mask, places):
+    """The mask turned right by `places`, taken modulo 64."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        mask, places = arguments
+        return _call(builder, "llvm.fshr.i64", mask.type, mask, mask, places)
+
+    return types.int64(types.int64, types.int64), generate
+
+
+def _assume_nonnegative(number: Any) -> Any:
+    return number
+
+
+@instruction(_assume_nonnegative)
+def assume_nonnegative(typing_context, number):
+    """The number, which is from 0 to 2**31; as an index it needs no check for a negative value."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        (number,) = arguments
+        condition = builder.icmp_unsigned("<", number, ir.Constant(_WORD, 1 << 31))
+        _call(builder, "llvm.assume", ir.VoidType(), condition)
+        return number
+
+    return types.int64(types.int64), generate
+
+
+def _ones(mask: Any) -> np.int64:
+    return np.int64(_unsigned(mask).bit_count())
+
+
+@instruction(_ones)
+def ones(typing_context, mask):
+    """The number of set bits in the mask."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.int64(types.int64), generate
+
 
 _fields_of: Any = cgutils.create_struct_proxy  # Numba's functions have no types
 

@@ -1,7 +1,7 @@
 """Row policies, one module each: they close rows without a request for another row.
 
 A module has the policy's parameters, a named tuple of integers that `of` makes, and functions that the
-controllers call: for the fast controller, those of `fast.row_policy_points`, `fast.step` and `fast.issue`
+controllers call: for the fast controller, those of `fast.points`, `fast.step` and `fast.issue`
 that differ from the default, which keeps rows open; for the general one, those of `maintenance` and
 `issuing`.
 """

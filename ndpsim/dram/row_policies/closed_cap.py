@@ -18,12 +18,12 @@ from ndpsim.dram.fast.banks import (
     release_bank,
 )
 from ndpsim.dram.fast.choose import choose_active
-from ndpsim.dram.fast.controller_points import allows
 from ndpsim.dram.fast.fields import ACT, BANKS_PER_RANK, PRE, RD, RDA
 from ndpsim.dram.fast.issue import bank_node, count_command, issue_active, note_activation, record_command
+from ndpsim.dram.fast.points import allows
 from ndpsim.dram.fast.slots import push_maintenance
 from ndpsim.dram.fast.timing import bank_ready_at, propagate_activate
-from ndpsim.dram.fast.words import assume_nonnegative, lowest
+from ndpsim.dram.fast.vectors import assume_nonnegative, lowest
 from ndpsim.dram.queues import push_priority
 from ndpsim.dram.spec.standard import PRECHARGE, READ, READ_AP, WRITE, WRITE_AP
 from ndpsim.dram.state import ACCESSES, CLOSING, FAR, NEXT_REFRESH, OPEN_CLOCKS, PRIORITY, ROW_SHIFT
@@ -74,7 +74,7 @@ def column_command(rows, bank_rows, command, bank):
     return READ_AP if command == READ else WRITE_AP
 
 
-# ---- The fast controller: see `fast.row_policy_points`, `fast.step` and `fast.issue`
+# ---- The fast controller: see `fast.points`, `fast.step` and `fast.issue`
 
 
 @inlined

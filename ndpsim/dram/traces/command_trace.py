@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from ndpsim.base.arguments import several, text
 from ndpsim.base.errors import InputError, shown
 from ndpsim.dram.spec import command_names
-from ndpsim.dram.traces.columns import Columns, whole_numbers
+from ndpsim.dram.traces.chunks import Columns, whole_numbers
 
 #: The columns of a command trace, in order.
 HEADER = ("clock", "command", "rank", "bankgroup", "bank", "row", "column")

@@ -31,7 +31,7 @@ from ndpsim.dram.spec import Device, command_names, standards
 from ndpsim.dram.traces.chunks import whole_lines
 from ndpsim.dram.traces.command_form import Facts, columns_of, join_stacks, level_columns
 from ndpsim.dram.traces.command_trace import HEADER, CommandTrace
-from ndpsim.dram.traces.registry import command_forms
+from ndpsim.dram.traces.request_format import command_forms
 
 _WHOLE = re.compile(r"-?[0-9]+", re.ASCII)
 _LARGEST = 10**18  # so that a clock plus any latency fits into 64 bits

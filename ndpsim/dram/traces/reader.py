@@ -17,8 +17,7 @@ from ndpsim.base.files import open_plain_or_gzip, reading
 from ndpsim.dram.traces import parser
 from ndpsim.dram.traces.chunks import LONGEST_LINE, whole_lines
 from ndpsim.dram.traces.commands import is_command_header
-from ndpsim.dram.traces.registry import request_formats
-from ndpsim.dram.traces.request_format import COORDINATES, RequestFormat
+from ndpsim.dram.traces.request_format import COORDINATES, RequestFormat, request_formats
 from ndpsim.dram.traces.requests import Requests
 
 _CHUNK = 1 << 20  # bytes read and parsed at a time

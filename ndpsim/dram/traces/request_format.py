@@ -1,13 +1,32 @@
 """The description of formats of request traces.
 
 A format is one file in `ndpsim/dram/traces/request_formats/` that ends in ``FORMAT = RequestFormat(...)``;
-nothing else refers to it.
+nothing else refers to it. Likewise, modules of `command_formats/` end in ``FORM = CommandForm(...)``.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+from ndpsim.base.plugins import plugins_by_name
+from ndpsim.dram.traces import command_formats as _command_folder
+from ndpsim.dram.traces import request_formats as _request_folder
+from ndpsim.dram.traces.command_form import CommandForm
+
+
+@functools.cache
+def request_formats() -> dict[str, RequestFormat]:
+    """All formats of request traces by name."""
+    return plugins_by_name(_request_folder, "FORMAT")
+
+
+@functools.cache
+def command_forms() -> dict[str, CommandForm]:
+    """All forms of command traces by name."""
+    return plugins_by_name(_command_folder, "FORM")
+
 
 #: The columns of `Requests.place`.
 COORDINATES = ("channel", "rank", "bankgroup", "bank", "row", "column")

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from ndpsim.base.arguments import path_of
 from ndpsim.base.errors import InputError
-from ndpsim.dram.traces.columns import Columns, whole_numbers
+from ndpsim.dram.traces.chunks import Columns, whole_numbers
 from ndpsim.dram.traces.request_format import COORDINATES
 
 

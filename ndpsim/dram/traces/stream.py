@@ -16,7 +16,7 @@ from ndpsim.base.arguments import choice, path_of
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.limits import ensure_fits
 from ndpsim.dram.traces.reader import TraceFile
-from ndpsim.dram.traces.registry import request_formats
+from ndpsim.dram.traces.request_format import request_formats
 from ndpsim.dram.traces.requests import Requests
 
 _BYTES_OF_A_REQUEST = 64  # bytes of memory for a request that is held, while its column is joined

@@ -111,7 +111,7 @@ def location_number(layer, expert):
 
 @inlined
 def find_rows_on_gpu(known, layer, gpu, arrival):
-    """See `find_rows`."""
+    """`find_rows` of jobs on the GPU."""
     all_known = True
     for part in range(len(gpu.experts)):
         expert = gpu.experts[part]

@@ -181,7 +181,6 @@ class Bounds:
         return max(least, self._ndp_peak_ns(tokens, bits))
 
     def _lost_ns_per_byte(self, slowdown: SlowdownTable) -> float:
-        """See `least_lost_ns_per_byte`."""
         if not self._costs.hardware.host_reads_dimms:
             return 0.0
         return least_lost_ns_per_byte(slowdown, self._host_gbps())

@@ -159,7 +159,7 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
             ),
             *(
                 checked(
-                    f"read {job.expert} {_reader(job)}",
+                    f"read {job.expert} {'cpu' if job.resource == 'cpu' else 'gpu'}",
                     job.end_ns - record.start_ns,
                     end_ns,
                     id(job) in read_there,
@@ -168,10 +168,6 @@ def check_layer(costs: Costs, record: LayerRecord, limit: float = 0.05) -> Layer
             ),
         ),
     )
-
-
-def _reader(job: JobRecord) -> str:
-    return "cpu" if job.resource == "cpu" else "gpu"
 
 
 def _ndp_jobs(record: LayerRecord) -> dict[int, list[JobRecord]]:
@@ -336,7 +332,7 @@ def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int,
     Results leave as long after the last expert of CPU and DIMMs as in the record. The GPU computes in its
     order, and copied experts only after their arrival.
     """
-    off_gpu = [job for job in record.jobs if _is_off_gpu(job)]
+    off_gpu = [job for job in record.jobs if job.resource == "cpu" or job.resource.startswith("ndp ")]
     by_rate_ns = max((job.end_ns for job in off_gpu), default=record.start_ns) - record.start_ns
     read_off_gpu = (read_ns[id(job)] for job in off_gpu if id(job) in read_ns)
     by_cycle_ns = max((*dimm_ns.values(), *read_off_gpu), default=by_rate_ns)
@@ -355,8 +351,3 @@ def _layer_ns(record: LayerRecord, dimm_ns: dict[int, float], read_ns: dict[int,
         elif job.kind == "results":
             ends.append(job.end_ns - record.start_ns + by_cycle_ns - by_rate_ns)
     return max(ends)
-
-
-def _is_off_gpu(job: JobRecord) -> bool:
-    """Whether the results wait for the job."""
-    return job.resource == "cpu" or job.resource.startswith("ndp ")

@@ -165,7 +165,6 @@ class JobList:
         return number
 
     def _let_wait(self, job: int, before: int) -> None:
-        """See `let_wait` of kernels."""
         jobs, added = self.arrays, self.added
         dependency, last = int(jobs.counts[1]), int(added.last_after[before])
         jobs.counts[1] = dependency + 1

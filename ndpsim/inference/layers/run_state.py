@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import same_types
-from ndpsim.inference.events.path import find_path
-from ndpsim.inference.events.state import RESOURCES
+from ndpsim.inference.events.state import RESOURCES, find_path
 from ndpsim.inference.layers.jobs import JobList
 from ndpsim.inference.layers.migrations import Migrations
 from ndpsim.inference.layers.placement import Places

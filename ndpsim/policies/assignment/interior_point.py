@@ -16,8 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arrays import product_sum
 from ndpsim.base.jit import by_reference, inlined, kernel, outlined
-from ndpsim.base.sums import product_sum
 
 Floats = NDArray[np.float64]
 Places = NDArray[np.uint64]  # indices that Numba need not compare with 0

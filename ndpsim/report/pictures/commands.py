@@ -68,13 +68,11 @@ def _draw(axes: Axes, slices: CommandSlices, shown: Sequence[Bank]) -> None:
                 axes.broken_barh(bars, (number - 0.4, 0.8), facecolors=colour, linewidth=0)
         if kind in spans:
             axes.barh(0, 0, color=colour, label=kind)
-    name_rows(axes, [_short(bank) for bank in shown] + [slices.bus_name(rank) for rank in slices.buses])
+    name_rows(
+        axes, [", ".join(map(str, bank)) for bank in shown] + [slices.bus_name(rank) for rank in slices.buses]
+    )
     _, rank, *_, group, bank_level = slices.device.standard.levels
     axes.set_ylabel(f"{rank}, {group}, {bank_level}")
-
-
-def _short(bank: Bank) -> str:
-    return ", ".join(map(str, bank))
 
 
 #: The kinds of commands in the legend; reads and writes are also those on the data bus.

@@ -2,11 +2,15 @@
 from ndpsim.simulate.results.bank_turn import BankTurn as BankTurn
 from ndpsim.simulate.results.cache import ResultCache as ResultCache
 from ndpsim.simulate.results.expert import ContentionResult as ContentionResult
+from ndpsim.simulate.results.expert import DimmResult as DimmResult
 from ndpsim.simulate.results.expert import ExpertResult as ExpertResult
+from ndpsim.simulate.results.expert import ExpertRun as ExpertRun
 from ndpsim.simulate.results.expert import HostReadResult as HostReadResult
+from ndpsim.simulate.results.expert import HostRun as HostRun
 from ndpsim.simulate.results.expert import JobTime as JobTime
 from ndpsim.simulate.results.expert import OverRefresh as OverRefresh
 from ndpsim.simulate.results.expert import Phase as Phase
+from ndpsim.simulate.results.expert import RelayoutRun as RelayoutRun
 from ndpsim.simulate.results.moe import CheckedEnd as CheckedEnd
 from ndpsim.simulate.results.moe import LayerCheck as LayerCheck
 from ndpsim.simulate.results.moe import MoeResult as MoeResult
@@ -20,10 +24,6 @@ from ndpsim.simulate.results.serving import FoundRate as FoundRate
 from ndpsim.simulate.results.serving import ServedRequest as ServedRequest
 from ndpsim.simulate.results.serving import ServingResult as ServingResult
 from ndpsim.simulate.results.serving import TriedRate as TriedRate
-from ndpsim.simulate.results.session import DimmResult as DimmResult
-from ndpsim.simulate.results.session import ExpertRun as ExpertRun
-from ndpsim.simulate.results.session import HostRun as HostRun
-from ndpsim.simulate.results.session import RelayoutRun as RelayoutRun
 from ndpsim.simulate.results.slowdown import BesideTraffic as BesideTraffic
 from ndpsim.simulate.results.slowdown import SlowdownTable as SlowdownTable
 from ndpsim.simulate.results.trace import TraceResult as TraceResult

@@ -4,6 +4,11 @@ The key of a result is a digest of all its inputs: the resolved hardware, weight
 contents of traces (not the names of files), and the version of the simulator with its sources. On disk, each
 result is a JSON file in the folders that `ndpsim.base.cachedirs` describes. Files are written completely or
 not at all, are valid only if their digest matches, and may be read by many processes at once.
+
+Results of bundled machines that take longest to simulate come with ndpsim. A file of ``hwconfigs/measured``
+has results by their names in the cache, which cover everything that a result depends on except the sources,
+and the digest of the sources that simulated them. If the sources have changed since, nothing in it is used.
+``validation/measured.py`` makes these files.
 """
 
 from __future__ import annotations
@@ -31,11 +36,11 @@ from ndpsim.base.arguments import is_flag, path_of, whole_number
 from ndpsim.base.cachedirs import Entries
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Reported
+from ndpsim.config.files import data_folder
 from ndpsim.dram.spec import Standard
 from ndpsim.dram.spec.pages import standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import results
-from ndpsim.simulate.results.bundled import bundled_results
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import BesideTraffic, SlowdownTable
 from ndpsim.simulate.results.stopwatch import Stopwatch
@@ -355,3 +360,44 @@ class Lookup(Generic[R]):
         if self._cache is not None:
             self._cache._store(self._name, result)
         return result
+
+
+#: The sources that simulate these results, by the beginnings of their paths.
+SIMULATION = (
+    "base/",
+    "config/",
+    "dimm/",
+    "dram/",
+    "inference/layers/contention.py",
+    "inference/layers/location.py",
+    "inference/layers/relayouts.py",
+    "inference/layers/shared_dimm.py",
+    "simulate/",
+    "workload/models/expert.py",
+)
+
+#: Sources among them that do not: they simulate others, or what they decide is in a result's name.
+OTHERS = ("base/options/", "config/importers/", "dimm/banks/", "dram/banks/", "simulate/rtl/")
+
+
+@functools.cache
+def sources_digest() -> str:
+    """20 hexadecimal digits of the sources that simulate these results."""
+    return jit.version_of(
+        {
+            path: source
+            for path, source in jit.read_sources().items()
+            if path.startswith(SIMULATION) and not path.startswith(OTHERS)
+        }
+    )
+
+
+@functools.cache
+def bundled_results() -> Mapping[str, bytes]:
+    """The text of each result by its name, from the files of the present sources."""
+    found: dict[str, Any] = {}
+    for path in sorted(data_folder("hwconfigs/measured").glob("*.json")):
+        file = json.loads(path.read_bytes())
+        if file["sources"] == sources_digest():
+            found |= file["results"]
+    return {name: json.dumps(result).encode() for name, result in found.items()}

@@ -192,7 +192,6 @@ class LanesWithUnit(LanesAlone):
     # The program.
 
     def run_queue(self, jobs: Sequence[TilesFrom], progress: Progress) -> Queue:
-        """See `LanesAlone`."""
         ((tiles, _),) = jobs
         self._phases = [(region, tokens) for tokens in tiles for region in (0, 1)]
         for region, packed in enumerate(self.numbers.packed):
@@ -203,7 +202,6 @@ class LanesWithUnit(LanesAlone):
         return super().run_queue(jobs, progress)
 
     def multiply(self, region: int, tokens: int, release: list[int]) -> Awaited[list[Ints]]:
-        """See `program.Lanes`."""
         yield from ()
         machine, number = self.machine, len(self.records)
         unit = self.hardware

@@ -17,14 +17,20 @@ from ndpsim.studies.bench.experts import (
     FreshProcess,
     PolicyLayers,
     ServedLayers,
+    UnitInLoop,
     UnlikeCalls,
     WholeRun,
 )
 from ndpsim.studies.bench.row import Benchmark, BenchRow, Results
-from ndpsim.studies.bench.rtl import UnitInLoop
-from ndpsim.studies.bench.traces import WholeTrace
+from ndpsim.studies.bench.traces import (
+    UnitProgram,
+    WholeTrace,
+    aim_attention,
+    aim_gemv,
+    attacc_bank,
+    attacc_buffer,
+)
 from ndpsim.studies.bench.traffic import ChannelCall, Outcome, Traffic, beside_host, relayout_of_four
-from ndpsim.studies.bench.units import UnitProgram, aim_attention, aim_gemv, attacc_bank, attacc_buffer
 from ndpsim.workload.models import Expert
 
 #: The known results of each row. They are from the plain controller (`dram.engines.ScanController`), and

@@ -70,7 +70,6 @@ class Store:
         self._writer.start()
 
     def find(self, name: str) -> dict[str, Any] | None:
-        """See `Records.find`."""
         return self._records.find(name)
 
     @property

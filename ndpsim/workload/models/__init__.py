@@ -13,12 +13,11 @@
 (['gqa window of 128', 'gqa'], (18, 18))
 """
 
-from ndpsim.workload.models.attention import Attention, LinearAttention
+from ndpsim.workload.models.attention import Attention, LinearAttention, Network
 from ndpsim.workload.models.compressed import CompressedAttention
 from ndpsim.workload.models.expert import Expert, Matrix
 from ndpsim.workload.models.families import FAMILIES
 from ndpsim.workload.models.indexed import Index
-from ndpsim.workload.models.network import Network
 from ndpsim.workload.models.reader import load_model, load_moe_model, model_names, parse_shape
 from ndpsim.workload.models.residual import Residual
 from ndpsim.workload.models.shape import LayerAttention, MixedAttention, MoeShape

@@ -194,8 +194,26 @@ class Attention:
 _CONVOLUTION_BITS = 16
 
 
+class WithoutKeys:
+    """What a layer has in place of attention caches no keys and values of tokens."""
+
+    @property
+    def cached_values(self) -> int:
+        """Values of a token that a layer caches: none."""
+        return 0
+
+    @property
+    def most_tokens(self) -> int | None:
+        """Maximum number of tokens of a sequence with keys and values in the cache: none."""
+        return 0
+
+    def kept_values(self, context: int) -> int:
+        """Values of tokens that a sequence caches: none."""
+        return 0
+
+
 @dataclass(frozen=True)
-class LinearAttention:
+class LinearAttention(WithoutKeys):
     """The linear attention of a layer, a gated delta net.
 
     Each head of values has a state of `key_size` x `value_size` numbers.
@@ -241,24 +259,10 @@ class LinearAttention:
         return (self.convolution - 1) * self.channels * _CONVOLUTION_BITS
 
     @property
-    def cached_values(self) -> int:
-        """Values of a token that a layer caches: none, its state does not grow."""
-        return 0
-
-    @property
-    def most_tokens(self) -> int | None:
-        """Maximum number of tokens of a sequence with keys and values in the cache: none."""
-        return 0
-
-    @property
     def values_in_work(self) -> int:
         """Values of a token in memory at once: the projected and convolved values, and the result."""
         results = self.value_heads * self.value_size
         return 2 * self.channels + 2 * results + self.gates
-
-    def kept_values(self, context: int) -> int:
-        """Values of tokens that a sequence caches: none."""
-        return 0
 
     def kept_bits(self, context: int, kv_bits: int) -> int:
         """Bits of a sequence's states, the same for any `context` and `kv_bits`."""
@@ -304,3 +308,50 @@ class LinearAttention:
     def output(self, hidden: int) -> Matrix:
         """The matrix behind the state."""
         return Matrix("out_proj", hidden, self.value_heads * self.value_size)
+
+
+@dataclass(frozen=True)
+class Network(WithoutKeys):
+    """A network of two matrices without a gate, as NemotronHMLP in Transformers; it caches nothing.
+
+    `intermediate`: its intermediate size; 0: nothing.
+    """
+
+    intermediate: int = 0
+
+    @property
+    def kind(self) -> str:
+        """One of "network" and "none"."""
+        return "network" if self.intermediate else "none"
+
+    @property
+    def title(self) -> str:
+        """The kind."""
+        return self.kind
+
+    @property
+    def values_in_work(self) -> int:
+        """Values of a token in memory at once: the vector inside, before and behind the activation."""
+        return 2 * self.intermediate
+
+    def kept_bits(self, context: int, kv_bits: int) -> int:
+        """Bits of a sequence's cache: none."""
+        return 0
+
+    def fixed_bits(self, kv_bits: int) -> int:
+        """Bits of a sequence that do not depend on its length: none."""
+        return 0
+
+    def read_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step reads of a sequence's cache: none."""
+        return 0
+
+    def written_bits(self, context: int, new_tokens: int, kv_bits: int) -> int:
+        """Bits that a step adds to a sequence's cache: none."""
+        return 0
+
+    def matrices(self, hidden: int) -> tuple[Matrix, ...]:
+        """The matrices for every token, with the names of Hugging Face, in the order of use."""
+        if not self.intermediate:
+            return ()
+        return Matrix("up_proj", self.intermediate, hidden), Matrix("down_proj", hidden, self.intermediate)

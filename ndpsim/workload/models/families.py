@@ -45,7 +45,7 @@ class Family:
         some_without_rope: some layers do not rotate queries and keys by position, which `no_rope_layers` or
             `no_rope_layer_interval` says.
         compressed: attention is the compressed one of DeepSeek-V4.
-        residual: what stands between blocks, by the names of `_read_residual`; "": norms.
+        residual: what stands between blocks, by the names of `residual`; "": norms.
         attention_problem: why attention is not modelled.
         state: the kind of layers that have a state in place of keys and values, by the names of
             `_read_state`.

@@ -8,10 +8,9 @@ from typing import Any
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Shown
-from ndpsim.workload.models.attention import Attention, LinearAttention
+from ndpsim.workload.models.attention import Attention, LinearAttention, Network
 from ndpsim.workload.models.compressed import CompressedAttention
 from ndpsim.workload.models.expert import Expert
-from ndpsim.workload.models.network import Network
 from ndpsim.workload.models.quantization import Quantization
 from ndpsim.workload.models.residual import Residual
 from ndpsim.workload.models.stored import WeightFile

@@ -10,7 +10,6 @@ All have `requests` and lengths: `input_tokens`, `input_sigma`, `input_most`, li
 of `lengths`. Each generator is a file in `generators`, each format a file in `formats`.
 """
 
-from ndpsim.workload.requests.generate import generate_requests, load_requests
 from ndpsim.workload.requests.importing import (
     convert_requests,
     import_requests,
@@ -18,4 +17,5 @@ from ndpsim.workload.requests.importing import (
     save_requests,
 )
 from ndpsim.workload.requests.requests import Measured, Requests
+from ndpsim.workload.requests.spec import generate_requests, load_requests
 from ndpsim.workload.requests.statistics import RequestStatistics, describe_requests

@@ -1,6 +1,6 @@
 """Counts of selections, [layer][expert], which are bundled or in files of users.
 
-A file is CSV (see `counts_csv`), JSON, or a file of ``torch.save``. JSON is a list of lists, an object with
+A file is CSV (see below), JSON, or a file of ``torch.save``. JSON is a list of lists, an object with
 `counts` (a list of lists, or several by the name of their data), or an object with `expert_popularity`, as
 Fiddler writes it. An object may have the numbers of its layers in the model (`layers`), the number of layers
 of the model (`model_layers`), and the number of experts that a token chooses (`experts_per_token` or
@@ -13,10 +13,21 @@ needs pyarrow.
 SGLang's recorder in the mode `stat` and its ``--init-expert-location`` have `logical_count`, in JSON or by
 ``torch.save``: [layer][expert], or [step][layer][expert], over all layers of the model. Its steps are added,
 and its layers without selections are dense.
+
+CSV has one of these forms:
+
+| header | a row |
+|---|---|
+| ``layer,expert_0,expert_1,...`` | a layer: the count of each expert |
+| ``layer,expert,count`` | a layer and an expert; experts without a row were never selected |
+| none | a layer, from layer 0 in the first row: the count of each expert |
+Headers may also have the names `layer_id`, `expert_id`, and `selections` or `tokens` for `count`.
 """
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,8 +39,7 @@ from numpy.typing import NDArray
 from ndpsim.base.arguments import imported
 from ndpsim.base.arrays import as_array, checked
 from ndpsim.base.errors import InputError, shortened, shown, unknown
-from ndpsim.base.text_files import first_bytes, read_json
-from ndpsim.workload.routing.counts_csv import is_csv, read_csv
+from ndpsim.base.text_files import first_bytes, numbered_lines, read_json
 from ndpsim.workload.routing.tensors import read_saved, saved_mentions
 from ndpsim.workload.routing.trace import MAX_EXPERTS
 
@@ -228,3 +238,68 @@ def _table(table: Any, key: str, file: str) -> NDArray[np.int64]:
             f"has {len(table[0])} experts, more than {MAX_EXPERTS}", "too-large", file=file, key=key
         )
     return np.array(table, np.int64)
+
+
+_BY_LAYER = re.compile(r"layer(_id)?(,expert_\d+)+")
+_BY_EXPERT = re.compile(r"layer(_id)?,expert(_id)?,(count|selections|tokens)")
+_NUMBERS = re.compile(r"\d[\d.e+]*(,\d[\d.e+]*)+", re.ASCII)
+
+
+def is_csv(head: bytes) -> bool:
+    """Whether a file is CSV of counts, by its first bytes."""
+    first = _bare(head.decode("utf-8-sig", "replace").lstrip().partition("\n")[0])
+    return any(form.fullmatch(first) for form in (_BY_LAYER, _BY_EXPERT, _NUMBERS))
+
+
+def read_csv(path: Path) -> dict[str, Any]:
+    """Counts and layers of a CSV file, in the form of the JSON file.
+
+    Raises:
+        InputError: it cannot be read or does not hold counts.
+    """
+    rows = [(line, _bare(text)) for line, text in numbered_lines(path)]
+    header = rows[0][1]
+    counts: Counter[tuple[int, int]] = Counter()
+    for number, (line, text) in enumerate(rows[0 if _NUMBERS.fullmatch(header) else 1 :]):
+        cells = text.split(",")
+        if len(cells) != header.count(",") + 1:
+            problem = f"has {len(cells)} columns, and the first line has {header.count(',') + 1}"
+            raise InputError(problem, file=path, line=line, code="form")
+        numbers = [_count(cell, path, line) for cell in cells]
+        if _BY_EXPERT.fullmatch(header):
+            counted = {(numbers[0], numbers[1]): numbers[2]}
+        else:
+            layer = numbers.pop(0) if _BY_LAYER.fullmatch(header) else number
+            counted = {(layer, expert): count for expert, count in enumerate(numbers)}
+        if counted.keys() & counts.keys():
+            layer, expert = min(counted.keys() & counts.keys())
+            problem = f"has layer {layer}, expert {expert} again"
+            raise InputError(problem, file=path, line=line, code="twice")
+        counts.update(counted)
+    layers = sorted({layer for layer, _ in counts})
+    experts = 1 + max((expert for _, expert in counts), default=-1)
+    if experts > MAX_EXPERTS:
+        problem = f"has expert {experts - 1}, and the largest possible is {MAX_EXPERTS - 1}"
+        raise InputError(problem, file=path, code="too-large")
+    return {
+        "counts": [[counts[layer, expert] for expert in range(experts)] for layer in layers],
+        "layers": layers,
+    }
+
+
+def _bare(text: str) -> str:
+    return text.strip().replace(" ", "").replace('"', "")
+
+
+def _count(text: str, path: Path, line: int) -> int:
+    try:
+        return int(text) if text.isdigit() else _exact(float(text))
+    except ValueError:
+        problem = f"{shown(text)} is not a whole number from 0"
+        raise InputError(problem, file=path, line=line, code="range") from None
+
+
+def _exact(value: float) -> int:
+    if value < 0 or not value.is_integer():
+        raise ValueError
+    return int(value)

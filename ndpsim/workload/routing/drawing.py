@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from ndpsim.base.arrays import product_sum
 from ndpsim.base.errors import InputError
 from ndpsim.base.jit import inlined, kernel
-from ndpsim.base.sums import product_sum
 from ndpsim.workload.routing.trace import Ids
 
 # ---- Popularity of experts: limited to possible shares, changed by exchange, or with a given cosine

@@ -14,13 +14,16 @@ from ndpsim.base.reported import Reported, quantity
 from ndpsim.workload.routing.activity import (
     ActiveExperts,
     CoActivation,
+    Estimate,
     LoadPrediction,
     active_by_batch,
     co_activation,
+    estimate,
+    groups_of,
+    left_out,
     predicted,
 )
 from ndpsim.workload.routing.drawing import class_counts
-from ndpsim.workload.routing.estimates import Estimate, estimate, groups_of, left_out
 from ndpsim.workload.routing.trace import Routing
 
 Ints = NDArray[np.int64]

@@ -17,9 +17,9 @@ from fractions import Fraction
 from ndpsim.base.errors import one_of, shortened, shown
 from ndpsim.base.units import exact
 from ndpsim.config.importers import presets
-from ndpsim.config.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.config.importers.ini import Entry, Ini
 from ndpsim.config.importers.sheet import Place, Sheet
+from ndpsim.config.importers.tree import Configuration, ConfigurationFormat
 from ndpsim.dram.spec import Standard, standards
 
 _SECTION = re.compile(r"^[ \t]*\[[ \t]*\w+[ \t]*\][ \t]*([;#].*)?$", re.MULTILINE)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from ndpsim.base.errors import InputError, one_of, shown
-from ndpsim.config.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.config.importers.presets import (
     Clocks,
     check_width,
@@ -21,7 +20,7 @@ from ndpsim.config.importers.presets import (
 )
 from ndpsim.config.importers.ramulator import note_unread, put_channels
 from ndpsim.config.importers.sheet import Place, Sheet
-from ndpsim.config.importers.tree import Tree
+from ndpsim.config.importers.tree import Configuration, ConfigurationFormat, Tree
 from ndpsim.config.nodes import read_text
 from ndpsim.dram.spec import Standard, standards
 

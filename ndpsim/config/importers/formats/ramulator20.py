@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ndpsim.config.importers import presets, ramulator
-from ndpsim.config.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.config.importers.sheet import Place, Sheet
-from ndpsim.config.importers.tree import Tree
+from ndpsim.config.importers.tree import Configuration, ConfigurationFormat, Tree
 from ndpsim.dram.spec import Standard
 
 _ROOT = "MemorySystem"

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from ndpsim.config.importers import presets, ramulator
-from ndpsim.config.importers.configuration import Configuration, ConfigurationFormat
 from ndpsim.config.importers.sheet import Place, Sheet
-from ndpsim.config.importers.tree import Tree
+from ndpsim.config.importers.tree import Configuration, ConfigurationFormat, Tree
 from ndpsim.config.nodes import plain_of
 from ndpsim.dram.spec import Standard
 

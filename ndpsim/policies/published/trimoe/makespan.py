@@ -44,7 +44,6 @@ class ExpertCosts:
         return np.asarray(np.minimum(self.striped, self.localized) - self.resident)
 
     def classes(self, room: int) -> Ints:
-        """See `classes_of`."""
         return classes_of(self.most_gain, self.cold, room)
 
     def gain(self, dimm: NDArray[np.integer]) -> Floats:

@@ -14,7 +14,7 @@ from ndpsim.simulate.bank_operands import simulate_bank_expert
 from ndpsim.simulate.machine import named_weights
 from ndpsim.simulate.results import ContentionResult, ExpertResult, HostReadResult
 from ndpsim.simulate.results.pim import PimResult
-from ndpsim.studies.rtl_sizes import METRICS, data_digest, unit_size
+from ndpsim.studies.rtl import METRICS, data_digest, unit_size
 from ndpsim.studies.sweeps.command import (
     BANK_KEYS,
     Resolved,

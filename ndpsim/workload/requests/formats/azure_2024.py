@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from ndpsim.workload.requests.azure import read_azure, recognised_by
+from ndpsim.workload.requests.formats.azure_2023 import read_azure, recognised_by
 from ndpsim.workload.requests.recorded import WorkloadFormat
 
 _EXAMPLE = "2024-05-10 00:00:00.009930+00:00"

@@ -15,8 +15,7 @@ from numpy.typing import NDArray
 
 from ndpsim.base.errors import InputError
 from ndpsim.base.limits import ensure_fits
-from ndpsim.workload.routing.counts import has_counts_of_torch, is_parquet, read_counts
-from ndpsim.workload.routing.counts_csv import is_csv
+from ndpsim.workload.routing.counts import has_counts_of_torch, is_csv, is_parquet, read_counts
 from ndpsim.workload.routing.recorded import Recorded, RoutingFormat, Stated
 
 _PASSES = re.compile(rb'\[\s*\{\s*"\d')
