@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import csv
+import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from mistakes import refused
 from ndpsim.inference.processors import read_table
-from ndpsim.studies.claims.claim import Claim, Expression, Paper, read_paper, read_papers, read_tolerances
+from ndpsim.studies.claims import evaluate as evaluation
+from ndpsim.studies.claims import pairs as pairing
+from ndpsim.studies.claims.claim import (
+    Assumption,
+    Claim,
+    ClaimRun,
+    Expression,
+    Paper,
+    read_paper,
+    read_papers,
+    read_tolerances,
+)
 from ndpsim.studies.claims.evaluate import Pair, evaluate, sensitivity
 from ndpsim.studies.claims.pairs import pairs
 from ndpsim.studies.claims.report import write_report
-from ndpsim.studies.claims.words import changed_verdicts, plain_data
+from ndpsim.studies.claims.runs import TIME_IS_UP, ResolvedRun
+from ndpsim.studies.claims.words import changed_verdicts, dependence, plain_data
 
 pytestmark = pytest.mark.usefixtures("claims_run_here")
 
@@ -273,3 +287,77 @@ def test_reports_have_the_pairs_that_turn_a_verdict(tmp_path):
     assert "| gpu.memory_gb=48 | gpu.reserved_gb=12 | 1 | 0 | 1 |" in text
     assert "bits=4" not in text
     assert [one["together"] for one in plain_data(outcomes, changes, found)["by_pair"]] == [1, 0]
+
+
+def fitted(claim: Claim, place: str) -> Claim:
+    """The claim with all values fitted to a place."""
+    assumptions = [one.model_copy(update={"fitted_to": place}) for one in claim.assumptions]
+    return claim.model_copy(update={"assumptions": assumptions})
+
+
+@pytest.mark.parametrize(("place", "turned"), [("Table 1", {}), ("Table 4", {MEMORY: (1, 0)})])
+def test_values_fitted_to_a_claim_s_own_place_turn_no_verdict_of_it(place, turned):
+    claims = [(PAPER, fitted(MADE[1][1], place))]
+    outcomes, changes = evaluate(claims, 1), sensitivity(claims, 1)
+    assert changed_verdicts(outcomes, changes) == turned
+    marked = "gpu.memory_gb=48 (fitted)" in dependence(outcomes[0], changes["made-40"])
+    assert marked == (place == "Table 1")
+
+
+def test_assumptions_of_a_paper_are_those_of_its_claims_that_simulate_something():
+    of_paper = read_papers()["dali"].assumptions
+    assert [one.key for one in of_paper] == ["host.cpu_expert_overhead_us"]
+    for claim in read_papers()["dali"].claims:
+        simulates = any(run.command == "moe" for run in claim.runs.values())
+        assert claim.assumptions.count(of_paper[0]) == simulates, claim.name
+
+
+SLOW = MADE[0][1].model_copy(
+    update={
+        "runs": {"one": ClaimRun(command="gemv", given={"shape": "128,128", "bits": 16})},
+        "ours": "one.time_ns",
+        "assumptions": [
+            Assumption(key="bits", values=[5, 6], reason="made"),
+            Assumption(key="tokens", values=[3], reason="made"),
+        ],
+    }
+)
+
+
+def test_values_without_a_run_when_the_time_is_up_are_named_and_turn_no_verdict(tmp_path):
+    claims = [(PAPER, SLOW), MADE[1]]
+    outcomes = evaluate(claims, 1, seconds=0)
+    changes = sensitivity(claims, 1, seconds=0)
+    assert [outcome.verdict for outcome in outcomes] == ["not-run", "off"]
+    assert [change.outcome.is_omitted for change in changes[SLOW.name]] == [True] * 3
+    assert changed_verdicts(outcomes, changes) == {MEMORY: (1, 0)}
+    said = f"3 of 7 changes were not run, as the time was up (3 of {PAPER.paper})"
+    assert plain_data(outcomes, changes)["omitted"].startswith(said)
+    write_report(tmp_path, outcomes, changes)
+    assert said in (tmp_path / "REPORT.md").read_text()
+    assert plain_data(outcomes[1:], {"made-40": changes["made-40"]})["omitted"] is None
+
+
+def test_pairs_without_a_run_when_the_time_is_up_are_left_out(monkeypatch):
+    outcomes, changes = evaluate(MADE, 1), sensitivity(MADE, 1)
+    late = [replace(outcome, verdict="not-run", reason=TIME_IS_UP) for outcome in outcomes]
+    monkeypatch.setattr(pairing, "evaluate", lambda claims, *others: late[: len(claims)])
+    assert pairs(MADE, outcomes, changes, 1, seconds=0) == []
+
+
+def test_headlines_and_first_values_are_run_first(monkeypatch):
+    asked: list[ResolvedRun] = []
+
+    def measured(runs, *others):
+        asked.extend(runs)
+        return dict.fromkeys(asked, "not now")
+
+    monkeypatch.setattr(evaluation, "measured", measured)
+    headline = SLOW.model_copy(update={"name": "made-headline", "place": "Abstract"})
+    other = SLOW.model_copy(
+        update={"runs": {"one": ClaimRun(command="gemv", given={"shape": "256,128", "bits": 16})}}
+    )
+    sensitivity([(PAPER, other), (PAPER, headline)], 1)
+    found = [json.loads(run.settings) for run in asked]
+    assert [given["shape"] for given in found] == ["128,128"] * 3 + ["256,128"] * 3
+    assert [(given["bits"], given.get("tokens")) for given in found[3:]] == [(5, None), (16, 3), (6, None)]

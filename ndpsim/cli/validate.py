@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from ndpsim.base.options import Flag, Folder, Kind, Parameter, refuse, table
+from ndpsim.base.options import Flag, Folder, Kind, Parameter, Real, refuse, table
 from ndpsim.base.options.hardware import SET
 from ndpsim.base.options.swept import STUDY
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import JSON, answer, naming, progress_of
+
+#: Time for runs with other values of assumptions.
+MINUTES = 30.0
 
 _VALIDATE = table(
     {
@@ -27,6 +31,14 @@ _VALIDATE = table(
             STUDY["jobs"],
             Parameter(
                 "sensitivity", "Run again with other values of unstated assumptions; takes long.", Flag()
+            ),
+            Parameter(
+                "minutes",
+                "Time for runs with other values. What is left out then is named, and the next call "
+                "goes on there.",
+                Real(0.0),
+                MINUTES,
+                needs="sensitivity",
             ),
         ),
         "Results": (
@@ -79,10 +91,12 @@ def command(options: Options) -> None:
         outcomes = evaluate(claims, processes, progress)
     changes, two = None, []
     if "sensitivity" in options:
+        end = time.monotonic() + 60 * options.get("minutes", MINUTES)
         with progress_of("changing assumptions") as progress:
-            changes = at_other_values(claims, processes, progress)
+            changes = at_other_values(claims, processes, progress, end - time.monotonic())
         with progress_of("changing two assumptions") as progress:
-            two = at_two_values(claims, outcomes, changes, processes, progress)
+            left = end - time.monotonic()
+            two = at_two_values(claims, outcomes, changes, processes, progress, seconds=left)
     if "report" in options:
         from ndpsim.studies.claims.report import write_report
 

@@ -201,13 +201,20 @@ class Assumption(_Part):
         values: plausible values; a value may be a mapping by model, ``{mixtral-8x7b: skewed}``, which does
             not change runs of other models.
         runs: the runs in which it is changed; none: all.
+        fitted_to: the place that the values were fitted to, "Table 4"; with them, a claim of this place is no
+            prediction.
         reason: the reason for these values, with a source if there is one.
     """
 
     key: Words
     values: list[Any] = Field(min_length=1)
     runs: list[str] = []
+    fitted_to: Words | None = None
     reason: Words
+
+    def is_fitted_to(self, claim: Claim) -> bool:
+        """Whether the values were fitted to the figure of a claim."""
+        return self.fitted_to is not None and claim.place.split(",")[0] == self.fitted_to
 
 
 class FalsifiedBy(_Part):
@@ -322,6 +329,7 @@ class Paper(_Part):
         hardware: the bundled hardware of its machine.
         counted: the tables, figures and sections of the paper that were read, with the number of claims from
             each.
+        assumptions: assumptions of all claims that simulate something, besides their own.
     """
 
     paper: Name
@@ -329,6 +337,7 @@ class Paper(_Part):
     source: Source = "paper"
     hardware: Words
     counted: dict[str, str]
+    assumptions: list[Assumption] = []
     claims: list[Claim]
 
     @model_validator(mode="after")
@@ -361,6 +370,7 @@ class ToleranceClass(_Part):
 M = TypeVar("M", bound=BaseModel)
 
 _FOLDER = "validation/claims"
+_SIMULATED = ("gemv", "attention", "moe", "serve", "relayout", "dram")
 _PAPERS = ("trimoe", "edge", "cxl", "cache", "dali")  # the order in the README
 
 
@@ -380,7 +390,14 @@ def read_paper(file: Path) -> Paper:
     Raises:
         InputError: the file cannot be read, or something in it is wrong; with its line.
     """
-    return _validated(Paper, parse(read_text(file), str(file)), file)
+    paper = _validated(Paper, parse(read_text(file), str(file)), file)
+    claims = [
+        claim.model_copy(update={"assumptions": [*claim.assumptions, *paper.assumptions]})
+        if any(run.command in _SIMULATED for run in claim.runs.values())
+        else claim
+        for claim in paper.claims
+    ]
+    return paper.model_copy(update={"claims": claims})
 
 
 @functools.cache

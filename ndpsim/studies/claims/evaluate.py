@@ -23,7 +23,15 @@ from ndpsim.studies.claims.claim import (
     read_papers,
     read_tolerances,
 )
-from ndpsim.studies.claims.runs import OTHER_MODELS, ResolvedRun, Result, filled, measured, takes
+from ndpsim.studies.claims.runs import (
+    OTHER_MODELS,
+    TIME_IS_UP,
+    ResolvedRun,
+    Result,
+    filled,
+    measured,
+    takes,
+)
 from ndpsim.workload.models import load_model
 from ndpsim.workload.routing.spec import default_routing
 
@@ -71,6 +79,11 @@ class Outcome:
     def is_skipped(self) -> bool:
         """Whether a run of it needs an optional package that is not installed."""
         return self.verdict == "not-run" and _MISSING_EXTRA in (self.reason or "")
+
+    @property
+    def is_omitted(self) -> bool:
+        """Whether a run of it was not started, as the time was up."""
+        return self.verdict == "not-run" and (self.reason or "").endswith(TIME_IS_UP)
 
     @property
     def is_news(self) -> bool:
@@ -276,16 +289,21 @@ def _worked_out(
 
 
 def evaluate(
-    claims: Sequence[tuple[Paper, Claim]], jobs: int, progress: Callable[[float], None] = lambda share: None
+    claims: Sequence[tuple[Paper, Claim]],
+    jobs: int,
+    progress: Callable[[float], None] = lambda share: None,
+    seconds: float = math.inf,
 ) -> list[Outcome]:
-    """The outcome of each claim, in their order.
+    """The outcome of each claim, in their order; after `seconds` no run is started.
 
     Raises:
         InputError: a run of a claim can never be.
     """
     tolerances = read_tolerances()
     runs = [runs_of(claim) for _, claim in claims]
-    found = measured((run for case in runs for named in case for run in named.values()), jobs, progress)
+    found = measured(
+        (run for case in runs for named in case for run in named.values()), jobs, progress, seconds
+    )
     return [_outcome(*pair, named, found, tolerances) for pair, named in zip(claims, runs, strict=True)]
 
 
@@ -307,9 +325,15 @@ def _outcome(
 
 
 def sensitivity(
-    claims: Sequence[tuple[Paper, Claim]], jobs: int, progress: Callable[[float], None] = lambda share: None
+    claims: Sequence[tuple[Paper, Claim]],
+    jobs: int,
+    progress: Callable[[float], None] = lambda share: None,
+    seconds: float = math.inf,
 ) -> dict[str, list[Change]]:
     """Outcomes of claims, by name, at each value of each assumption that they rest on, one at a time.
+
+    Headlines come first, then the first value of each assumption, then its second one. After `seconds` no run
+    is started; what lacks a run is not run. A further call goes on there: results are kept in the cache.
 
     Raises:
         InputError: a run of a claim can never be.
@@ -319,15 +343,17 @@ def sensitivity(
     for paper, claim in claims:
         as_it_is = runs_of(claim)
         for assumption in claim.assumptions:
-            for value in assumption.values:
+            for place, value in enumerate(assumption.values):
                 variant = changed(claim, assumption, value)
                 runs = runs_of(variant)
                 if runs != as_it_is:  # a mapping by model may change no run
                     loads = loads_of(variant) if claim.is_headline else None
-                    cases.append((paper, claim, assumption, value, loads, runs))
-    found = measured((run for *_, runs in cases for each in runs for run in each.values()), jobs, progress)
+                    cases.append((place, paper, claim, assumption, value, loads, runs))
+    first = sorted(cases, key=lambda case: (not case[2].is_headline, case[0]))
+    every = (run for *_, runs in first for each in runs for run in each.values())
+    found = measured(every, jobs, progress, seconds)
     changes: dict[str, list[Change]] = {}
-    for paper, claim, assumption, value, loads, runs in cases:
+    for _, paper, claim, assumption, value, loads, runs in cases:
         outcome = _outcome(paper, claim, runs, found, tolerances)
         changes.setdefault(claim.name, []).append(Change(assumption, value, outcome, loads))
     return changes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Mapping, Sequence
 
 from ndpsim.studies.claims.claim import Claim, Paper
@@ -22,11 +23,12 @@ def pairs(
     jobs: int,
     progress: Callable[[float], None] = lambda share: None,
     most_runs: int = _MOST_RUNS,
+    seconds: float = math.inf,
 ) -> list[Pair]:
     """Outcomes of claims with two values at once, for the five keys that change the most verdicts.
 
     The values of these keys that change a verdict alone are paired, the strongest first, as long as at most
-    `most_runs` further runs are needed.
+    `most_runs` further runs are needed. After `seconds` no run is started; pairs that lack one are left out.
 
     Args:
         outcomes: outcomes of the claims, in their order.
@@ -53,10 +55,16 @@ def pairs(
             most_runs -= len(further)
             known |= further
             cases[pair] = case
-    found = iter(evaluate([claim for case in cases.values() for claim in case], jobs, progress))
+    every = [claim for case in cases.values() for claim in case]
+    results = iter(evaluate(every, jobs, progress, seconds))
+    found = {pair: [next(results) for _ in case] for pair, case in cases.items()}
     before = {outcome.claim.name: outcome for outcome in outcomes}
     alone = _alone(changes)
-    return [_pair(pair, [next(found) for _ in case], before, alone) for pair, case in cases.items()]
+    return [
+        _pair(pair, theirs, before, alone)
+        for pair, theirs in found.items()
+        if not any(outcome.is_omitted for outcome in theirs)
+    ]
 
 
 def _runs(claims: Sequence[tuple[Paper, Claim]]) -> set[ResolvedRun]:

@@ -28,6 +28,7 @@ from ndpsim.studies.claims.words import (
     decided_by_value,
     figure_in_words,
     number_in_words,
+    omitted,
     range_of,
     row_of,
     sensitivity_row,
@@ -117,8 +118,10 @@ def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair
         "## The most influential values",
         "",
         "The verdicts that another value of an assumption turns from off to holds (mends), and from "
-        "holds to off (breaks), one assumption changed at a time.",
+        "holds to off (breaks), one assumption changed at a time. Values that were fitted to the figure of a "
+        "claim turn no verdict of it here.",
         "",
+        *([f"{left}.", ""] if (left := omitted(outcomes, changes)) else []),
         *_table(VALUE_COLUMNS, decided_by_value(outcomes, changes)),
     ]
     rows = decided_by_pair(pairs)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import json
+import math
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -41,6 +44,9 @@ Result = dict[str, Any] | str
 
 #: The key of all other models in a mapping by model; without it these models have no value.
 OTHER_MODELS = ""
+
+#: The reason of a run that was not started, as the time was up.
+TIME_IS_UP = "the time was up"
 
 _ANY = _AnyCommand()
 _KIND = "claim"
@@ -108,25 +114,32 @@ def _filled(value: Any, values: Mapping[str, Any]) -> Any:
 
 
 def measured(
-    runs: Iterable[ResolvedRun], jobs: int, progress: Callable[[float], None] = lambda share: None
+    runs: Iterable[ResolvedRun],
+    jobs: int,
+    progress: Callable[[float], None] = lambda share: None,
+    seconds: float = math.inf,
 ) -> dict[ResolvedRun, Result]:
     """The metrics of each run, or the reason why it has none; results of earlier runs are in the cache.
 
     Args:
         jobs: processes.
         progress: called with the share of runs that are done.
+        seconds: after this time no run is started; runs that are left have the reason `TIME_IS_UP`.
     """
+    end = time.monotonic() + seconds
     found, tasks, runs_of = _found(dict.fromkeys(runs))
     total = len(found) + sum(map(len, runs_of.values()))
     if tasks:
-        with closing(run_locally(_ANY, iter(tasks), jobs)) as answers:  # type: ignore[type-var]
+        in_time = itertools.takewhile(lambda task: time.monotonic() < end, tasks)
+        with closing(run_locally(_ANY, in_time, jobs)) as answers:  # type: ignore[type-var]
             for task, answer in answers:
                 ok = answer["status"] == "ok"
                 found |= dict.fromkeys(runs_of[task.name], answer["metrics"] if ok else str(answer["reason"]))
                 if ok:
                     _store(task.name, answer["metrics"])
                 progress(len(found) / total)
-    return found
+    left = (run for of in runs_of.values() for run in of if run not in found)
+    return found | dict.fromkeys(left, TIME_IS_UP)
 
 
 def _found(

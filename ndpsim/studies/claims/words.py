@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -253,7 +254,9 @@ def dependence(outcome: Outcome, changes: Sequence[Change]) -> str:
         by_key: dict[str, list[str]] = {}
         for change in others:
             if change.outcome.verdict == verdict:
-                by_key.setdefault(change.assumption.key, []).append(value_in_words(change.value))
+                fitted = " (fitted)" if change.assumption.is_fitted_to(outcome.claim) else ""
+                value = value_in_words(change.value) + fitted
+                by_key.setdefault(change.assumption.key, []).append(value)
         parts.append(f"{verdict} with " + ", ".join(f"{k}={' or '.join(v)}" for k, v in by_key.items()))
     return "; ".join(parts)
 
@@ -272,12 +275,16 @@ def sensitivity_row(outcome: Outcome, changes: Sequence[Change]) -> tuple[str, .
 
 
 def changed_verdicts(outcomes: Sequence[Outcome], changes: Changes) -> dict[Setting, tuple[int, int]]:
-    """The verdicts that each value mends and breaks, for values that change a verdict."""
+    """The verdicts that each value mends and breaks, for values that change a verdict.
+
+    A verdict with values that were fitted to the claim's own figure is not counted.
+    """
     counts: dict[Setting, tuple[int, int]] = {}
     for outcome in outcomes:
         for change in changes.get(outcome.claim.name, ()):
             verdicts = outcome.verdict, change.outcome.verdict
-            if verdicts in (("off", "holds"), ("holds", "off")):
+            fitted = change.assumption.is_fitted_to(outcome.claim)
+            if not fitted and verdicts in (("off", "holds"), ("holds", "off")):
                 setting = change.assumption.key, value_in_words(change.value)
                 mends, breaks = counts.get(setting, (0, 0))
                 breaking = verdicts[0] == "holds"
@@ -289,6 +296,21 @@ def decided_by_value(outcomes: Sequence[Outcome], changes: Changes) -> list[tupl
     """The cells of `VALUE_COLUMNS`, for each value of an assumption that changes a verdict."""
     counts = changed_verdicts(outcomes, changes)
     return [(key, value, str(mends), str(breaks)) for (key, value), (mends, breaks) in counts.items()]
+
+
+def omitted(outcomes: Sequence[Outcome], changes: Changes) -> str | None:
+    """The number of values that were not run, as the time was up, and of which papers; None: all were run."""
+    every = [
+        (outcome.paper.paper, change.outcome)
+        for outcome in outcomes
+        for change in changes.get(outcome.claim.name, ())
+    ]
+    left = Counter(paper for paper, changed in every if changed.is_omitted)
+    if not left:
+        return None
+    papers = ", ".join(f"{count} of {paper}" for paper, count in left.items())
+    words = f"{sum(left.values())} of {len(every)} changes were not run, as the time was up ({papers})"
+    return f"{words}; another call with a cache goes on there"
 
 
 def decided_by_pair(pairs: Sequence[Pair]) -> list[tuple[str, ...]]:
@@ -334,6 +356,7 @@ def plain_data(
         values = decided_by_value(outcomes, changes)
         data["by_value"] = [dict(zip(VALUE_COLUMNS, row, strict=True)) for row in values]
         data["by_pair"] = [asdict(pair) for pair in pairs]
+        data["omitted"] = omitted(outcomes, changes)
     return data
 
 
@@ -352,5 +375,7 @@ def print_outcomes(outcomes: Sequence[Outcome], changes: Changes | None, pairs: 
         print_table("verdicts by value", VALUE_COLUMNS, decided_by_value(outcomes, changes), left=2)
         if rows := decided_by_pair(pairs):
             print_table("verdicts by two values", PAIR_COLUMNS, rows, left=2)
+        if left := omitted(outcomes, changes):
+            print_text(left)
     for line in summary(outcomes):
         print_text(line)
