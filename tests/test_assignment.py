@@ -132,6 +132,18 @@ def test_experts_are_shared_out_over_engines_as_by_hand():
     assert (most, loads.tolist()) == (12, [12, 12, 12])
 
 
+def test_resources_that_are_equally_full_are_relieved_together():
+    """Four residents of 10 on the GPU, and four of 10 on the CPU: 40 and 40. An expert on NDP units takes 5 of theirs,
+    and 1 of both others: no single move is allowed. With 2, 2 and 4 of them: 24, 24 and 20.
+    """
+    layer = made([(10, 10, 5)] * 8, here=4)
+    layer.uses[:4, CPU, CPU] = layer.uses[4:, GPU, GPU] = 90
+    layer.uses[:, NDP, [0, 1]] = 1
+    choice, _, most, loads = found(layer)
+    assert [choice.count(way) for way in (GPU, CPU, NDP)] == [2, 2, 4]
+    assert (most, loads.tolist()) == (24, [24, 24, 20])
+
+
 def test_an_expert_is_split_so_that_both_ways_end_together():
     """1 of 4 parts to the CPU: 3/4 of 8 on the GPU, 1/4 of 24 on the CPU."""
     allowed = np.array([[True, True, False]])

@@ -119,6 +119,26 @@ def test_a_fused_call_counts_where_an_expert_is_on_the_gpu():
         assert answer.estimated_ns == pytest.approx(ns)
 
 
+def test_a_copied_expert_has_one_fused_call_in_the_order_of_the_list_and_two_in_that_of_arrival():
+    """1 token on the GPU alone, after a copy of 100 ns: 11 and calls of 50; results of nothing else."""
+    timed = estimates(shared_ns=50.0, call_ns=50.0)
+    of_machine = machine(dimms=0, has_cpu=False, experts_per_token=1, gpu_experts=8)
+    for given, ns in (({}, 161), ({"gpu_order": "listed"}, 161), ({"gpu_order": "arrived"}, 211)):
+        policy = balance(of_machine, timed, splits=0, **given)
+        answer = policy.assign(layer_view([[0]], dimm=[-1] * 8))
+        assert answer.estimated_ns == pytest.approx(ns)
+        assert policy.parameters.gpu_order == (given.get("gpu_order") or "listed")
+
+
+def test_the_hand_over_to_the_cpus_threads_counts_once():
+    """Experts 0 and 1 of 4 tokens, 24 ns each on the CPU, and 6 of vectors: with a hand-over of 9, 9 more."""
+    of_machine, view = machine(dimms=0), layer_view([[0, 1]] * 4, dimm=[-1] * 8)
+    plain, handed = (
+        balance(of_machine, estimates(hand_over_ns=ns), splits=0).assign(view).estimated_ns for ns in (0, 9)
+    )
+    assert handed - plain == 9
+
+
 def test_two_groups_of_dimms_work_at_the_same_time():
     """Without GPU and CPU, four experts of 5 tokens: 50 ns each over two DIMMs, two of each group."""
     of_machine = replace(

@@ -44,7 +44,9 @@ def fixed(uses: Uses, loads: Ints, late: float, resident: bool) -> tuple[Floats,
         opening[CPU, CPU_NS] = opening[NDP, GROUPS_NS:] = 2 * vectors_ns
         opening[CPU, CPU_NS] += estimates.hand_over_ns
         opening[CPU if machine.has_cpu else NDP, PCIE_NS] = vectors_ns
-        opening[GPU, PCIE_NS] = estimates.gpu_ns[loads[0]] + 2 * estimates.call_ns
+        opening[GPU, PCIE_NS] = (
+            estimates.gpu_ns[loads[0]] + estimates.call_ns
+        )  # the order is that of the list
         opening[GPU, GPU_NS] = estimates.call_ns if resident else 0.0
     return base, opening
 

@@ -13,10 +13,10 @@ _ROUNDING = 1e-9
 _LEAST_GAIN = 1e-6
 
 
-def _in_norm(share: float) -> float:
-    for _ in range(3):
+def _in_norm(share: float, squarings: int) -> float:
+    for _ in range(squarings):
         share *= share
-    return share * share * share * share
+    return share
 
 
 @dataclass
@@ -121,8 +121,8 @@ class _Search:
             choice[one], choice[two] = choice[two], choice[one]
         return found is not None
 
-    def lower_norm(self) -> bool:
-        """The move after which the sum of the 32nd powers of all loads is least."""
+    def lower_norm(self, squarings: int) -> bool:
+        """The move after which the sum of powers of all loads is least."""
         loads = self.now()
         most, best, found = float(loads.max()), -_LEAST_GAIN, None
         for changed in self.changes() if most > 0 else ():
@@ -132,7 +132,7 @@ class _Search:
             grows = 0.0
             for before, after in zip(loads.tolist(), self.layer.loads(choice).tolist(), strict=True):
                 if before != after:
-                    grows += _in_norm(after / most) - _in_norm(before / most)
+                    grows += _in_norm(after / most, squarings) - _in_norm(before / most, squarings)
             if grows < best:
                 best, found = grows, changed
         for expert, way in found or ():
@@ -190,16 +190,13 @@ def least_maximum(layer: Layer) -> tuple[list[int], dict[int, tuple[int, int]], 
     search = _Search(layer)
     search.begin()
     least, kept = search.lower_maximum(), list(search.choice)
-    while True:
-        while search.lower_norm():
+    for squarings in (3, 2, 1):
+        while search.lower_norm(squarings):
             pass
         most = search.lower_maximum()
-        if most <= least:
-            kept = list(search.choice)
-        if most >= least * (1 - _LEAST_GAIN):
-            break
-        least = most
-    search.choice = kept
+        if most < least * (1 - _LEAST_GAIN):
+            least, kept = most, list(search.choice)
+        search.choice = list(kept)
     for _ in range(layer.splits):
         if not search.split():
             break

@@ -25,6 +25,7 @@ Ints = NDArray[np.int64]
 
 _ROUNDING = 1e-9  # a load lower by no more than this share is not lower
 _LEAST_GAIN = 1e-6  # and so is a norm
+_SQUARINGS = 3  # norms begin with the eighth powers of loads
 
 
 class Problem(NamedTuple):
@@ -209,17 +210,16 @@ def exchange(uses, allowed, opening, choice, loads, counts):
 
 
 @inlined
-def in_norm(share):
-    """The part of a load, as a share of the largest, in the norm of all loads: its 32nd power."""
-    square = share * share
-    fourth = square * square
-    eighth = fourth * fourth
-    return eighth * eighth * eighth * eighth
+def in_norm(share, squarings):
+    """The part of a load, as a share of the largest, in a norm of all loads: a power of it."""
+    for _ in range(squarings):
+        share *= share
+    return share
 
 
 @outlined
-def lower_norm(uses, allowed, opening, choice, loads, counts):
-    """Move the expert whose move lowers the norm of all loads most. Returns whether one was moved."""
+def lower_norm(uses, allowed, opening, choice, loads, counts, squarings):
+    """Move the expert whose move lowers a norm of all loads most. Returns whether one was moved."""
     most = loads[fullest(loads)]
     if most <= 0.0:
         return False
@@ -233,7 +233,9 @@ def lower_norm(uses, allowed, opening, choice, loads, counts):
             for r in range(len(loads)):
                 more = change(uses, opening, counts, expert, source, target, r)
                 if more != 0.0:
-                    grows += in_norm((loads[r] + more) / most) - in_norm(loads[r] / most)
+                    grows += in_norm((loads[r] + more) / most, squarings) - in_norm(
+                        loads[r] / most, squarings
+                    )
             if grows < best:
                 best, moved, to = grows, expert, target
     if moved < 0:
@@ -345,19 +347,18 @@ def least_maximum(problem, splits, parts, chosen):
     chosen.split_parts[:] = 0
     begin_by_thresholds(uses, allowed, base, opening, problem.here, choice, chosen.sums, loads)
     least = lower_maximum(uses, allowed, base, opening, choice, loads, counts)
-    while True:
+    for squarings in range(_SQUARINGS, 0, -1):
         for expert in range(len(choice)):
             chosen.split_way[expert] = choice[expert]  # as it was before
-        while lower_norm(uses, allowed, opening, choice, loads, counts):
+        while lower_norm(uses, allowed, opening, choice, loads, counts, squarings):
             fill_loads(uses, base, opening, choice, loads, counts)
         most = lower_maximum(uses, allowed, base, opening, choice, loads, counts)
-        if most >= least * (1.0 - _LEAST_GAIN):
-            break
-        least = most
-    if most > least:
-        for expert in range(len(choice)):
-            choice[expert] = chosen.split_way[expert]
-        fill_loads(uses, base, opening, choice, loads, counts)
+        if most < least * (1.0 - _LEAST_GAIN):
+            least = most
+        else:
+            for expert in range(len(choice)):
+                choice[expert] = chosen.split_way[expert]
+            fill_loads(uses, base, opening, choice, loads, counts)
     chosen.split_way[:] = -1
     for _ in range(splits):
         if not split(problem, parts, chosen):

@@ -48,7 +48,8 @@ class BalanceParameters(PolicyParameters):
 
     gpu_order: GpuOrder = "arrived"
     """of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first; arrived:
-    those that were copied first, as soon as they are there"""
+    those that were copied first, as soon as they are there. Unless given, it is listed with fused calls, of
+    which an expert that was copied then needs one less"""
 
     shards: int = Field(0, ge=0)
     """DIMMs over which every expert is sharded (section 1); 0: the number with the least estimated time"""
@@ -87,6 +88,8 @@ class Balance(Policy[BalanceParameters], GivesRoom):
     def setup(self) -> None:
         """The predictor, and what `place` and `background` decide."""
         self.sees_the_future = self.parameters.foresight
+        if self.estimates.call_ns and "gpu_order" not in self.parameters.model_fields_set:
+            self.parameters = self.parameters.model_copy(update={"gpu_order": "listed"})
         layers, experts = self.machine.shape
         self._uses = functools.cache(
             lambda shards: Uses(
