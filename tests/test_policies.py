@@ -502,7 +502,9 @@ def test_what_a_policy_raises_before_it_runs_is_one_line(question):
 
 def test_the_energy_is_of_all_known_parts():
     assert (
-        best.energy_nj({"energy_nj.read": 2.0, "energy_nj.gpu": None, "energy_nj.io": 3.0, "moe_ns": 9})
+        best.energy_nj(
+            {"energy_nj.read": 2.0, "energy_nj.gpu": None, "energy_nj.io": 3.0, "energy_nj.total": 5.0}
+        )
         == 5.0
     )
 

@@ -272,7 +272,8 @@ def ratio(value: float | None) -> str | None:
 
 def energy_nj(row: Row) -> float:
     """The energy of all parts whose energy is known."""
-    return sum(value for key, value in row.items() if key.startswith("energy_nj.") and value is not None)
+    known = (key for key, value in row.items() if key.startswith("energy_nj.") and value is not None)
+    return sum(row[key] for key in known if key != "energy_nj.total")
 
 
 def over(cell: Cell, policy: str) -> float | None:
