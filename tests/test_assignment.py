@@ -17,7 +17,14 @@ from hypothesis.extra.numpy import arrays
 from mistakes import refused
 from ndpsim.inference.layers.totals import ENGINES
 from ndpsim.policies.assignment.bottleneck import DIMM, NOWHERE
-from ndpsim.policies.assignment.expert_uses import CHANNELS_NS, CPU_NS, GROUPS_NS, LayerTimes
+from ndpsim.policies.assignment.expert_uses import (
+    CHANNELS_NS,
+    CPU_NS,
+    GROUPS_NS,
+    MISSING,
+    PLACES,
+    LayerTimes,
+)
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
 from ndpsim.policies.assignment.parts import LayerWeights, Sums, count_parts
 from ndpsim.policies.interface import Part, Parts
@@ -124,6 +131,18 @@ def test_experts_are_shared_out_over_engines_as_by_hand():
     assert (most, loads.tolist()) == (12, [12, 12, 12])
 
 
+def test_resources_that_are_equally_full_are_relieved_together():
+    """Four residents of 10 on the GPU, and four of 10 on the CPU: 40 and 40. An expert on NDP units takes 5 of theirs,
+    and 1 of both others: no single move is allowed. With 2, 2 and 4 of them: 24, 24 and 20.
+    """
+    layer = made([(10, 10, 5)] * 8, here=4)
+    layer.uses[:4, CPU, CPU] = layer.uses[4:, GPU, GPU] = 90
+    layer.uses[:, NDP, [0, 1]] = 1
+    choice, _, most, loads = found(layer)
+    assert [choice.count(way) for way in (GPU, CPU, NDP)] == [2, 2, 4]
+    assert (most, loads.tolist()) == (24, [24, 24, 20])
+
+
 def test_an_expert_is_split_so_that_both_ways_end_together():
     """1 of 4 parts to the CPU: 3/4 of 8 on the GPU, 1/4 of 24 on the CPU."""
     allowed = np.array([[True, True, False]])
@@ -208,21 +227,23 @@ def test_uses_of_experts_follow_from_the_tables():
     random = np.random.default_rng(4)
     for _ in range(50):
         count, groups, most = (int(random.integers(1, high)) for high in (9, 4, 12))
-        table = random.random((2 * (most + 1), 3, GROUPS_NS + 1))
+        table = random.random((PLACES * (most + 1), 3, GROUPS_NS + 1))
         table[:, [GPU, CPU], GROUPS_NS] = 0.0
-        overheads = random.random((2 * groups, 3, GROUPS_NS + groups))
-        tokens, there = random.integers(0, most + 1, count), random.random(count) < 0.5
+        overheads = random.random((PLACES * groups, 3, GROUPS_NS + groups))
+        tokens, places = random.integers(0, most + 1, count), random.integers(0, PLACES, count)
         group = random.integers(0, groups, count)
         read_ns, typical_ns, cpu_delay_ns, to_gpu_ns, to_cpu_ns = random.random(5).tolist()
         times = LayerTimes(read_ns, typical_ns, cpu_delay_ns, to_gpu_ns, to_cpu_ns)
         uses, overhead = np.full((2, count, 3, GROUPS_NS + groups), np.nan)
-        fill_uses(table, overheads, tokens, there, group, times, uses, overhead)
-        assert (overhead == overheads[there * groups + group]).all()
-        for expert, row in enumerate(there * (most + 1) + tokens):
+        fill_uses(table, overheads, tokens, places, group, times, uses, overhead)
+        assert (overhead == overheads[places * groups + group]).all()
+        for expert, row in enumerate(places * (most + 1) + tokens):
             expected = np.zeros((3, GROUPS_NS + groups))
             expected[:, :GROUPS_NS] = table[row, :, :GROUPS_NS]
             own = GROUPS_NS + group[expert]
-            expected[GPU, [CPU_NS, own]] = (0.0, 0.0) if there[expert] else (cpu_delay_ns, to_gpu_ns)
+            expected[GPU, [CPU_NS, own]] = (
+                (cpu_delay_ns, to_gpu_ns) if places[expert] == MISSING else (0.0, 0.0)
+            )
             expected[CPU, own], expected[NDP, own] = to_cpu_ns, table[row, NDP, GROUPS_NS]
             expected[NDP, CPU_NS] = table[row, NDP, CHANNELS_NS] * read_ns / typical_ns
             assert (uses[expert] == expected).all()

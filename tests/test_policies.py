@@ -502,15 +502,45 @@ def test_what_a_policy_raises_before_it_runs_is_one_line(question):
 
 def test_the_energy_is_of_all_known_parts():
     assert (
-        best.energy_nj({"energy_nj.read": 2.0, "energy_nj.gpu": None, "energy_nj.io": 3.0, "moe_ns": 9})
+        best.energy_nj(
+            {"energy_nj.read": 2.0, "energy_nj.gpu": None, "energy_nj.io": 3.0, "energy_nj.total": 5.0}
+        )
         == 5.0
     )
 
 
 def test_every_machine_has_cells_of_three_models_three_batches_and_both_routings():
     points = best.wanted_points(best.parsed(["--policy", "monde"]))
-    assert len(points) == 5 * 3 * 3 * 2
+    plain = [point for point in points if not point["setting"]]
+    assert len(plain) == 5 * 3 * 3 * 2
     assert {point["hw"] for point in points} == set(best.MACHINES)
+    assert {point["setting"] for point in points} - {""} == set(best.SETTINGS)
+    assert len(points) == len(plain) + 2 * 5 * 3 * 2  # of each setting, two batches
+
+
+def test_a_finished_cell_is_not_run_again(tmp_path, monkeypatch):
+    point = dict(hw="edge", model="m", layers="1", batch=8, routing="skewed", policies=["all"], setting="")
+    ran: list[Any] = []
+    monkeypatch.setattr(best, "runs_of", lambda one: ran.append(one) or {"balance": run(16.0)})
+    for _ in range(2):
+        (found,) = best.cells_of([point], tmp_path / "cells")
+        assert (found.name, list(found.runs)) == ("m, batch 8, skewed", ["balance"])
+    assert ran == [point]
+
+
+def test_a_cell_has_its_setting_and_all_policies_that_can_run(monkeypatch):
+    asked: list[dict[str, Any]] = []
+
+    class Result:
+        runs = ()
+
+    monkeypatch.setattr(best.ndpsim, "run_moe", lambda **given: asked.append(given) or Result)
+    (point,) = best.wanted_points(
+        best.parsed(["--machine", "cxl", "--model", "glm-4.5-air", "--batch", "1"])
+    )[2:]
+    assert point["setting"] == "context 16384"
+    assert best.runs_of(point) == {}
+    assert (asked[0]["context"], asked[0]["policies"], asked[0].get("kv")) == (16384, ["all"], None)
 
 
 def test_the_oracle_runs_in_one_cell_of_each_model():

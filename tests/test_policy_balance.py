@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from builders import small_moe
 from builders.policy_machines import background_view, estimates, flags, layer_view, machine
+from ndpsim.base.errors import InputError
 from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.inference.layers.run import run_moe
@@ -18,6 +20,7 @@ from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Assignment, parts_of
 from ndpsim.policies.own.balance.policy import Balance, BalanceParameters
 from ndpsim.policies.views import Estimates, Machine, OfflineView
+from ndpsim.workload.models import load_model
 from ndpsim.workload.routing import Routing
 from oracles.balance import shared_out
 
@@ -61,17 +64,19 @@ def test_a_layer_is_shared_out_as_step_by_step():
         more = dict(
             shared_ns=3.0,
             call_ns=float(random.choice([0, 2])),
+            hand_over_ns=float(random.choice([0, 9])),
             vector_ns=5.0,
             token_ns=0.7,
-            window_ns=float(random.choice([30.0, 150.0])),
         )
         of_machine = machine(experts, dimms=dimms, has_cpu=bool(random.random() < 0.7), gpu_experts=experts)
         policy = balance(of_machine, estimates(**NDP, **more), parts=5)
         policy.shards = shards
         loads = random.integers(0, 40, experts) * (random.random(experts) < 0.8)
-        here = random.random(experts) < random.choice([0.2, 1.0])
+        places = np.where(
+            random.random(experts) < random.choice([0.2, 1.0]), random.integers(1, 3, experts), 0
+        )
         dimm = (random.integers(0, max(dimms // shards, 1), experts) * shards).astype(np.int16)
-        layer = loads, here, dimm, int(random.integers(0, 3))
+        layer = loads, places, dimm, float(random.choice([0.0, 0.4, 2.0]))
         got = policy.uses.share_out(*layer, policy.parameters.splits, policy.parameters.parts)
         assert got == shared_out(policy, *layer)
         shared += sum(len(parts) > 0 for parts in got[1]) > 1
@@ -112,6 +117,26 @@ def test_a_fused_call_counts_where_an_expert_is_on_the_gpu():
         answer = policy.assign(layer_view([[0]] * 4, resident=(0,), dimm=[-1] * 8))
         assert engines(answer) == {0: {"cpu" if has_cpu else "gpu": 1.0}}
         assert answer.estimated_ns == pytest.approx(ns)
+
+
+def test_a_copied_expert_has_one_fused_call_in_the_order_of_the_list_and_two_in_that_of_arrival():
+    """1 token on the GPU alone, after a copy of 100 ns: 11 and calls of 50; results of nothing else."""
+    timed = estimates(shared_ns=50.0, call_ns=50.0)
+    of_machine = machine(dimms=0, has_cpu=False, experts_per_token=1, gpu_experts=8)
+    for given, ns in (({}, 161), ({"gpu_order": "listed"}, 161), ({"gpu_order": "arrived"}, 211)):
+        policy = balance(of_machine, timed, splits=0, **given)
+        answer = policy.assign(layer_view([[0]], dimm=[-1] * 8))
+        assert answer.estimated_ns == pytest.approx(ns)
+        assert policy.parameters.gpu_order == (given.get("gpu_order") or "listed")
+
+
+def test_the_hand_over_to_the_cpus_threads_counts_once():
+    """Experts 0 and 1 of 4 tokens, 24 ns each on the CPU, and 6 of vectors: with a hand-over of 9, 9 more."""
+    of_machine, view = machine(dimms=0), layer_view([[0, 1]] * 4, dimm=[-1] * 8)
+    plain, handed = (
+        balance(of_machine, estimates(hand_over_ns=ns), splits=0).assign(view).estimated_ns for ns in (0, 9)
+    )
+    assert handed - plain == 9
 
 
 def test_two_groups_of_dimms_work_at_the_same_time():
@@ -308,3 +333,63 @@ def test_what_reads_cost_units_is_what_the_table_says():
         rate = np.interp(gbps, table.host_gbps, table.ndp_speed[place, 0])
         lost = seen["estimates"].lost_ns(16, read.time_ns, other_ns)
         assert lost[1] == pytest.approx(0.5 * read.time_ns * (1 - rate))
+
+
+# ---- balance beside all published policies, on cells that nobody chose
+
+_MODELS = ("qwen3-30b-a3b", "deepseek-v2-lite", "qwen3-next-80b-a3b", "mixtral-8x7b")
+
+
+def drawn_cell(seed: int, machines: tuple[str, ...]) -> dict[str, Any]:
+    """Arguments of `run_moe`: machine, model, batch, context, KV cache, routing, and costs of calls."""
+    random = np.random.default_rng(seed)
+    model = str(random.choice(_MODELS))
+    dense = len(load_model(model).dense_layers)
+    first = int(random.integers(dense, load_model(model).layers - 3))
+    sets: dict[str, Any] = {}
+    if random.random() < 0.3:
+        sets |= {"gpu.expert_calls": "fused", "gpu.call_overhead_us": float(random.choice([5, 20, 60]))}
+    machine_name = str(random.choice(machines))
+    if random.random() < 0.3 and machine_name not in ("edge", "cxl"):
+        sets["host.cpu_layer_overhead_us"] = float(random.choice([20, 160, 500]))
+    return dict(
+        hw=machine_name,
+        model=model,
+        layers=f"{first}-{first + 2}",
+        batch=round(2 ** random.uniform(0, 7)),
+        steps=3,
+        context=round(2 ** random.uniform(7, 12)),
+        kv=str(random.choice(["auto", "host"])),
+        routing=[None, "skewed"][int(random.integers(2))],
+        seed=int(random.integers(1000)),
+        sets=sets,
+    )
+
+
+def over_the_best_published(cell: dict[str, Any]) -> float:
+    """The time of `balance` over that of the fastest published policy that computes all pairs in 16 bits."""
+    runs = run_moe(policies=["all"], bounds=False, cache=small_moe.CACHE, **cell).runs
+    pairs = max(run.pairs for run in runs)
+    exact = [
+        run
+        for run in runs
+        if run.pairs == pairs and all(bits is None or bits == 16 for bits in run.weight_bits.values())
+    ]
+    times = {run.policy: run.moe_ns for run in exact}
+    return times.pop("balance") / min(times.values())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_published_policy_is_ahead_by_more_than_a_hundredth(seed):
+    cell = drawn_cell(seed, ("cache-7960x-4090", "dali-7532-3090"))
+    assert over_the_best_published(cell) <= 1.01, cell
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(4, 204))
+def test_no_published_policy_is_ahead_in_many_cells(seed):
+    cell = drawn_cell(seed, ("cache-7960x-4090", "dali-7532-3090", "trimoe", "edge", "cxl"))
+    try:
+        assert over_the_best_published(cell) <= 1.01, cell
+    except InputError as error:
+        assert error.code == "too-large", error  # the model or its KV cache does not fit

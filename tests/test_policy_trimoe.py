@@ -143,6 +143,15 @@ def test_shared_experts_are_the_gpus_first_work() -> None:
     assert got.estimated_ns == 47
 
 
+def test_a_fused_call_counts_where_the_gpu_computes_and_copies_have_calls_of_their_own() -> None:
+    """A call of 50 ns. 30 tokens of a resident: 7 + 50 + 40; nothing there: shared experts of 7, and 80 on
+    the CPU; 300 tokens are copied: 7 + 310 and a call.
+    """
+    fused = dataclasses.replace(ESTIMATES, shared_ns=57.0, call_ns=50.0)
+    for loads, ns in (([30, *[0] * 7], 97), ([0, 0, 0, 5, *[0] * 4], 80), ([0, 300, *[0] * 6], 367)):
+        assert policy(fused, refine=False).assign(view(loads, PLACEMENT)).estimated_ns == ns
+
+
 def test_an_expert_on_its_way_waits_for_the_rest_of_its_copy_and_comes_before_those_that_are_copied() -> None:
     late = dataclasses.replace(ESTIMATES, window_ns=70.0)  # 30 ns of the copy are left
     loads = [30, 300, 2, 5, 0, 0, 0, 0]

@@ -1,9 +1,10 @@
 """Which policy is best on which machine, why, and what is left: every policy on five machines.
 
 ``python validation/best.py > validation/best.md``: three models, three batches, measured and skewed routing
-on each machine, as one sweep whose points are kept in `best.sweep` (`--store`): an ended call goes on where
-it was. Pictures go to `validation/figures`. `--machine`, `--model`, `--batch` and `--policy` leave others
-out; the slow policy `oracle` runs at the middle batch, with skewed routing.
+on each machine; the KV cache in the host's memory, and long contexts, with two batches each. Each cell is one
+run of all policies, and is kept in `best.cells` (`--store`): an ended call goes on where it was. Pictures go
+to `validation/figures`. `--machine`, `--model`, `--batch` and `--policy` leave others out; the slow policy
+`oracle` runs at the middle batch, with skewed routing.
 
 ``python validation/best.py --routing TRACE.npz --model NAME --title TEXT > validation/recorded.md``: the same
 on a recorded trace, beside routing that is drawn from its counts of each layer and expert. What differs is
@@ -18,14 +19,15 @@ import functools
 import json
 import sys
 import textwrap
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import geometric_mean
 from typing import Any
 
 import ndpsim
-from ndpsim.policies import policies
+from ndpsim.base.reported import flattened
+from ndpsim.simulate.results.cache import digest_of, version
 
 #: Of each model, measured counts of experts, of it or its like.
 MEASURED = {
@@ -46,6 +48,11 @@ MACHINES: Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]] = {
     "dali-7532-3090": (("mixtral-8x7b", "qwen3-30b-a3b", "deepseek-v2-lite"), (1, 8, 64)),
 }
 SKEWED = "skewed"
+#: Of all machines, with measured routing: what differs from the defaults, by name, and which batches have it.
+SETTINGS: Mapping[str, tuple[Mapping[str, Any], slice]] = {
+    "KV on the host": ({"kv": "host", "context": 1024}, slice(1, 3)),
+    "context 16384": ({"context": 16384}, slice(0, 2)),
+}
 STEPS = 4
 LAYERS = 6  # of each model, spread evenly over those with experts
 BITS = 16  # of a weight
@@ -57,13 +64,17 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cell:
-    """A machine, a model, a batch and a routing, with the runs of all policies in it."""
+    """A machine, a model, a batch and a routing, with the runs of all policies in it.
+
+    `setting`: a name in `SETTINGS`, or none.
+    """
 
     machine: str
     model: str
     batch: int
     routing: str
     runs: Mapping[str, Row]
+    setting: str = ""
 
     @property
     def kind(self) -> str:
@@ -76,7 +87,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        return f"{self.model}, batch {self.batch}, {self.kind}"
+        return f"{self.model}, batch {self.batch}, {self.setting or self.kind}"
 
     def only(self, wanted: Callable[[str, Row], bool]) -> dict[str, Row]:
         """The runs that are wanted, the fastest first."""
@@ -158,7 +169,7 @@ def drawn_from(trace: str) -> str:
 
 
 def recorded_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The points of the sweep on a recorded trace and on its counts."""
+    """The cells on a recorded trace and on its counts, as arguments of `run_moe`."""
     trace = ndpsim.load_routing(arguments.routing)
     return [
         {
@@ -167,7 +178,7 @@ def recorded_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
             "layers": layers_of(model, trace.layers),
             "batch": batch,
             "routing": routing,
-            "policy": name,
+            "policies": arguments.policy or ["all"],
         }
         for machine, (models, batches) in MACHINES.items()
         if machine in (arguments.machine or MACHINES)
@@ -175,53 +186,68 @@ def recorded_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
         for batch in arguments.batch or batches
         if batch <= trace.batch
         for routing in (arguments.routing, drawn_from(arguments.routing))
-        for name in arguments.policy or policies()
-        if name != KNOWN
     ]
 
 
 def wanted_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The points of the sweep that the options leave."""
-    return [
-        {
-            "hw": machine,
-            "model": model,
-            "layers": layers_of(model),
-            "batch": batch,
-            "routing": routing,
-            "policy": name,
-        }
-        for machine, (models, batches) in MACHINES.items()
-        if machine in (arguments.machine or MACHINES)
-        for model in models
-        if model in (arguments.model or models)
-        for batch in batches
-        if batch in (arguments.batch or batches)
-        for routing in (MEASURED[model], SKEWED)
-        for name in arguments.policy or policies()
-        if name != KNOWN or (batch == batches[1] and routing == SKEWED)
-    ]
+    """The cells that the options leave, as arguments of `run_moe`; and a name in `SETTINGS`."""
+    found: list[dict[str, Any]] = []
+    for machine, (models, batches) in MACHINES.items():
+        for model in models:
+            plain = [(batch, routing, "") for batch in batches for routing in (MEASURED[model], SKEWED)]
+            others = [
+                (batch, MEASURED[model], name)
+                for name, (_, which) in SETTINGS.items()
+                for batch in batches[which]
+            ]
+            for batch, routing, setting in plain + others:
+                with_known = batch == batches[1] and routing == SKEWED
+                names = [name for name in arguments.policy or ("all", KNOWN) if with_known or name != KNOWN]
+                if (
+                    names
+                    and machine in (arguments.machine or MACHINES)
+                    and model in (arguments.model or models)
+                    and batch in (arguments.batch or batches)
+                ):
+                    found.append(
+                        {
+                            "hw": machine,
+                            "model": model,
+                            "layers": layers_of(model),
+                            "batch": batch,
+                            "routing": routing,
+                            "policies": names,
+                            "setting": setting,
+                        }
+                    )
+    return found
 
 
-def cells_of(points: Sequence[Row], store: str) -> list[Cell]:
-    """Run the points, two at once, or find what an earlier call has run."""
-    said = -1
+def cells_of(points: Sequence[Row], store: Path) -> Iterator[Cell]:
+    """Run the cells, or find what an earlier call has run."""
+    store.mkdir(exist_ok=True)
+    for number, point in enumerate(points, 1):
+        file = store / f"{digest_of([*point.values(), STEPS, version()])}.json"
+        if not file.exists():
+            unfinished = file.with_suffix(".tmp")
+            unfinished.write_text(json.dumps(runs_of(point)))
+            unfinished.replace(file)
+        print(f"best: {number} of {len(points)} cells", file=sys.stderr)
+        key = (point[name] for name in ("hw", "model", "batch", "routing"))
+        if runs := json.loads(file.read_text()):
+            yield Cell(*key, runs, point.get("setting", ""))
 
-    def say(share: float) -> None:
-        nonlocal said
-        if int(100 * share) > said:
-            said = int(100 * share)
-            print(f"best: {said}% of {len(points)} runs", file=sys.stderr)
 
-    vary = {key: [point[key] for point in points] for key in points[0]}
-    result = ndpsim.sweep("moe", vary, fixed={"steps": STEPS}, zip=True, out=store, jobs=2, progress=say)
-    found: dict[tuple[Any, ...], dict[str, Row]] = {}
-    for row in result:
-        key = tuple(row[name] for name in ("hw", "model", "batch", "routing"))
-        runs = found.setdefault(key, {})
-        if row["status"] == "ok":
-            runs[row["policy"]] = row
-    return [Cell(*key, runs) for key, runs in found.items() if runs]
+def runs_of(point: Row) -> dict[str, Row]:
+    """The run of each policy in a cell; none if the model does not fit, or a named policy cannot run."""
+    given = {key: value for key, value in point.items() if key not in ("setting", "policies")}
+    changed, _ = SETTINGS.get(point.get("setting", ""), ({}, None))
+    try:
+        result = ndpsim.run_moe(policies=point["policies"], steps=STEPS, cache=True, **given, **changed)
+    except ndpsim.InputError as error:
+        print(f"best: {point['hw']}, {point['model']}, batch {point['batch']}: {error}", file=sys.stderr)
+        return {}
+    return {run.policy: flattened(run.to_dict()) for run in result.runs}
 
 
 # The page
@@ -246,7 +272,8 @@ def ratio(value: float | None) -> str | None:
 
 def energy_nj(row: Row) -> float:
     """The energy of all parts whose energy is known."""
-    return sum(value for key, value in row.items() if key.startswith("energy_nj.") and value is not None)
+    known = (key for key, value in row.items() if key.startswith("energy_nj.") and value is not None)
+    return sum(row[key] for key in known if key != "energy_nj.total")
 
 
 def over(cell: Cell, policy: str) -> float | None:
@@ -432,8 +459,10 @@ HEAD = f"""\
 # Which policy is best on which machine
 
 Made by `python validation/best.py`: {LAYERS} layers spread over each model, {STEPS} decode steps, seed 1,
-16 bits, all policies at their defaults. Times are the experts' time (`moe_ns`). "Measured" routing is
-drawn from measured counts or load curves of this model or of a similar one
+16 bits, all policies at their defaults, 512 tokens of context unless a cell says otherwise. "KV on the
+host" cells have 1,024, and the KV cache in the host's memory. A policy has one GPU: several are for
+[serving](../docs/serving.md), where no policy runs. Times are the experts' time (`moe_ns`). "Measured"
+routing is drawn from measured counts or load curves of this model or of a similar one
 ([routing](../docs/routing.md)); "skewed" routing is drawn from TriMoE's three classes. "Own estimate",
 "bound" and "best known" are shares of the best policy's time: the policy's estimate, a lower bound
 ([moe](../docs/moe.md)), and the time of the policy `{KNOWN}`, which runs in some cells. "Binds" is the
@@ -458,7 +487,7 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=kind, action="append", help=f"only this {name}; repeatable")
     parser.add_argument("--routing", help="a recorded trace, as `ndpsim routing import` writes it")
     parser.add_argument("--title", default="", help="what the trace is, with its source")
-    parser.add_argument("--store", default="best.sweep", help="folder of finished runs")
+    parser.add_argument("--store", type=Path, default="best.cells", help="folder of finished cells")
     parser.add_argument("--figures", type=Path, default=FIGURES, help="folder of the pictures")
     return parser.parse_args(words)
 
@@ -468,7 +497,7 @@ def main(words: Sequence[str] | None = None) -> None:
     points = recorded_points(arguments) if arguments.routing else wanted_points(arguments)
     if not points:
         sys.exit("best: nothing is left to run")
-    cells = cells_of(points, arguments.store)
+    cells = [*cells_of(points, arguments.store)]
     if arguments.routing:
         print(RECORDED)
         say(arguments.title or Path(arguments.routing).name)

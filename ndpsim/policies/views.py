@@ -120,6 +120,7 @@ class Estimates:
         cache_ns: the part of `window_ns` in which PCIe to the GPU or the host's channels carry the KV cache.
         shared_ns: the shared experts of a layer on the GPU, and the overhead of a fused call of the others.
         call_ns: the part of `shared_ns` that is this overhead; a layer without such experts does not have it.
+        hand_over_ns: time of the CPU before its first expert of a layer.
         token_ns: time of one token's vector over PCIe in one direction, as one of many vectors.
         vector_ns: time of one token's vector over PCIe in one direction, including the link's latency.
         sharded_ns: time of an expert sharded over a number of DIMMs, as `ndp_ns`. Simulated when called.
@@ -159,6 +160,7 @@ class Estimates:
     lost_ns: Callable[[int, float, float], Floats | float] = _nothing
     read_delay_ns: Callable[[int], Floats | float] = _nothing
     call_ns: float = 0.0
+    hand_over_ns: float = 0.0
 
     @property
     def copy_ns(self) -> float:

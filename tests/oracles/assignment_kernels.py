@@ -16,8 +16,8 @@ def schedule(time, read, memory, loads, limit, devices, busy, tried):
 
 
 @kernel
-def fill_uses(table, overheads, tokens, there, groups, times, uses, overhead):
-    _fill_uses(table, overheads, tokens, there, groups, times, uses, overhead)
+def fill_uses(table, overheads, tokens, places, groups, times, uses, overhead):
+    _fill_uses(table, overheads, tokens, places, groups, times, uses, overhead)
 
 
 @kernel

@@ -12,25 +12,26 @@ from ndpsim.policies.assignment.expert_uses import (
     CPU_NS,
     GPU_NS,
     GROUPS_NS,
+    MISSING,
     PCIE_NS,
+    RESIDENT,
 )
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
 from ndpsim.policies.interface import Parts
 from ndpsim.policies.own.balance.policy import Balance
 from ndpsim.policies.own.balance.uses import Uses
-from ndpsim.policies.views import Flags, Floats, Ints
+from ndpsim.policies.views import Floats, Ints
 from oracles.assignment_kernels import fill_uses, least_maximum, list_ways
 
 
-def fixed(uses: Uses, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
+def fixed(uses: Uses, loads: Ints, late: float, resident: bool) -> tuple[Floats, Floats]:
     """Use of resources in any case (equation 4), and by the first expert on a way: [way, resource].
 
-    loads: tokens of experts, the least first.
+    loads: tokens of experts, the least first; late: copies that windows have not hidden; resident: of any expert.
     """
     estimates, machine = uses.estimates, uses.machine
     base, opening = np.zeros(GROUPS_NS + uses.groups), np.zeros((3, GROUPS_NS + uses.groups))
     base[GPU_NS] = estimates.shared_ns - estimates.call_ns
-    late = arriving - estimates.window_ns / uses.copy_ns  # copies that windows have not hidden
     if late > 0:
         base[PCIE_NS], base[CHANNELS_NS] = late * uses.copy_ns, late * uses.read_ns
         if machine.has_cpu:
@@ -41,30 +42,34 @@ def fixed(uses: Uses, loads: Ints, arriving: int) -> tuple[Floats, Floats]:
         tokens = int(loads.sum()) // machine.model.experts_per_token
         vectors_ns = estimates.vector_ns + (tokens - 1) * estimates.token_ns
         opening[CPU, CPU_NS] = opening[NDP, GROUPS_NS:] = 2 * vectors_ns
+        opening[CPU, CPU_NS] += estimates.hand_over_ns
         opening[CPU if machine.has_cpu else NDP, PCIE_NS] = vectors_ns
-        opening[GPU, PCIE_NS], opening[GPU, GPU_NS] = estimates.gpu_ns[loads[0]], estimates.call_ns
+        opening[GPU, PCIE_NS] = (
+            estimates.gpu_ns[loads[0]] + estimates.call_ns
+        )  # the order is that of the list
+        opening[GPU, GPU_NS] = estimates.call_ns if resident else 0.0
     return base, opening
 
 
 def shared_out(
-    policy: Balance, loads: Ints, here: Flags, dimm: NDArray[np.int16], arriving: int
+    policy: Balance, loads: Ints, places: Ints, dimm: NDArray[np.int16], late: float
 ) -> tuple[float, list[Parts]]:
     """The largest load of a resource, and the parts of GPU, CPU and NDP units."""
     uses, parts, splits = policy.uses, policy.parameters.parts, policy.parameters.splits
     groups = np.maximum(dimm, 0) // uses.shards
     active = np.flatnonzero(loads)
-    order = active[np.lexsort((-loads[active], ~here[active]))]
-    tokens, there, count = loads[order], here[order], len(order)
+    order = active[np.lexsort((-loads[active], places[active] == MISSING))]
+    tokens, at, count = loads[order], places[order], len(order)
     by_tokens = np.sort(tokens)
-    base, opening = fixed(uses, by_tokens, arriving)
+    base, opening = fixed(uses, by_tokens, late, bool((at == RESIDENT).any()))
     if not count:
         return float(base.max()), [Parts(order)] * 3
     typical = int(by_tokens[count // 2] + by_tokens[~(count // 2)]) // 2
     of_each, overhead = np.empty((2, count, *opening.shape))
     times, own = uses.times_beside_reads(typical), groups[order].astype(np.int64)
-    fill_uses(*uses.tables(), tokens, there, own, times, of_each, overhead)
-    at_first = int(np.count_nonzero(there))
-    allowed = uses.allowed.take(there, axis=0)
+    fill_uses(*uses.tables(), tokens, at, own, times, of_each, overhead)
+    at_first = int(np.count_nonzero(at != MISSING))
+    allowed = uses.allowed.take(at, axis=0)
     problem = Problem(of_each, overhead, allowed, base, opening, at_first)
     first, second, moved = np.zeros((3, count), np.int64)
     sums = np.empty((count + 1, *opening.shape))

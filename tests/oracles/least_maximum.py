@@ -10,6 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 _ROUNDING = 1e-9
+_LEAST_GAIN = 1e-6
+
+
+def _in_norm(share: float, squarings: int) -> float:
+    for _ in range(squarings):
+        share *= share
+    return share
 
 
 @dataclass
@@ -114,6 +121,29 @@ class _Search:
             choice[one], choice[two] = choice[two], choice[one]
         return found is not None
 
+    def lower_norm(self, squarings: int) -> bool:
+        """The move after which the sum of powers of all loads is least."""
+        loads = self.now()
+        most, best, found = float(loads.max()), -_LEAST_GAIN, None
+        for changed in self.changes() if most > 0 else ():
+            choice = list(self.choice)
+            for expert, way in changed:
+                choice[expert] = way
+            grows = 0.0
+            for before, after in zip(loads.tolist(), self.layer.loads(choice).tolist(), strict=True):
+                if before != after:
+                    grows += _in_norm(after / most, squarings) - _in_norm(before / most, squarings)
+            if grows < best:
+                best, found = grows, changed
+        for expert, way in found or ():
+            self.choice[expert] = way
+        return found is not None
+
+    def lower_maximum(self) -> float:
+        while self.move() or self.exchange():
+            pass
+        return float(self.now().max())
+
     def split(self) -> bool:
         """Of all splits with the best whole parts, the one after which what it touches is lowest."""
         loads, layer = self.now(), self.layer
@@ -159,8 +189,14 @@ def least_maximum(layer: Layer) -> tuple[list[int], dict[int, tuple[int, int]], 
     """Ways, second ways with parts, and the largest load."""
     search = _Search(layer)
     search.begin()
-    while search.move() or search.exchange():
-        pass
+    least, kept = search.lower_maximum(), list(search.choice)
+    for squarings in (3, 2, 1):
+        while search.lower_norm(squarings):
+            pass
+        most = search.lower_maximum()
+        if most < least * (1 - _LEAST_GAIN):
+            least, kept = most, list(search.choice)
+        search.choice = list(kept)
     for _ in range(layer.splits):
         if not search.split():
             break

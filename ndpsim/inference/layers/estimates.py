@@ -79,6 +79,7 @@ def estimates_of(
         cache_ns=max(to_gpu_ns, read_ns + written_ns),
         shared_ns=decode.shared_ns + processors.gpu.call_ns,
         call_ns=processors.gpu.call_ns,
+        hand_over_ns=processors.cpu.layer_overhead_ns if machine.has_cpu else 0.0,
         token_ns=transfers.pcie_ns(1024 * vector) / 1024,
         vector_ns=transfers.pcie_ns(vector),
         sharded_ns=sharded_ns,

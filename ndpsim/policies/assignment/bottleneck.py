@@ -212,13 +212,14 @@ def list_devices(tables, layer, order):
 
 
 @kernel
-def schedule_layer(tables, layer, shared_ns, limit, gpu_only, order):
+def schedule_layer(tables, layer, shared_ns, call_ns, limit, gpu_only, order):
     """Schedule the experts of a layer (`schedule`), and list those of each device.
 
     Args:
         tables: `Scheduling`.
         layer: `LayerState`.
-        shared_ns: for which the GPU is busy in any case.
+        shared_ns: for which the GPU is busy in any case, with a call for residents.
+        call_ns: of this call, which a layer without residents on the GPU does not make.
         gpu_only: the GPU computes all experts, those with most tokens first.
         order: [expert]: is set to experts with tokens as `list_devices` lists them; without `gpu_only`, the
             most costly of a group first.
@@ -238,4 +239,6 @@ def schedule_layer(tables, layer, shared_ns, limit, gpu_only, order):
         worth[expert] = layer.loads[expert] if gpu_only else tables.expert_time[engine, expert]
     list_devices(tables, layer, order)
     ends = tables.ends
+    if ends[0] == 0:
+        busy[GPU] -= call_ns
     return moves, before, total(busy, busiest(busy)), ends[RESIDENT], ends[RESIDENT + CPU], ends[-1]

@@ -18,6 +18,10 @@ Ints = NDArray[np.int64]
 #: Resources; the NDP units of each group of DIMMs follow. In tables an expert has one: that of its own group.
 GPU_NS, PCIE_NS, CHANNELS_NS, CPU_NS, GROUPS_NS = range(5)
 
+#: Where the GPU has an expert: not at all, in its memory, on its way; and the number of these.
+MISSING, RESIDENT, ARRIVING = range(3)
+PLACES = 3
+
 
 class LayerTimes(NamedTuple):
     """Times that depend on the layer's median tokens."""
@@ -34,12 +38,13 @@ class FixedUses(NamedTuple):
 
     shared_ns: float  # the shared experts
     call_ns: float  # the GPU's call for others
-    hidden: float  # copies that windows hide
+    late_call_ns: float  # the GPU's calls for an expert that it waits for
     copy_ns: float
     read_ns: float  # the host reads an expert
     late_cpu_ns: float  # by how much a late copy delays the CPU
     vector_ns: float  # of a layer's activations over PCIe
     token_ns: float  # and of each further token
+    hand_over_ns: float  # of the CPU, before its first expert
     choices: int  # experts of a token
     has_cpu: bool
     shards: int  # DIMMs of a group
@@ -49,15 +54,15 @@ class FixedUses(NamedTuple):
 class Sharing(NamedTuple):
     """Tables of `fill_uses`, and arrays to work with."""
 
-    table: Floats
-    overheads: Floats
-    allowed: Flags  # [here, way]
+    table: Floats  # [place and tokens, way, resource]
+    overheads: Floats  # [place and group, way, resource]
+    allowed: Flags  # [place, way]
     times: Floats  # [tokens; fields of `LayerTimes`]: by the median tokens; NaN: not known yet
     gpu_ns: Floats  # [tokens]
     active: Ints  # [expert]: those with tokens in the order of thresholds, as the next
     tokens: Ints
     groups: Ints
-    there: Flags
+    places: Ints  # of its weights: `MISSING`, `RESIDENT` or `ARRIVING`
     uses: Floats  # [expert, way, resource]
     overhead: Floats  # [expert, way, resource]
     allowed_ways: Flags  # [expert, way]
@@ -76,26 +81,29 @@ class Sharing(NamedTuple):
 
 
 @inlined
-def fill_uses(table, overheads, tokens, there, groups, times, uses, overhead):
+def fill_uses(table, overheads, tokens, places, groups, times, uses, overhead):
     """Set the use of resources by each expert, and by any part of it.
 
     Args:
-        table: uses that all layers have, [here and tokens, way, resource].
-        overheads: of parts, [here and group, way, resource].
-        tokens, there, groups: of each expert, [expert]; `there`: the GPU has it, or will have it.
+        table: uses that all layers have, [place and tokens, way, resource].
+        overheads: of parts, [place and group, way, resource].
+        tokens, places, groups: of each expert, [expert].
         times: `LayerTimes`.
         uses, overhead: [expert, way, resource]: are set.
     """
-    counts, resources, groups_of_table = len(table) // 2, uses.shape[2], len(overheads) // 2
+    counts, resources, groups_of_table = len(table) // PLACES, uses.shape[2], len(overheads) // PLACES
     for expert in range(len(tokens)):
-        here, own = 1 if there[expert] else 0, GROUPS_NS + groups[expert]
-        row, group = here * counts + min(tokens[expert], counts - 1), here * groups_of_table + groups[expert]
+        place, own = places[expert], GROUPS_NS + groups[expert]
+        row, group = (
+            place * counts + min(tokens[expert], counts - 1),
+            place * groups_of_table + groups[expert],
+        )
         for way in range(WAYS):
             for r in range(resources):
                 uses[expert, way, r] = table[row, way, r] if r < GROUPS_NS else 0.0
                 overhead[expert, way, r] = overheads[group, way, r]
-        uses[expert, GPU, CPU_NS] = 0.0 if there[expert] else times.cpu_delay_ns
-        uses[expert, GPU, own] = 0.0 if there[expert] else times.lost_to_gpu_ns
+        uses[expert, GPU, CPU_NS] = times.cpu_delay_ns if place == MISSING else 0.0
+        uses[expert, GPU, own] = times.lost_to_gpu_ns if place == MISSING else 0.0
         uses[expert, CPU, own] = times.lost_to_cpu_ns
         uses[expert, NDP, own] = table[row, NDP, GROUPS_NS]
         uses[expert, NDP, CPU_NS] = uses[expert, NDP, CHANNELS_NS] * times.read_ns / times.typical_ns
@@ -105,33 +113,32 @@ _FIRST = 2.0**40  # more than any tokens
 
 
 @inlined
-def order_experts(sharing, loads, here, dimm, shards):
+def order_experts(sharing, loads, places, dimm, shards):
     """Note the experts with tokens: those that the GPU has, then others, each by tokens; their number."""
     count = 0
     for expert in range(len(loads)):
-        sharing.worth[expert] = loads[expert] + (_FIRST if here[expert] else 0.0)
+        sharing.worth[expert] = loads[expert] + (0.0 if places[expert] == MISSING else _FIRST)
         if loads[expert] > 0:
             sharing.active[count] = expert
             count += 1
     sort_falling(sharing.worth, sharing.active, count, sharing.spare)
     for turn in range(count):
         expert = sharing.active[turn]
-        sharing.tokens[turn], sharing.there[turn] = loads[expert], here[expert]
+        sharing.tokens[turn], sharing.places[turn] = loads[expert], places[expert]
         sharing.groups[turn] = max(dimm[expert], 0) // shards
         for way in range(WAYS):
-            sharing.allowed_ways[turn, way] = sharing.allowed[1 if here[expert] else 0, way]
+            sharing.allowed_ways[turn, way] = sharing.allowed[places[expert], way]
         sharing.by_tokens[turn], sharing.worth[turn] = turn, loads[expert]
     sort_falling(sharing.worth, sharing.by_tokens, count, sharing.spare)
     return count
 
 
 @inlined
-def fill_fixed(sharing, fixed, count, arriving):
+def fill_fixed(sharing, fixed, count, late):
     """Use of resources in any case (equation 4), and by the first expert on a way."""
     base, opening = sharing.base, sharing.opening
     base[:], opening[:] = 0.0, 0.0
     base[GPU_NS] = fixed.shared_ns
-    late = arriving - fixed.hidden
     if late > 0.0:
         base[PCIE_NS], base[CHANNELS_NS] = late * fixed.copy_ns, late * fixed.read_ns
         if fixed.has_cpu:
@@ -141,13 +148,15 @@ def fill_fixed(sharing, fixed, count, arriving):
         for turn in range(count):
             pairs += sharing.tokens[turn]
         vectors_ns = fixed.vector_ns + (pairs // fixed.choices - 1) * fixed.token_ns
-        opening[CPU, CPU_NS] = 2 * vectors_ns
+        opening[CPU, CPU_NS] = 2 * vectors_ns + fixed.hand_over_ns
         for r in range(GROUPS_NS, len(base)):
             opening[NDP, r] = 2 * vectors_ns
         opening[CPU if fixed.has_cpu else NDP, PCIE_NS] = vectors_ns
-        opening[GPU, GPU_NS] = fixed.call_ns
+        for turn in range(count):
+            if sharing.places[turn] == RESIDENT:
+                opening[GPU, GPU_NS] = fixed.call_ns
         fewest = sharing.tokens[sharing.by_tokens[count - 1]]
-        opening[GPU, PCIE_NS] = sharing.gpu_ns[min(fewest, len(sharing.gpu_ns) - 1)]
+        opening[GPU, PCIE_NS] = sharing.gpu_ns[min(fewest, len(sharing.gpu_ns) - 1)] + fixed.late_call_ns
 
 
 @inlined
@@ -163,13 +172,13 @@ def time_on_gpu(base, call_ns, uses):
 
 
 @kernel
-def share_out(sharing, fixed, loads, here, dimm, arriving, splits, parts, experts, shares):
+def share_out(sharing, fixed, loads, places, dimm, late, splits, parts, experts, shares):
     """Choose the ways of a layer's experts; all on the GPU where that is faster.
 
     Args:
         sharing, fixed: `Sharing` and `FixedUses`.
-        loads, here, dimm: [expert]: tokens, whether the GPU has it, or will have it, and its first DIMM.
-        arriving: experts on their way to the GPU.
+        loads, places, dimm: [expert]: tokens, where the GPU has it, and its first DIMM.
+        late: copies on their way to the GPU that the window has not hidden.
         splits, parts: see `least_maximum`.
         experts, shares: see `list_ways`.
 
@@ -177,8 +186,8 @@ def share_out(sharing, fixed, loads, here, dimm, arriving, splits, parts, expert
         The median tokens, negative where their `times` are not known and nothing is chosen; the estimated
         time; and the ends in `experts` of the three ways.
     """
-    count, ends = order_experts(sharing, loads, here, dimm, fixed.shards), sharing.ends
-    fill_fixed(sharing, fixed, count, arriving)
+    count, ends = order_experts(sharing, loads, places, dimm, fixed.shards), sharing.ends
+    fill_fixed(sharing, fixed, count, late)
     base, uses, overhead = sharing.base, sharing.uses[:count], sharing.overhead[:count]
     ends[:] = 0
     if count == 0:
@@ -193,18 +202,18 @@ def share_out(sharing, fixed, loads, here, dimm, arriving, splits, parts, expert
     if np.isnan(times[0]):
         return -typical, 0.0, ends[0], ends[1], ends[2]
     beside = LayerTimes(times[0], times[1], times[2], times[3], times[4])
-    there, groups = sharing.there[:count], sharing.groups[:count]
-    fill_uses(sharing.table, sharing.overheads, tokens[:count], there, groups, beside, uses, overhead)
+    at_places, groups = sharing.places[:count], sharing.groups[:count]
+    fill_uses(sharing.table, sharing.overheads, tokens[:count], at_places, groups, beside, uses, overhead)
     at_first = 0
     for turn in range(count):
-        at_first += 1 if there[turn] else 0
+        at_first += 0 if at_places[turn] == MISSING else 1
     way, split_way, split_parts = sharing.way[:count], sharing.split_way[:count], sharing.split_parts[:count]
     allowed, sums = sharing.allowed_ways[:count], sharing.sums[: count + 1]
     problem = Problem(uses, overhead, allowed, base, sharing.opening, at_first)
     chosen = Chosen(way, split_way, split_parts, sharing.loads, sharing.counts, sums)
     estimated_ns = least_maximum(problem, splits, parts, chosen)
     if at_first == count:
-        alone_ns = time_on_gpu(base, fixed.call_ns, uses)
+        alone_ns = time_on_gpu(base, sharing.opening[GPU, GPU_NS], uses)
         if alone_ns <= estimated_ns:
             estimated_ns = alone_ns
             way[:], split_parts[:] = GPU, 0

@@ -3,7 +3,8 @@
 An expert can be computed in up to three ways: on the GPU, on the CPU, or on NDP units. Each way takes time of
 several resources. The first expert that takes a way adds a fixed cost (`opening`). The search begins with a
 threshold rule, improves it by moves and exchanges, and then splits a few experts between two ways. Every step
-lowers the load of the fullest resource, and raises no other one to it.
+lowers the load of the fullest resource, and raises no other one to it. Where several resources are nearly as
+full and each expert uses two of them, no such step may be left. Then steps lower a norm of all loads instead.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 _ROUNDING = 1e-9  # a load lower by no more than this share is not lower
+_LEAST_GAIN = 1e-6  # and so is a norm
+_SQUARINGS = 3  # norms begin with the eighth powers of loads
 
 
 class Problem(NamedTuple):
@@ -207,6 +210,52 @@ def exchange(uses, allowed, opening, choice, loads, counts):
 
 
 @inlined
+def in_norm(share, squarings):
+    """The part of a load, as a share of the largest, in a norm of all loads: a power of it."""
+    for _ in range(squarings):
+        share *= share
+    return share
+
+
+@outlined
+def lower_norm(uses, allowed, opening, choice, loads, counts, squarings):
+    """Move the expert whose move lowers a norm of all loads most. Returns whether one was moved."""
+    most = loads[fullest(loads)]
+    if most <= 0.0:
+        return False
+    best, moved, to = -_LEAST_GAIN, -1, 0
+    for expert in range(len(choice)):
+        source = choice[expert]
+        for target in range(WAYS):
+            if target == source or not allowed[expert, target]:
+                continue
+            grows = 0.0
+            for r in range(len(loads)):
+                more = change(uses, opening, counts, expert, source, target, r)
+                if more != 0.0:
+                    grows += in_norm((loads[r] + more) / most, squarings) - in_norm(
+                        loads[r] / most, squarings
+                    )
+            if grows < best:
+                best, moved, to = grows, expert, target
+    if moved < 0:
+        return False
+    choice[moved] = to
+    return True
+
+
+@inlined
+def lower_maximum(uses, allowed, base, opening, choice, loads, counts):
+    """Move and exchange experts as long as this lowers the largest load; returns it."""
+    fill_loads(uses, base, opening, choice, loads, counts)
+    while move(uses, allowed, opening, choice, loads, counts) or exchange(
+        uses, allowed, opening, choice, loads, counts
+    ):
+        fill_loads(uses, base, opening, choice, loads, counts)
+    return loads[fullest(loads)]
+
+
+@inlined
 def begun(overhead, opening, counts, expert, target, r):
     """Use of a resource by the first part of an expert on another way, however small the part is."""
     return overhead[expert, target, r] + (opening[target, r] if counts[target] == 0 else 0.0)
@@ -295,14 +344,22 @@ def least_maximum(problem, splits, parts, chosen):
     """
     uses, allowed, base, opening = problem.uses, problem.allowed, problem.base, problem.opening
     choice, loads, counts = chosen.way, chosen.loads, chosen.counts
-    chosen.split_way[:] = -1
     chosen.split_parts[:] = 0
     begin_by_thresholds(uses, allowed, base, opening, problem.here, choice, chosen.sums, loads)
-    fill_loads(uses, base, opening, choice, loads, counts)
-    while move(uses, allowed, opening, choice, loads, counts) or exchange(
-        uses, allowed, opening, choice, loads, counts
-    ):
-        fill_loads(uses, base, opening, choice, loads, counts)
+    least = lower_maximum(uses, allowed, base, opening, choice, loads, counts)
+    for squarings in range(_SQUARINGS, 0, -1):
+        for expert in range(len(choice)):
+            chosen.split_way[expert] = choice[expert]  # as it was before
+        while lower_norm(uses, allowed, opening, choice, loads, counts, squarings):
+            fill_loads(uses, base, opening, choice, loads, counts)
+        most = lower_maximum(uses, allowed, base, opening, choice, loads, counts)
+        if most < least * (1.0 - _LEAST_GAIN):
+            least = most
+        else:
+            for expert in range(len(choice)):
+                choice[expert] = chosen.split_way[expert]
+            fill_loads(uses, base, opening, choice, loads, counts)
+    chosen.split_way[:] = -1
     for _ in range(splits):
         if not split(problem, parts, chosen):
             break

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from ndpsim.policies.assignment.expert_uses import ARRIVING, MISSING, RESIDENT
 from ndpsim.policies.interface import (
     Assignment,
     GivesRoom,
@@ -47,7 +48,8 @@ class BalanceParameters(PolicyParameters):
 
     gpu_order: GpuOrder = "arrived"
     """of the experts that the GPU computes (docs/balance.md, section 4). listed: residents first; arrived:
-    those that were copied first, as soon as they are there"""
+    those that were copied first, as soon as they are there. Unless given, it is listed with fused calls, of
+    which an expert that was copied then needs one less"""
 
     shards: int = Field(0, ge=0)
     """DIMMs over which every expert is sharded (section 1); 0: the number with the least estimated time"""
@@ -86,9 +88,13 @@ class Balance(Policy[BalanceParameters], GivesRoom):
     def setup(self) -> None:
         """The predictor, and what `place` and `background` decide."""
         self.sees_the_future = self.parameters.foresight
+        if self.estimates.call_ns and "gpu_order" not in self.parameters.model_fields_set:
+            self.parameters = self.parameters.model_copy(update={"gpu_order": "listed"})
         layers, experts = self.machine.shape
         self._uses = functools.cache(
-            lambda shards: Uses(self.machine, self.estimates, shards, self.parameters.losses)
+            lambda shards: Uses(
+                self.machine, self.estimates, shards, self.parameters.losses, self.parameters.gpu_order
+            )
         )
         self.predictor = LoadPredictor(layers, experts, self.parameters.alpha)
         #: DIMMs over which an expert is sharded, and residents by layer.
@@ -144,6 +150,11 @@ class Balance(Policy[BalanceParameters], GivesRoom):
             return 0
         return min(math.ceil(window_ns / copy_ns), self.machine.gpu_experts // 2)
 
+    @property
+    def hidden(self) -> float:
+        """Copies that a window hides."""
+        return self.estimates.copy_window_ns / self.estimates.copy_ns
+
     def _evenly(self, loads: Floats) -> Flags:
         """The hottest experts of each layer, as many of each, beside the room for prefetches."""
         each, more = divmod(self.machine.gpu_experts - self.prefetches, len(loads))
@@ -191,12 +202,10 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: Sequence[int] = ()
     ) -> tuple[float, list[Parts]]:
         """The largest load of a resource, and the parts of GPU, CPU and NDP units, most tokens first."""
-        here, parameters = resident, self.parameters
-        if arriving:
-            here = resident.copy()
-            here[list(arriving)] = True
-        splits, parts = parameters.splits, parameters.parts
-        return self.uses.share_out(loads, here, dimm, len(arriving), splits, parts)
+        places, parameters = np.where(resident, RESIDENT, MISSING), self.parameters
+        places[list(arriving)] = ARRIVING
+        late = len(self.prefetched) - self.hidden if arriving else 0.0
+        return self.uses.share_out(loads, places, dimm, late, parameters.splits, parameters.parts)
 
     # Between layers
 
@@ -239,7 +248,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         absent = np.flatnonzero(~(view.placement.resident[row] | view.moving[row]))
         coming = descending(heat, absent)[:most]
-        hidden, wanted = self.estimates.copy_window_ns / self.estimates.copy_ns, []
+        hidden, wanted = self.hidden, []
         for expert in coming.tolist():
             if heat[expert] <= 0 or not self._pays(row, heat[expert], hidden):
                 break

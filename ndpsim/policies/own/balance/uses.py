@@ -14,19 +14,22 @@ from numpy.typing import NDArray
 
 from ndpsim.base.jit import same_types
 from ndpsim.policies.assignment.expert_uses import (
+    ARRIVING,
     CHANNELS_NS,
     CPU_NS,
     GPU_NS,
     GROUPS_NS,
+    MISSING,
     PCIE_NS,
+    PLACES,
     FixedUses,
     LayerTimes,
     Sharing,
     share_out,
 )
 from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS
-from ndpsim.policies.interface import Parts
-from ndpsim.policies.views import Estimates, Flags, Floats, Ints, Machine
+from ndpsim.policies.interface import GpuOrder, Parts
+from ndpsim.policies.views import Estimates, Floats, Ints, Machine
 
 
 class Uses:
@@ -38,29 +41,37 @@ class Uses:
         copy_ns: an expert's copy to the GPU: the longer of PCIe and the host's reading it.
         cpu_ns: an expert on the CPU, by tokens: the longer of computing and reading it (equation 1).
         groups: of DIMMs with experts of their own.
-        allowed: [here, way]: whether an expert can be computed so; here 1: the GPU has it, or will have it.
+        allowed: [place, way]: whether an expert can be computed so.
+        late_call_ns: calls of the GPU for an expert that it waits for.
     """
 
-    def __init__(self, machine: Machine, estimates: Estimates, shards: int, losses: bool) -> None:
+    def __init__(
+        self, machine: Machine, estimates: Estimates, shards: int, losses: bool, gpu_order: GpuOrder
+    ) -> None:
         self.machine, self.estimates, self.shards = machine, estimates, shards
         self.read_ns = estimates.sharded_read_ns(shards) if machine.dimms else estimates.striped_read_ns
         self.copy_ns = max(estimates.pcie_ns, self.read_ns)
         self.cpu_ns = np.maximum(estimates.cpu_ns, self.read_ns)
         self.groups = max(machine.dimms // shards, 1)
         self._losses, self._share_out = losses, same_types(share_out)
-        self.allowed = np.ones((2, 3), np.bool_)
-        self.allowed[0, GPU] = machine.expert_buffers > 0
+        #: One call; in the order of arrival it may interrupt that of the residents, which begins again.
+        self.late_call_ns = (1 if gpu_order == "listed" else 2) * estimates.call_ns
+        self.allowed = np.ones((PLACES, WAYS), np.bool_)
+        self.allowed[MISSING, GPU] = machine.expert_buffers > 0
         self.allowed[:, CPU], self.allowed[:, NDP] = machine.has_cpu, machine.dimms > 0
         self._sharing, self._fixed = self._make_sharing(), self._fixed_uses()
 
     def tables(self) -> tuple[Floats, Floats]:
-        """Uses that all layers have: [here and tokens, way, resource]; overheads: [here and group, ...]."""
+        """Uses that all layers have: [place and tokens, way, resource]; overheads: [place and group, ...]."""
         machine, estimates = self.machine, self.estimates
-        uses = np.zeros((2, len(self.cpu_ns), 3, GROUPS_NS + 1))
-        overhead = np.zeros((2, 3, GROUPS_NS + 1))
+        uses = np.zeros((PLACES, len(self.cpu_ns), WAYS, GROUPS_NS + 1))
+        overhead = np.zeros((PLACES, WAYS, GROUPS_NS + 1))
         uses[:, :, GPU, GPU_NS], overhead[:, GPU, GPU_NS] = estimates.gpu_ns, estimates.gpu_part_ns
-        uses[0, :, GPU, PCIE_NS], overhead[0, GPU, PCIE_NS] = self.copy_ns, estimates.pcie_part_ns
-        uses[0, :, GPU, CHANNELS_NS] = self.read_ns
+        for place in (MISSING, ARRIVING):
+            uses[place, :, GPU, GPU_NS] += self.late_call_ns
+            overhead[place, GPU, GPU_NS] += self.late_call_ns
+        uses[MISSING, :, GPU, PCIE_NS], overhead[MISSING, GPU, PCIE_NS] = self.copy_ns, estimates.pcie_part_ns
+        uses[MISSING, :, GPU, CHANNELS_NS] = self.read_ns
         if machine.has_cpu:
             uses[:, :, CPU, CPU_NS], overhead[:, CPU, CPU_NS] = self.cpu_ns, estimates.cpu_part_ns
             uses[:, :, CPU, CHANNELS_NS] = self.read_ns
@@ -69,13 +80,13 @@ class Uses:
             uses[:, :, NDP, GROUPS_NS] = estimates.sharded_ns(self.shards)
             uses[:, :, NDP, CHANNELS_NS] = estimates.read_delay_ns(self.shards)
             overhead[:, NDP, GROUPS_NS] = estimates.ndp_part_ns(self.shards)
-        return uses.reshape(-1, 3, GROUPS_NS + 1), self._by_group(overhead).reshape(
-            -1, 3, GROUPS_NS + self.groups
+        return uses.reshape(-1, WAYS, GROUPS_NS + 1), self._by_group(overhead).reshape(
+            -1, WAYS, GROUPS_NS + self.groups
         )
 
     def _by_group(self, own: Floats) -> Floats:
-        """Resources with the units of all groups: [here, group, way, resource], of [here, way, resource]."""
-        uses = np.zeros((2, self.groups, 3, GROUPS_NS + self.groups))
+        """Resources with units of all groups: [place, group, way, resource], of [place, way, resource]."""
+        uses = np.zeros((PLACES, self.groups, WAYS, GROUPS_NS + self.groups))
         uses[..., :GROUPS_NS] = own[:, None, :, :GROUPS_NS]
         for group in range(self.groups):
             uses[:, group, :, GROUPS_NS + group] = own[..., GROUPS_NS]
@@ -96,7 +107,7 @@ class Uses:
             active=numbers(),
             tokens=numbers(),
             groups=numbers(),
-            there=np.zeros(experts, np.bool_),
+            places=numbers(),
             uses=uses,
             overhead=overhead,
             allowed_ways=np.zeros((experts, WAYS), np.bool_),
@@ -119,26 +130,27 @@ class Uses:
         return FixedUses(
             float(estimates.shared_ns - estimates.call_ns),
             float(estimates.call_ns),
-            float(estimates.copy_window_ns / self.copy_ns),
+            float(self.late_call_ns),
             float(self.copy_ns),
             float(self.read_ns),
             float(self._delay_ns(self.copy_ns, self.cpu_ns[1])) if machine.has_cpu else 0.0,
             float(estimates.vector_ns),
             float(estimates.token_ns),
+            float(estimates.hand_over_ns),
             machine.model.experts_per_token,
             machine.has_cpu,
             self.shards,
         )
 
     def share_out(
-        self, loads: Ints, here: Flags, dimm: NDArray[np.int16], arriving: int, splits: int, parts: int
+        self, loads: Ints, places: Ints, dimm: NDArray[np.int16], late: float, splits: int, parts: int
     ) -> tuple[float, list[Parts]]:
         """The largest load of a resource, and the parts of GPU, CPU and NDP units, most tokens first.
 
         For arguments see the kernel `share_out`.
         """
         experts, shares = np.empty(2 * len(loads), np.int64), np.empty(2 * len(loads))
-        layer = loads, here, dimm, arriving, splits, parts, experts, shares
+        layer = loads, places, dimm, float(late), splits, parts, experts, shares
         typical, estimated_ns, *ends = self._share_out(self._sharing, self._fixed, *layer)
         if typical < 0:
             self._sharing.times[-typical] = self.times_beside_reads(-typical)

@@ -102,10 +102,11 @@ class CostModel:
             0.0, estimates.pcie_ns - estimates.window_ns
         )  # the part after the end of the window
         part_ns = estimates.localized_read_ns / max(self.dimms, 1)
+        late = gpu + estimates.call_ns  # what is waited for is a call of its own
         time = np.empty((3, 3, 2, len(gpu)))
         for localized, read in enumerate((estimates.striped_read_ns, estimates.localized_read_ns)):
-            time[GPU, MISSING, localized] = np.maximum(np.maximum(gpu, estimates.pcie_ns), read)  # eq. 2
-            time[GPU, ARRIVING, localized] = np.maximum(gpu, late_copy_ns)
+            time[GPU, MISSING, localized] = np.maximum(np.maximum(late, estimates.pcie_ns), read)  # eq. 2
+            time[GPU, ARRIVING, localized] = np.maximum(late, late_copy_ns)
             time[GPU, RESIDENT, localized] = gpu  # eq. 1
             time[CPU, :, localized] = np.maximum(cpu, read)  # eq. 3
         time[DIMM, :, 0], time[DIMM, :, 1] = np.inf, ndp  # eq. 4

@@ -268,8 +268,9 @@ class TriMoE(Policy[TriMoEParameters], GivesRoom):
         limit = self.parameters.refine_limit if self.parameters.refine else 0
         layer = LayerState(view.loads, view.placement.resident, view.arriving, view.placement.dimm)
         order, prefill = np.empty(len(view.loads), np.int64), view.phase == "prefill"
+        in_any_case = float(self.estimates.shared_ns), float(self.estimates.call_ns)
         moves, greedy_ns, makespan_ns, *ends = self._schedule(
-            self._scheduling, layer, float(self.estimates.shared_ns), limit, prefill, order
+            self._scheduling, layer, *in_any_case, limit, prefill, order
         )
         gpu, cpu, ndp = [
             Parts(order[first:end], self._in_full[: end - first]) for first, end in pairwise((0, *ends))
