@@ -232,6 +232,8 @@ def test_what_the_section_of_a_gpu_need_not_say(tmp_path):
         "gpu.fused_efficiency": None, "gpu.roofline_power": None, "gpu.tile_tokens": 1,
         "gpu.expert_calls": "single", "gpu.call_overhead_us": 0, "gpu.slice_us": 0,
         "gpu.fused_memory_efficiency": None, "gpu.fp8_tflops": None, "gpu.fp8_efficiency": None,
+        "gpu.attention_memory_efficiency": None, "gpu.attention_power": None, "gpu.softmax_operations": None,
+        "gpu.latent_efficiency": None,
         "gpu.fp4_tflops": None, "gpu.fp4_efficiency": None, "gpu.attention_overhead_us": None, "gpu.count": 1, "gpu.link_gbps": None, "gpu.link_latency_us": 20,
     }  # fmt: skip
 

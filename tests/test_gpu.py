@@ -37,12 +37,12 @@ from ndpsim.inference.layers.log import writing_log
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.processors import Cpu, Gpu, Step, load_processors
 from ndpsim.inference.processors.cpu import PEAK_OPERATIONS, memory_gbps
-from ndpsim.inference.processors.dense import timed
+from ndpsim.inference.processors.dense import operations, timed
 from ndpsim.inference.processors.devices import weight_bytes
 from ndpsim.inference.processors.fitted import ANY, FOLDER, fitted_values
 from ndpsim.inference.processors.gpu import activation_bytes
 from ndpsim.policies import Migration
-from ndpsim.workload.models import Expert
+from ndpsim.workload.models import Expert, load_model
 from scripts import script
 from test_moe_answers import SIX, judged
 
@@ -115,6 +115,37 @@ def test_dense_parts_overlap_so_too_and_attention_has_an_overhead_of_its_own() -
     assert usual["attend"].time_ns == pytest.approx(max(attend.flops / 250, attend.bytes / 50) + 10)
 
 
+def test_attention_adds_its_softmax_and_moves_queries_and_results_more_slowly() -> None:
+    """Of 5 sequences: a query meets 7 keys; a prompt of 7 tokens has 28 pairs. Each has an exponential a head."""
+    attention = MODEL.attention_kinds[0]
+    slow = dict(attention_power=1.0, softmax_operations=100.0, attention_memory_efficiency=0.1)
+    gpu = dataclasses.replace(GPU, latent_efficiency=0.01, **slow)
+    for new, pairs in ((1, 7), (7, 28)):
+        (attend,) = (one for one in operations(MODEL, Step(5, 7, new)) if one.name == "attend")
+        assert attend.exponentials == 5 * pairs * attention.heads
+        compute_ns = (attend.flops + 100 * attend.exponentials) / 250
+        memory_ns = attend.cache_bytes / 50 + attend.activation_bytes / 10
+        (time_ns,) = (
+            one.time_ns
+            for one in timed(gpu, MODEL, Step(5, 7, new), "gpu", 16).operations
+            if one.name == "attend"
+        )
+        assert time_ns == pytest.approx(compute_ns + memory_ns + 10)
+    # Latent vectors in decode, keys and values in a prefill.
+    latent = load_model("deepseek-v2")
+    for new, efficiency in ((1, 0.01), (7, GPU.attention_efficiency)):
+        (attend,) = (one for one in operations(latent, Step(5, 7, new)) if one.name == "attend")
+        assert attend.latent == (new == 1)
+        (time_ns,) = (
+            one.time_ns
+            for one in timed(gpu, latent, Step(5, 7, new), "gpu", 16).operations
+            if one.name == "attend"
+        )
+        compute_ns = (attend.flops + 100 * attend.exponentials) / (efficiency * GPU.peak_tflops * 1e3)
+        memory_ns = attend.cache_bytes / 50 + attend.activation_bytes / 10
+        assert time_ns == pytest.approx(compute_ns + memory_ns + 10)
+
+
 @given(
     tokens=st.integers(1, 300),
     bits=st.sampled_from([4, 8, 16]),
@@ -176,7 +207,8 @@ def test_values_of_the_family_stand_where_the_file_says_nothing(tmp_path: Path) 
     gpu = of_family(tmp_path, "hopper", "gpu.memory_efficiency=0.5")
     assert gpu.fused_efficiency == values["hopper", "fused_efficiency"]
     assert gpu.expert_overhead_ns == pytest.approx(1000 * values["hopper", "expert_overhead_us"])
-    assert gpu.attention_efficiency == values[ANY, "attention_efficiency"]  # nobody measured a hopper's
+    assert gpu.attention_efficiency == values["hopper", "attention_efficiency"]
+    assert gpu.attention_power == values[ANY, "attention_power"]
     assert gpu.memory_efficiency == 0.5
     assert (gpu.tile_tokens, gpu.fused) == (values[ANY, "tile_tokens"], False)
     assert of_family(tmp_path, "hopper", "gpu.kernel_overhead_us=0").kernel_overhead_ns == 0
@@ -185,8 +217,8 @@ def test_values_of_the_family_stand_where_the_file_says_nothing(tmp_path: Path) 
 @pytest.mark.parametrize("family", GPU_FAMILIES)
 def test_every_family_has_all_values(family: str, tmp_path: Path) -> None:
     gpu = of_family(tmp_path, family)
-    measured_layers = {"fused_memory_efficiency", "fp8_efficiency", "fp4_efficiency"}
-    assert set(GPU_FITTED) - fitted_values("gpu", family).keys() <= measured_layers
+    of_some = {"fused_memory_efficiency", "fp8_efficiency", "fp4_efficiency", "latent_efficiency"}
+    assert set(GPU_FITTED) - fitted_values("gpu", family).keys() <= of_some
     shares = gpu.compute_efficiency, gpu.memory_efficiency, gpu.attention_efficiency, gpu.fused_efficiency
     assert all(share is not None and 0 < share <= 1 for share in shares)
 
@@ -333,6 +365,32 @@ def test_layers_give_the_values_that_they_were_made_with() -> None:
     values = (0.5, 0.8, 15.0, 0.4)
     calls.us = calls.predicted_us(values, 2.0, 16)
     assert calls.fit(2.0, 16) == pytest.approx(values, rel=1e-2)
+
+
+def test_the_script_fits_the_attention_that_is_simulated() -> None:
+    attention = script("validation/gpu_attention.py")
+    calls = attention.Attention("hopper", 0.9)
+    gpu = dataclasses.replace(
+        GPU, peak_tflops=989.4, memory_gbps=4800.0, memory_efficiency=0.9, attention_efficiency=0.8,
+        attention_memory_efficiency=0.3, attention_overhead_ns=9000.0, attention_power=1, softmax_operations=256,
+    )  # fmt: skip
+    model = load_model("qwen3-30b-a3b")  # 32 heads, 4 of keys, 128 values
+    of, shape = calls.columns, (calls.models == "32 4 128") & (calls.cards == "h200_sxm")
+    for tokens, prefill, step in ((1024, 1, Step(8, 1024, 1024)), (4096, 0, Step(64, 4096))):
+        (expected,) = (
+            one.time_ns for one in timed(gpu, model, step, "gpu", 16).operations if one.name == "attend"
+        )
+        call = shape & (of["tokens"] == tokens) & (of["prefill"] == prefill)
+        assert expected / 1e3 == pytest.approx(
+            calls.part(call).predicted_us((0.8, 0.3, 9.0))[-2 if prefill else -1]
+        )
+
+
+def test_attention_gives_the_values_that_it_was_made_with() -> None:
+    calls = script("validation/gpu_attention.py").Attention("ada", 0.9)
+    values = (0.5, 0.3, 15.0)
+    calls.us = calls.predicted_us(values)
+    assert calls.fit() == pytest.approx(values, rel=1e-2)
 
 
 @pytest.mark.long

@@ -986,6 +986,7 @@ _DESCRIBED = {
     "gpu.": "part tflops memory_gb memory_tbps pcie_gbps count link_gbps link_latency_us compute_efficiency "
     "attention_efficiency memory_efficiency expert_overhead_us kernel_overhead_us family fused_efficiency "
     "roofline_power tile_tokens expert_calls call_overhead_us slice_us attention_overhead_us expert_times "
+    "attention_memory_efficiency attention_power softmax_operations latent_efficiency "
     "reserved_gb expert_buffers fused_memory_efficiency fp8_tflops fp8_efficiency fp4_tflops fp4_efficiency",
     "banks.": "device count level computes link_gbps link_latency_ns",
     "cxl.": "copy_engines copy_overhead_us",

@@ -58,6 +58,9 @@ def test_a_machine_is_added_by_its_folder_alone(page, tmp_path, monkeypatch):
         "| made-1 | my-computer | qwen3-30b-a3b, q4_k_m, ik_llama.cpp | decode | 25 | 20 | +25% |"
         in page.text()
     )
+    # Without experts on the CPU, no thread waits for another.
+    page._write([page.Figure(run, "decode", "GPU and desktop", 25.0, "attention", 0.5, 0)])
+    assert "| GPU and desktop | decode | 1 | 1 | 25% |" in page.text()
 
 
 @pytest.mark.parametrize(

@@ -109,6 +109,15 @@ def test_more_channels_are_never_slower_and_never_beyond_their_peak(cpu):
         before = rate
 
 
+def test_memories_without_ranks_have_one_and_say_if_they_are_too_small():
+    machine = OwnMachine("xeon-6980p", 1, "mrdimm-8800", 12, "none", "no link")
+    hardware = machine.hardware(1)
+    assert hardware.host_gbps == pytest.approx(12 * 8 * 8.8, rel=1e-3)
+    assert hardware.system.dimm.ranks == 1
+    with refused("too-large memory"):
+        machine.hardware(hardware.capacity_bytes + 1)
+
+
 def test_experts_in_the_hosts_memory_are_those_of_the_asked_layers():
     for layers in (0, 1, 3):
         assert predicted(n_cpu_moe=layers).host_bytes == layers * 16 * EXPERT_BYTES
@@ -387,10 +396,40 @@ def test_the_band_is_the_prediction_times_the_measured_ratios_of_its_kind(tmp_pa
         assert band.band_of("GPU and server", "prefill", 20.0) == pytest.approx((40, 40, 1))
         result = predicted()
         assert result.config["machine"]["kind"] == "GPU and desktop"
-        assert result.decode.band.low == pytest.approx(0.5 * result.decode.tokens_per_s)
+        assert result.decode.band.low == pytest.approx(0.5 * 1e9 / result.decode.time_ns)
         band._ratios.cache_clear()
         monkeypatch.setattr(band, "_FILE", tmp_path / "none.csv")
         assert band.band_of("GPU and desktop", "decode", 20.0) is None
+    finally:
+        band._ratios.cache_clear()
+
+
+def test_a_rate_is_named_if_the_median_error_of_its_kind_is_small(tmp_path, monkeypatch):
+    """Nine machines with two sockets are half as fast as predicted, ten others nearly as fast."""
+    file = tmp_path / "measured.csv"
+    rows = [("two sockets", "decode", 0.5)] * 9 + [("GPU and server", "decode", 1.1)] * 10
+    text = "# measured over predicted\nid,machine,kind,phase,measured_over_predicted\n"
+    file.write_text(text + "".join(f"o1,m,{kind},{phase},{ratio}\n" for kind, phase, ratio in rows))
+    monkeypatch.setattr(band, "_FILE", file)
+    band._ratios.cache_clear()
+    two = dict(sockets=2, memory="ddr5-4800x4")
+    try:
+        assert [band.is_known(kind, "decode") for kind in ("two sockets", "GPU and server", "CPU alone")] == [
+            False, True, True,
+        ]  # fmt: skip
+        assert band.is_known("two sockets", "prefill")  # nobody measured it
+        result = predicted(**two, upgrades=True)
+        assert (result.decode.tokens_per_s, result.upgrades[0].decode_tokens_per_s) == (None, None)
+        assert result.decode.band.high == pytest.approx(0.5e9 / result.decode.time_ns)
+        assert result.prefill.tokens_per_s > 0
+        assert result.upgrades[0].decode_gain >= 1
+        _, out, _ = call(*without(LINE, ["--memory"]), "--memory", "ddr5-4800x4", "--sockets", 2)
+        (line,) = (line for line in out.splitlines() if line.startswith("decode:"))
+        assert line.startswith("decode: throughput not known (")
+        assert " of a token" not in line
+        assert "The throughput of decode is not known: on measured machines with two sockets" in " ".join(
+            out.split()
+        )
     finally:
         band._ratios.cache_clear()
 
@@ -408,6 +447,7 @@ def test_what_was_measured_is_a_ratio_of_each_phase():
         ({}, "GPU and desktop"),
         ({"gpu": "none"}, "CPU alone"),
         ({"sockets": 2, "memory": "ddr5-4800x8"}, "two sockets"),
+        ({"gpu": "rtx-2060"}, "GPU without measurements"),
         ({"cpu": "epyc-9355"}, "GPU and server"),
         ({"cpu": "xeon-gold-6454s", "program": "ktransformers-amx"}, "GPU and AMX"),
         ({"cpu": "epyc-9355", "program": "ktransformers-amx"}, "GPU and server"),
@@ -445,13 +485,17 @@ def test_kernels_are_the_mean_time_of_their_weights():
 
 def test_predict_takes_the_kernels_of_the_weights_and_of_the_program():
     found = {}
-    for program in ("ik_llama.cpp", "llama.cpp", "ktransformers-amx"):
+    for program in ("ik_llama.cpp", "ik_llama.cpp-repacked", "llama.cpp", "ktransformers-amx"):
         rates = predicted(program=program, weights="iq3_s").config["rates"]
         found[program] = rates["host.cpu_compute_efficiency"][0], rates["host.cpu_added_tokens"][0]
     usual, none = found["ktransformers-amx"]
     assert none == 0
-    assert found["ik_llama.cpp"] == pytest.approx((0.583 * usual, 1.53), rel=1e-4)
-    assert found["llama.cpp"] == pytest.approx((0.112 * usual, -0.38), rel=1e-4)
+    assert found["ik_llama.cpp"] == pytest.approx((0.583 * usual, 1.8), rel=1e-4)
+    assert found["llama.cpp"] == pytest.approx((0.112 * usual, -0.32), rel=1e-4)
+    # Repacked weights are multiplied faster, and a token of decode takes as long.
+    (plain, plain_tokens), (faster, tokens) = found["ik_llama.cpp"], found["ik_llama.cpp-repacked"]
+    assert faster / plain == pytest.approx(1.159, rel=2e-3)
+    assert (1 + tokens) / faster == pytest.approx((1 + plain_tokens) / plain, rel=5e-3)
 
 
 def test_two_sockets_read_half_over_their_link_or_each_a_copy():

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+import gpu_attention
 import gpu_layers
 from gpu_fits import (
     FUSED,
@@ -47,8 +48,7 @@ from ndpsim.inference.processors.fitted import ANY, FOLDER
 # What is chosen of the exponents and tiles in the table: within 0.003 of the least, and the better of those
 # for operations of dense parts; tensor cores have no smaller tile.
 POWER, TILE = 2.0, 16
-PREFILL = 512  # new tokens from which on the attention's compute is fitted
-DECODED, NORMS = "RTX PRO 6000, decode", "RTX PRO 6000, norms"
+NORMS = "RTX PRO 6000, norms"
 PRODUCTS = "RTX PRO 6000, projections and head"
 HEADER_BYTES = 24
 LONE_US = 18  # gpu.expert_overhead_us of trimoe.yaml
@@ -155,12 +155,44 @@ kernels with other tiles are used.
 
 {one_by_one}
 
+## Attention
+
+Queries with keys and values take c + m + `gpu.attention_overhead_us`: here computing and reading add
+(`gpu.attention_power` of 1). c is the time of the products and of the softmax at `gpu.attention_efficiency`
+of the peak. Each query, key and head needs one exponential, in whose time the matrix units make
+`gpu.softmax_operations`; without it, heads of 64, 128 and 256 values would need efficiencies of their own.
+m is the time to read the cache at `gpu.memory_efficiency`, and queries and results at
+`gpu.attention_memory_efficiency`: blocks of few queries start and end more often than they overlap. Values
+fitted to vLLM's attention in 16 bits, {attention_calls} calls of {attention_shapes} shapes of heads
+(`gpu_measured/attention.csv`); softmax_operations is not fitted, but the ratio of the units' rates:
+
+| family | {attention_keys} | softmax_operations |
+|---|---|---|---|---|
+{attention_values}
+
+Families that were not measured (`any`) have the medians. Errors of each shape with values fitted to all
+other shapes, by tokens: the median, and the 90th percentile.
+
+| card | calls | prefill {prefills} | decode {decodes} |
+|---|---|{attention_rule}
+{attention_errors}
+
+The A100's program is older than the others', and its decode slower. Short prompts on the L40S and the RTX PRO
+6000 stay in their L2 cache.
+
+Cards without a kernel for queries with latent vectors (MLA) compute them with one in Triton. Its
+`gpu.latent_efficiency` is fitted with all other values as above, to SGLang's decode with 16 and 128 heads:
+
+| family | latent_efficiency | calls | error {decodes} | with attention_efficiency |{latent_rule}
+{latent}
+
+Families with such a kernel have no latent_efficiency. On Ampere no such kernel was measured.
+
 ## Kernels of dense parts
 
 Qwen3-30B-A3B on an RTX PRO 6000, fitted: compute_efficiency {dense_compute} (projections from 256
-tokens on, head), attention_efficiency {attention} (from {prefill} new tokens on),
-kernel_overhead_us {kernel} (norms of up to 16 tokens), attention_overhead_us {attention_us}
-(decode).
+tokens on, head) and kernel_overhead_us {kernel} (norms of up to 16 tokens). Attention has the values of its
+family above, which know nothing of this model's measurements.
 
 | operation | calls | error | mean |
 |---|---|---|---|
@@ -406,6 +438,71 @@ def one_by_one(fits: list[Fit]) -> str:
     )
 
 
+@functools.cache
+def attention() -> dict[str, tuple[float, ...]]:
+    """By family, the values of `gpu_attention.KEYS` that suit measured attention; of any, their medians."""
+    found = {
+        family: tuple(map(rounded, measured_attention(family).fit()))
+        for family in gpu_attention.SOFTMAX
+        if gpu_layers.of_family(family)
+    }
+    return {ANY: tuple(rounded(float(np.median(each))) for each in zip(*found.values(), strict=True))} | found
+
+
+def measured_attention(family: str, latent: bool = False) -> gpu_attention.Attention:
+    """The measured attention of a family's cards."""
+    return gpu_attention.Attention(family, fused().values(family)[1], latent)
+
+
+def attention_lines() -> tuple[list[Fit], dict[str, str]]:
+    """Fits of attention, and the page's tables."""
+    measured = [gpu_attention.SOFTMAX[family] for family in attention() if family != ANY]
+    softmax = {ANY: float(statistics.median(measured)), **gpu_attention.SOFTMAX}
+    fits = [Fit(ANY, "attention_power", gpu_attention.POWER, "all attention", "")]
+    fits += [Fit(family, "softmax_operations", of, "ratio of units", "") for family, of in softmax.items()]
+    values, errors, latent = [], [], []
+    lengths, calls_in_all = gpu_attention.PREFILL, 0
+    for family, of_it in attention().items():
+        kept = zip(gpu_attention.KEYS, of_it, strict=True)
+        cells = " | ".join(f"{value:g}" for value in (*of_it, softmax[family]))
+        values.append(f"| {family} | {cells} |")
+        if family == ANY:
+            fits += [Fit(ANY, key, value, "the medians of families", "") for key, value in kept]
+            continue
+        calls = measured_attention(family)
+        off, prefill, tokens = calls.left_out(), calls.columns["prefill"] > 0, calls.columns["tokens"]
+        source, of_all = f"attention: {' '.join(np.unique(calls.cards))}", worst(calls.errors(of_it))
+        fits += [Fit(family, key, value, source, of_all) for key, value in kept]
+        calls_in_all += len(off)
+        for card in np.unique(calls.cards):
+            of_card = calls.cards == card
+            both = [
+                gpu_attention.cells(tokens[of_card & of], off[of_card & of], at)
+                for of, at in ((prefill, lengths), (~prefill, gpu_attention.DECODE))
+            ]
+            errors.append(f"| {gpu_layers.CARDS[card].name} | {of_card.sum()} | {' | '.join(both)} |")
+        if family in gpu_attention.LATENT:
+            share = gpu_attention.latent_efficiency(family, of_it, fused().values(family)[1])
+            calls = measured_attention(family, latent=True)
+            after, before = (calls.errors((one, *of_it[1:])) for one in (share, of_it[0]))
+            fits.append(Fit(family, "latent_efficiency", share, f"{source}, latent vectors", worst(after)))
+            by_tokens = gpu_attention.cells(calls.columns["tokens"], after, gpu_attention.DECODE)
+            median = np.median(np.abs(before))
+            latent.append(f"| {family} | {share:g} | {len(after)} | {by_tokens} | {median:.0%} |")
+    return fits, {
+        "attention_calls": f"{calls_in_all:,}",
+        "attention_shapes": str(len({tuple(row[key] for key in ("heads", "key_heads", "head_size"))
+                                     for row in rows("attention") if row["step"] != "latent"})),
+        "attention_keys": " | ".join(gpu_attention.KEYS), "attention_values": "\n".join(values),
+        "prefills": " | ".join(f"{length:,}" for length in lengths),
+        "decodes": " | ".join(f"{length:,}" for length in gpu_attention.DECODE),
+        "attention_rule": "---|" * (len(lengths) + len(gpu_attention.DECODE)),
+        "attention_errors": "\n".join(errors),
+        "latent_rule": "\n|---|---|---|" + "---|" * (len(gpu_attention.DECODE) + 1),
+        "latent": "\n".join(latent),
+    }  # fmt: skip
+
+
 def kernel_lines(hopper_compute: float, any_compute: float) -> tuple[list[Fit], dict[str, str]]:
     """Fits of the kernels of dense parts, and the page's figures."""
     norms = [
@@ -415,23 +512,16 @@ def kernel_lines(hopper_compute: float, any_compute: float) -> tuple[list[Fit], 
     ]
     kernel = rounded(statistics.mean(norms))
 
-    def card(compute: float = 0.7, attention: float = 0.5, us: float = 2.0) -> Gpu:
-        return RTX_PRO_6000.gpu(fused(), compute, attention, kernel, us)
-
     def dense_part(compute: float) -> list[float]:
-        return [off for key, off in RTX_PRO_6000.dense_errors(card(compute)).items() if in_compute(key)]
+        card = RTX_PRO_6000.gpu(fused(), compute, kernel)
+        return [off for key, off in RTX_PRO_6000.dense_errors(card).items() if in_compute(key)]
 
-    def prefills(attention: float, us: float) -> list[float]:
-        return list(RTX_PRO_6000.attention_errors(card(0.7, attention, us), least_new=PREFILL).values())
-
-    def decodes(attention: float, us: float) -> list[float]:
-        return list(RTX_PRO_6000.attention_errors(card(0.7, attention, us), most_new=1).values())
+    def table(card: Card, compute: float, kernel_us: float) -> str:
+        family = card.family
+        softmax = gpu_attention.SOFTMAX[family]
+        return dense_table(card, card.gpu(fused(), compute, kernel_us, attention()[family], softmax))
 
     compute = rounded(best(dense_part, 0.2, 1.0))
-    attention, us = 0.5, 10.0
-    for _ in range(3):  # each hardly touches the other
-        attention = rounded(best(lambda value, us=us: prefills(value, us), 0.2, 1.0))
-        us = rounded(best(lambda value, attention=attention: decodes(attention, value), 1.0, 40.0))
 
     def h800(value: float) -> list[float]:
         memory = fused().values("hopper")[1]
@@ -439,8 +529,6 @@ def kernel_lines(hopper_compute: float, any_compute: float) -> tuple[list[Fit], 
 
     h800_kernel, back_to_back = rounded(best(h800, 0.1, 20.0)), float(rows("launches")[0]["us"])
     common = rounded(statistics.median((kernel, h800_kernel, back_to_back)))
-    prefill = worst(prefills(attention, us))
-    decode = worst(decodes(attention, us))
     fits = [
         Fit("blackwell", "compute_efficiency", compute, PRODUCTS, worst(dense_part(compute))),
         Fit("blackwell", "kernel_overhead_us", kernel, NORMS, worst(kernel / one - 1 for one in norms)),
@@ -448,18 +536,15 @@ def kernel_lines(hopper_compute: float, any_compute: float) -> tuple[list[Fit], 
         Fit("ampere", "kernel_overhead_us", back_to_back, "RTX 3060 and 3060 Ti, kernels back to back", ""),
         Fit(ANY, "kernel_overhead_us", common, "the median of three families", worst(
             common / one - 1 for one in (kernel, h800_kernel, back_to_back))),
-        Fit(ANY, "attention_efficiency", attention, f"RTX PRO 6000, {PREFILL} and more new tokens", prefill),
-        Fit(ANY, "attention_overhead_us", us, DECODED, decode),
     ]  # fmt: skip
     launches = "\n".join(
         f"- {one['device']}, {one['what']}: {float(one['us']):g} us" for one in rows("launches")
     )
     return fits, {
-        "dense_compute": f"{compute:g}", "attention": f"{attention:g}", "kernel": f"{kernel:g}",
-        "attention_us": f"{us:g}", "prefill": str(PREFILL), "h800_kernel": f"{h800_kernel:g}",
+        "dense_compute": f"{compute:g}", "kernel": f"{kernel:g}", "h800_kernel": f"{h800_kernel:g}",
         "h800": f"{spread(h800(h800_kernel))}, mean {np.abs(h800(h800_kernel)).mean():.1%}",
-        "launches": launches, "dense": dense_table(RTX_PRO_6000, card(compute, attention, us)),
-        "ada": dense_table(RTX_4090, RTX_4090.gpu(fused(), any_compute, attention, common, us)),
+        "launches": launches, "dense": table(RTX_PRO_6000, compute, kernel),
+        "ada": table(RTX_4090, any_compute, common),
     }  # fmt: skip
 
 
@@ -507,10 +592,12 @@ def page() -> tuple[list[Fit], str]:
     single_fits, single = single_lines()
     compute = {fit.family: fit.value for fit in single_fits if fit.key == "compute_efficiency"}
     kernel_fits, kernels = kernel_lines(compute["hopper"], compute[ANY])
-    values = {**of_layers, **tables, **single, **kernels, **copy_lines()}
+    attention_fits, of_attention = attention_lines()
+    values = {**of_layers, **tables, **single, **kernels, **of_attention, **copy_lines()}
     return (
         sorted(
-            [*fits, *layer_fits, *single_fits, *kernel_fits], key=lambda fit: (fit.family != ANY, fit.family)
+            [*fits, *layer_fits, *single_fits, *kernel_fits, *attention_fits],
+            key=lambda fit: (fit.family != ANY, fit.family),
         ),
         TEXT.format(power=POWER, tile=TILE, copy=copy_overhead_us(), **values),
     )

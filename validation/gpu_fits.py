@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -274,15 +273,21 @@ class Card(NamedTuple):
     gbps: float
 
     def gpu(
-        self, fused: FusedFits, compute: float, attention: float, kernel_us: float, attention_us: float
+        self,
+        fused: FusedFits,
+        compute: float,
+        kernel_us: float,
+        attention: Sequence[float] = (0.5, 0.5, 0.0),
+        softmax: float = 0.0,
     ) -> Gpu:
-        """The card with these values."""
+        """The card with these values; `attention`: of `gpu_attention.KEYS`."""
         return Gpu(
             peak_tflops=self.tflops, compute_efficiency=compute, tables=(), memory_gbps=self.gbps,
-            memory_efficiency=fused.values(self.family)[1], attention_efficiency=attention,
+            memory_efficiency=fused.values(self.family)[1], attention_efficiency=attention[0],
             expert_overhead_ns=0, kernel_overhead_ns=kernel_us * 1e3, memory_bytes=96 * 10**9,
             reserved_bytes=0, expert_buffers=2, roofline_power=fused.power,
-            attention_overhead_ns=attention_us * 1e3,
+            attention_memory_efficiency=attention[1], attention_overhead_ns=attention[2] * 1e3,
+            attention_power=1, softmax_operations=softmax,
         )  # fmt: skip
 
     def dense_errors(self, gpu: Gpu) -> dict[tuple[str, int], float]:
@@ -295,15 +300,11 @@ class Card(NamedTuple):
             found[operation, tokens] = ours / 1e3 / float(one["time_us"]) - 1
         return found
 
-    def attention_errors(
-        self, gpu: Gpu, least_new: int = 1, most_new: int = sys.maxsize
-    ) -> dict[tuple[int, int, int], float]:
-        """By sequences, new tokens and context, for so many new tokens."""
+    def attention_errors(self, gpu: Gpu) -> dict[tuple[int, int, int], float]:
+        """By sequences, new tokens and context."""
         found = {}
         for one in rows(f"attention_{self.name}"):
             sequences, new, context = (int(one[key]) for key in ("sequences", "new_tokens", "context"))
-            if not least_new <= new <= most_new:
-                continue
             ours = self._times_ns(gpu, Step(sequences, context, new))["attend"]
             found[sequences, new, context] = ours / 1e3 / float(one["time_us"]) - 1
         return found

@@ -1,4 +1,4 @@
-"""Writes gpu_measured/moe_layers.csv: a part of AIConfigurator's measured mixture-of-experts layers.
+"""Writes gpu_measured/moe_layers.csv and attention.csv: a part of what AIConfigurator has measured.
 
 Run with pandas and pyarrow: python validation/gpu_tables.py FOLDER, where FOLDER is
 `aiconfigurator_core/systems/data` of the package aiconfigurator-core 0.12.0 (Apache-2.0).
@@ -50,13 +50,70 @@ def table(folder: Path, card: str, program: str, version: str) -> pd.DataFrame:
     )  # fmt: skip
 
 
+#: Card, program and version of each table of attention.
+ATTENTION = (
+    ("a100_sxm", "vllm", "0.14.0"), ("h100_sxm", "vllm", "0.24.0"), ("h200_sxm", "vllm", "0.24.0"),
+    ("l40s", "vllm", "0.24.0"), ("rtx_pro_6000_server", "vllm", "0.24.0"), ("b200_sxm", "vllm", "0.24.0"),
+    ("gb200", "vllm", "0.24.0"), ("l40s", "sglang", "0.5.14"), ("rtx_pro_6000_server", "sglang", "0.5.14"),
+)  # fmt: skip
+#: Heads of queries, heads of keys, and size of a head.
+SHAPES = (
+    (32, 8, 128), (64, 8, 128), (64, 4, 128), (32, 4, 128), (96, 8, 128), (40, 8, 128), (48, 8, 128),
+    (16, 2, 128), (8, 1, 128), (32, 32, 128), (64, 8, 64), (32, 8, 64), (16, 2, 256), (32, 2, 256),
+)  # fmt: skip
+SEQUENCES, LENGTHS, LATENT_HEADS = (1, 8, 64), (64, 256, 1024, 4096, 16384), (16, 128)
+LATENT_SIZE = 576
+ATTENTION_HEADER = """\
+# Time of the attention of a layer, in us, by tokens: of a prompt (prefill), or of the context of a new token
+# (decode; latent: of MLA's cached vectors). 16 bits.
+# Source: AIConfigurator (ai-dynamo/aiconfigurator, Apache-2.0, Copyright NVIDIA CORPORATION & AFFILIATES),
+# package aiconfigurator-core 0.12.0, systems/data/CARD/attention and mla/PROGRAM/VERSION.
+# Selected by validation/gpu_tables.py; of several kernels the fastest.
+"""
+
+
+def attention(folder: Path, card: str, program: str, version: str) -> pd.DataFrame:
+    """The chosen rows of attention: SGLang's are those with latent vectors."""
+    latent, found = program == "sglang", []
+    name = "mla" if latent else "attention"
+    for step in ("latent",) if latent else ("prefill", "decode"):
+        phase = "context" if step == "prefill" else "generation"
+        rows = pd.read_parquet(folder / card / name / program / version / f"{phase}_{name}_perf.parquet")
+        if latent:
+            rows = rows.assign(num_key_value_heads=1, head_dim=LATENT_SIZE)
+            rows = rows[rows.num_heads.isin(LATENT_HEADS)]
+        else:
+            shapes = zip(rows.num_heads, rows.num_key_value_heads, rows.head_dim, strict=True)
+            rows = rows[[shape in SHAPES for shape in shapes]]
+        if "window_size" in rows:
+            rows = rows[rows.window_size == 0]
+        rows = rows.assign(tokens=rows.isl if step == "prefill" else rows.step + 1, us=rows.latency * 1e3)
+        rows = rows[
+            (rows.kv_cache_dtype == "bfloat16") & rows.batch_size.isin(SEQUENCES) & rows.tokens.isin(LENGTHS)
+        ]
+        index = ["num_heads", "num_key_value_heads", "head_dim", "batch_size"]
+        wide = rows.pivot_table(index=index, columns="tokens", values="us", aggfunc="min").round(1)
+        found.append(wide.reset_index().assign(card=card, program=program, step=step))
+    return pd.concat(found)
+
+
+def write(file: str, header: str, found: pd.DataFrame) -> None:
+    """Write a table of gpu_measured."""
+    text = found.to_csv(index=False, float_format="%g", lineterminator="\n")
+    (Path(__file__).parent / "gpu_measured" / file).write_text(header + text, encoding="utf-8")
+
+
 def main(folder: Path) -> None:
-    """Write the file."""
-    found = pd.concat([table(folder, *one) for one in TABLES], ignore_index=True)
-    path = Path(__file__).parent / "gpu_measured" / "moe_layers.csv"
-    path.write_text(
-        HEADER + found.to_csv(index=False, float_format="%g", lineterminator="\n"), encoding="utf-8"
-    )
+    """Write the files."""
+    layers = pd.concat([table(folder, *one) for one in TABLES], ignore_index=True)
+    write("moe_layers.csv", HEADER, layers)
+    found = pd.concat([attention(folder, *one) for one in ATTENTION], ignore_index=True)
+    found = found.rename(
+        columns={"num_heads": "heads", "num_key_value_heads": "key_heads", "head_dim": "head_size",
+                 "batch_size": "sequences"}
+    )  # fmt: skip
+    kept = ["card", "program", "step", "heads", "key_heads", "head_size", "sequences", *LENGTHS]
+    write("attention.csv", ATTENTION_HEADER, found[kept])
 
 
 if __name__ == "__main__":

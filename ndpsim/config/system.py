@@ -70,7 +70,8 @@ GPU_FAMILIES = (
 GPU_FITTED = (
     "compute_efficiency", "fused_efficiency", "attention_efficiency", "memory_efficiency", "roofline_power",
     "tile_tokens", "expert_overhead_us", "call_overhead_us", "slice_us", "kernel_overhead_us",
-    "attention_overhead_us", "fused_memory_efficiency", "fp8_efficiency", "fp4_efficiency",
+    "attention_overhead_us", "attention_memory_efficiency", "attention_power", "softmax_operations",
+    "latent_efficiency", "fused_memory_efficiency", "fp8_efficiency", "fp4_efficiency",
 )  # fmt: skip
 
 CopyOverhead = Annotated[
@@ -205,6 +206,23 @@ class Gpu(Section):
     )
     attention_efficiency: Share | None = key(
         "share of tflops that attention (queries with keys and values) reaches", None
+    )
+    attention_memory_efficiency: Share | None = key(
+        "share of memory_tbps at which attention reads its queries and writes its results; null: "
+        "memory_efficiency",
+        None,
+    )
+    attention_power: Annotated[float, Field(ge=1, le=64)] | None = key(
+        "p of roofline_power for attention; null: roofline_power", None
+    )
+    softmax_operations: Annotated[float, Field(ge=0, le=1e4)] | None = key(
+        "operations that tflops makes in the time of one exponential; attention needs one for each query and "
+        "key; null: none",
+        None,
+    )
+    latent_efficiency: Share | None = key(
+        "share of tflops that queries with cached latent vectors (MLA) reach; null: attention_efficiency",
+        None,
     )
     memory_efficiency: Share | None = key("share of memory_tbps that reads of weights and caches reach", None)
     family: Literal[GPU_FAMILIES] | None = key(  # type: ignore[valid-type]

@@ -19,11 +19,12 @@ _OF_UPGRADES = (
 
 
 def rate_words(phase: PhasePrediction) -> str:
-    """``throughput 13.20 tokens/s (10.9 to 15.8)``."""
+    """``throughput 13.20 tokens/s (10.9 to 15.8)``, or ``throughput not known (5.1 to 8.8 tokens/s)``."""
     band = phase.band
-    return said(phase, "tokens_per_s") + (
-        "" if band is None else f" ({significant(band.low, 3)} to {significant(band.high, 3)})"
-    )
+    if band is None:
+        return said(phase, "tokens_per_s")
+    unit = " tokens/s" if phase.tokens_per_s is None else ""
+    return f"{said(phase, 'tokens_per_s')} ({significant(band.low, 3)} to {significant(band.high, 3)}{unit})"
 
 
 def parts_shown(phase: PhasePrediction) -> dict[str, float]:
@@ -41,7 +42,8 @@ def print_prediction(result: Prediction) -> None:
         f"policy {work['policy']}"
     )
     for name, what, phase in (("prefill", "prompt", result.prefill), ("decode", "token", result.decode)):
-        words = f"{rate_words(phase)}, {said(phase, 'time_ns')} of a {what}, {said(phase, 'bound')}"
+        time_words = "" if phase.tokens_per_s is None else f"{said(phase, 'time_ns')} of a {what}, "
+        words = f"{rate_words(phase)}, {time_words}{said(phase, 'bound')}"
         print_text(f"{name}: {words}", bold=True)
         rows = [
             (part, with_unit("parts_ns", ns, PhasePrediction), percent(ns / phase.time_ns))
@@ -75,4 +77,11 @@ def _print_band(result: Prediction) -> None:
         print_text(
             f"In brackets: 80% of machines are expected within this range, by {band.runs} measured runs "
             "(validation/machines.md)."
+        )
+    unknown = [name for name in ("prefill", "decode") if getattr(result, name).tokens_per_s is None]
+    if unknown:
+        print_text(
+            f"The throughput of {' and '.join(unknown)} is not known: on measured machines with "
+            f"{result.config['machine']['kind']}, the rates of the parts give another one. Times and shares "
+            "above are theirs."
         )

@@ -16,7 +16,7 @@ from ndpsim.config.parts import Part, load_part
 from ndpsim.config.system import System
 from ndpsim.inference.prediction.kernels import USUAL, Kernels
 from ndpsim.inference.processors import Processors
-from ndpsim.inference.processors.fitted import fitted_values
+from ndpsim.inference.processors.fitted import fitted_values, measured_families
 
 _log = logging.getLogger("ndpsim")
 
@@ -155,6 +155,8 @@ class OwnMachine:
             return "CPU alone"
         if self.matrix_units and _part(self.cpu, "cpu", "cpus").values.get("cpu_isa") == "amx":
             return "GPU and AMX"
+        if _part(self.gpu, "gpu", "gpus").values.get("family") not in measured_families("gpu"):
+            return "GPU without measurements"
         channels = _part(self.cpu, "cpu", "cpus").values.get("cpu_memory_channels", 0)
         return "GPU and desktop" if channels <= _DESKTOP_CHANNELS else "GPU and server"
 
@@ -179,13 +181,15 @@ class OwnMachine:
             f"host.cpu_sockets={self.sockets}",
             f"dram.part={self.memory}",
             *(() if self.cpu_alone else (f"gpu.part={self.gpu}", f"pcie.part={self.link}")),
+            "dimm.ranks=1",
         )
         bare = load_hardware(TEMPLATE, (*parts, *self.sets))
         channels = min(self._channels(bare), self.dimms)
         if self.dimms % channels:
             problem = f"{self.dimms} DIMMs are not shared evenly by {channels} channels of {self.cpu}"
             raise InputError(problem, "conflict", key="memory")
-        bits = bare.lane_device().standard.channel_bits
+        device = bare.lane_device()
+        bits = device.standard.channel_bits
         sets = (
             *parts,
             f"host.channels={channels}",
@@ -195,7 +199,7 @@ class OwnMachine:
         sets += tuple(self._of_program(sets, bare.system))
         needed_bytes *= self.sockets if self.copies else 1
         self._check_size(needed_bytes)
-        for ranks in _RANKS:
+        for ranks in (1,) if device.organisation.ranks else _RANKS:
             of_ranks = (*sets, f"dimm.ranks={ranks}", *self.sets)
             hardware = load_hardware(TEMPLATE, of_ranks)
             if hardware.capacity_bytes >= needed_bytes:

@@ -67,7 +67,7 @@ PROGRAMS: Mapping[str, Program] = MappingProxyType(
             "on), common.h (n_ubatch 512); weights are mapped from their file",
         ),
         "ik_llama.cpp-repacked": Program(
-            "llama-cpp", 512, None, False, False, "ik_llama.cpp", False,
+            "llama-cpp", 512, None, False, False, "ik_llama.cpp-repacked", False,
             "ikawrakow/ik_llama.cpp 8337e4c: weights repacked for the CPU (_R4 files, -rtr) stay there",
         ),
         "llama.cpp": Program(

@@ -11,7 +11,7 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.options.predict import PredictSettings
 from ndpsim.base.options.settings import called_with
 from ndpsim.config import Hardware
-from ndpsim.inference.prediction.band import band_of
+from ndpsim.inference.prediction.band import band_of, is_known
 from ndpsim.inference.prediction.kernels import kernels_of
 from ndpsim.inference.prediction.machine import NO_GPU, OwnMachine, parse_memory
 from ndpsim.inference.prediction.phases import Workload, decode, prefill
@@ -149,7 +149,8 @@ def _phase(
 ) -> PhasePrediction:
     rate = tokens / time_ns * 1e9
     ordered = dict(sorted(parts_ns.items(), key=lambda part: -part[1]))
-    return PhasePrediction(rate, time_ns, ordered, next(iter(ordered)), band_of(kind, name, rate))
+    known = rate if is_known(kind, name) else None
+    return PhasePrediction(known, time_ns, ordered, next(iter(ordered)), band_of(kind, name, rate))
 
 
 def _config(
@@ -186,6 +187,6 @@ def _upgraded(
         change,
         found.prefill.tokens_per_s,
         found.decode.tokens_per_s,
-        found.prefill.tokens_per_s / base.prefill.tokens_per_s,
-        found.decode.tokens_per_s / base.decode.tokens_per_s,
+        base.prefill.time_ns / found.prefill.time_ns,
+        base.decode.time_ns / found.decode.time_ns,
     )

@@ -5,10 +5,12 @@ Each is a list of operations. An operation on the GPU takes
     together(operations / (efficiency x peak), bytes / (memory_efficiency x bandwidth))
     + kernels x kernel_overhead
 
-with together as in `ndpsim.inference.processors.gpu`. The operations of queries with keys and values have
-attention_efficiency and attention_overhead, all others compute_efficiency and kernel_overhead. A product of a
-matrix of r rows
-and c columns with n tokens makes 2 r c n operations and moves r c weights, n c inputs and n r results.
+with together as in `ndpsim.inference.processors.gpu`. All operations have compute_efficiency and
+kernel_overhead, but those of queries with keys and values. These have attention_efficiency, attention_power
+and attention_overhead; their activations move at attention_memory_efficiency; and each exponential of a
+softmax takes as long as softmax_operations: a kernel makes exponentials with other units than products, which
+are up to 256 times as fast (H100, arXiv 2407.08608). A product of a matrix of r rows and c columns with n
+tokens makes 2 r c n operations and moves r c weights, n c inputs and n r results.
 Activations have 16 bits.
 
 A step has `sequences` sequences of `new_tokens` tokens each. The last token attends to `context` tokens,
@@ -243,12 +245,20 @@ def _mean(values: Sequence[float], layers: Sequence[int]) -> float:
 
 
 def _operation_time(gpu: Gpu, one: Operation) -> OperationTime:
-    compute_ns = gpu.compute_ns(one.flops, gpu.attention_efficiency if one.attends else None)
-    memory_ns = gpu.read_ns(one.bytes)
-    kernel_ns = gpu.kernel_overhead_ns
-    if one.attends and gpu.attention_overhead_ns is not None:
-        kernel_ns = gpu.attention_overhead_ns
-    time_ns = gpu.together_ns(compute_ns, memory_ns) + one.kernels * kernel_ns
+    memory_ns, kernel_ns = gpu.read_ns(one.bytes), gpu.kernel_overhead_ns
+    efficiency = power = None
+    if one.attends:
+        efficiency = min(gpu.attention_efficiency, gpu.compute_efficiency)
+        kernel_ns = kernel_ns if gpu.attention_overhead_ns is None else gpu.attention_overhead_ns
+    if one.exponentials:
+        efficiency, power = gpu.attention_efficiency, gpu.attention_power
+        if one.latent and gpu.latent_efficiency is not None:
+            efficiency = gpu.latent_efficiency
+        slower = gpu.memory_efficiency / (gpu.attention_memory_efficiency or gpu.memory_efficiency)
+        memory_ns += (slower - 1) * gpu.read_ns(one.activation_bytes)
+    operations = one.flops + gpu.softmax_operations * one.exponentials
+    compute_ns = gpu.compute_ns(operations, efficiency)
+    time_ns = gpu.together_ns(compute_ns, memory_ns, power) + one.kernels * kernel_ns
     bound = "compute" if compute_ns >= memory_ns else "memory"
     return OperationTime(one.part, one.name, time_ns, bound, one.flops, one.bytes, one.kind)
 

@@ -132,9 +132,12 @@ class Processor:
         """The time of `flops` operations, by default with the efficiency of matrix products."""
         return flops / ((efficiency or self.compute_efficiency) * self.peak_tflops * 1e3)
 
-    def together_ns(self, compute_ns: float, memory_ns: float) -> float:
-        """The time of overlapping compute and memory: at least the longer of both, at most their sum."""
-        longer, power = max(compute_ns, memory_ns), self.roofline_power
+    def together_ns(self, compute_ns: float, memory_ns: float, power: float | None = None) -> float:
+        """The time of overlapping compute and memory: at least the longer of both, at most their sum.
+
+        power: in place of `roofline_power`.
+        """
+        longer, power = max(compute_ns, memory_ns), power or self.roofline_power
         if power is None or longer == 0:
             return longer
         shorter = min(compute_ns, memory_ns)

@@ -21,7 +21,18 @@ ANY = "any"
 @functools.cache
 def fitted_values(kind: str, family: str) -> Mapping[str, float]:
     """Values by key for a family of "gpu" or "cpu", completed by those of "any"."""
-    with (FOLDER / f"{kind}.csv").open(encoding="utf-8", newline="") as file:
-        rows = list(csv.DictReader(line for line in file if not line.startswith("#")))
+    rows = _rows(kind)
     values = {row["key"]: float(row["value"]) for row in rows if row["family"] == ANY}
     return values | {row["key"]: float(row["value"]) for row in rows if row["family"] == family}
+
+
+@functools.cache
+def measured_families(kind: str) -> frozenset[str]:
+    """Families with values of their own, of "gpu" or "cpu"."""
+    return frozenset(row["family"] for row in _rows(kind)) - {ANY}
+
+
+@functools.cache
+def _rows(kind: str) -> list[dict[str, str]]:
+    with (FOLDER / f"{kind}.csv").open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))

@@ -42,6 +42,11 @@ class Gpu(Processor):
     Attributes:
         memory_gbps, memory_efficiency: peak of its memory, and the share that reads reach.
         attention_efficiency: share of the peak that queries with keys and values reach.
+        latent_efficiency: the same of queries with cached latent vectors; None: as with keys and values.
+        attention_memory_efficiency: share of the memory's peak at which attention reads its queries and
+            writes its results; None: as other reads.
+        attention_power: how attention combines computing and reading; None: as `roofline_power`.
+        softmax_operations: operations that the peak makes in the time of one exponential.
         expert_overhead_ns: additional time of an expert.
         kernel_overhead_ns: additional time of a kernel of the dense parts.
         attention_overhead_ns: the same for queries with keys and values; None: as other kernels.
@@ -72,6 +77,10 @@ class Gpu(Processor):
     slice_ns: float = 0.0
     tile_tokens: int = 1
     attention_overhead_ns: float | None = None
+    attention_memory_efficiency: float | None = None
+    attention_power: float | None = None
+    softmax_operations: float = 0.0
+    latent_efficiency: float | None = None
     fused_memory_efficiency: float | None = None
     fp8_tflops: float | None = None
     fp8_efficiency: float | None = None

@@ -33,7 +33,8 @@ class Operation(NamedTuple):
 
     `part`: one of `PARTS`. `flops`: products and sums. `weight_bytes`, `activation_bytes`, `cache_bytes`:
     bytes read and written in the GPU's memory. `attends`: whether it is the operation of queries with keys
-    and values. `kind`: index of its kind of attention; 0 for the other parts.
+    and values. `kind`: index of its kind of attention; 0 for the other parts. `exponentials`: of its softmax,
+    one for each query, key and head. `latent`: whether the queries meet cached latent vectors.
     """
 
     part: str
@@ -45,6 +46,8 @@ class Operation(NamedTuple):
     kernels: int = 1
     attends: bool = False
     kind: int = 0
+    exponentials: int = 0
+    latent: bool = False
 
     @property
     def bytes(self) -> int:

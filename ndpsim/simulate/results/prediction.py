@@ -23,14 +23,15 @@ class PhasePrediction(Reported):
     """The prefill of a prompt, or a decode step.
 
     Attributes:
-        tokens_per_s: the throughput of one sequence.
-        time_ns: of the whole prompt, or of a step on average.
+        tokens_per_s: the throughput of one sequence; None: predictions of this kind of machine are too far
+            from what was measured to name one, and `band` alone says what to expect.
+        time_ns: of the whole prompt, or of a step on average, by the rates of the parts.
         parts_ns: the time by what the critical path was doing, longest first; together `time_ns`.
         bound: the longest of them.
         band: from the machines that predictions were held against; None: there were none.
     """
 
-    tokens_per_s: float = field(metadata=quantity("throughput"))
+    tokens_per_s: float | None = field(metadata=quantity("throughput"))
     time_ns: float = field(metadata=quantity("time"))
     parts_ns: Mapping[str, float] = field(metadata=quantity("where the time goes", whole="time_ns"))
     bound: str = field(metadata=quantity("bottleneck"))
@@ -44,15 +45,16 @@ class Upgrade(Reported):
     Attributes:
         name: which part: "memory", "gpu", "link" or "ndp".
         change: what it becomes, in words.
-        prefill_tokens_per_s, decode_tokens_per_s: predicted; 0 where it cannot be.
+        prefill_tokens_per_s, decode_tokens_per_s: predicted; 0 where it cannot be, None where it is not
+            known.
         prefill_gain, decode_gain: over the machine as it is.
         problem: why it cannot be; empty where it can.
     """
 
     name: str = field(metadata=quantity("upgrade"))
     change: str = field(metadata=quantity("to"))
-    prefill_tokens_per_s: float = field(default=0.0, metadata=quantity("prefill throughput"))
-    decode_tokens_per_s: float = field(default=0.0, metadata=quantity("decode throughput"))
+    prefill_tokens_per_s: float | None = field(default=0.0, metadata=quantity("prefill throughput"))
+    decode_tokens_per_s: float | None = field(default=0.0, metadata=quantity("decode throughput"))
     prefill_gain: float = field(default=0.0, metadata=quantity("prefill speed-up", TIMES))
     decode_gain: float = field(default=0.0, metadata=quantity("decode speed-up", TIMES))
     problem: str = ""

@@ -39,7 +39,16 @@ def operations(
     return [
         *done,
         _entries(attention, step),
-        Operation("attention", "attend", flops, 0, activations, read, attends=True),
+        Operation(
+            "attention",
+            "attend",
+            flops,
+            0,
+            activations,
+            read,
+            attends=True,
+            exponentials=step.pairs(attention) * attention.heads,
+        ),
         # Each group of heads has its own columns: the product reads all results.
         product("attention", first.name, [first], tokens, bits)._replace(
             activation_bytes=tokens * (results + first.rows) * ACTIVATION_BYTES

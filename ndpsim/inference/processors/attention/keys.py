@@ -45,5 +45,10 @@ def operations(
             attending.tokens * around * ACTIVATION_BYTES,
         )
         read = attending.attended_bytes(attention)
-        done.append(Operation("attention", "attend", flops, 0, activations, read, attends=True))
+        exponentials = attending.pairs(attention) * attention.heads
+        done.append(
+            Operation(
+                "attention", "attend", flops, 0, activations, read, attends=True, exponentials=exponentials
+            )
+        )
     return [*done, *output_gate(attention, tokens), product("attention", "o_proj", [output], tokens, bits)]

@@ -61,7 +61,17 @@ def _with_vectors(attention: Attention, expand: Matrix, step: AnyStep, weights: 
     cache, pairs = step.attended_bytes(attention), step.pairs(attention)
     return [
         Operation("attention", "kv_b_proj", flops, weights, moved, kernels=2),
-        Operation("attention", "attend", 2 * pairs * around, 0, activations, cache, attends=True),
+        Operation(
+            "attention",
+            "attend",
+            2 * pairs * around,
+            0,
+            activations,
+            cache,
+            attends=True,
+            exponentials=pairs * heads,
+            latent=True,
+        ),
     ]
 
 
@@ -75,5 +85,13 @@ def _with_keys(attention: Attention, expand: Matrix, step: AnyStep, weights: int
     activations, pairs = (step.tokens * around + keys) * ACTIVATION_BYTES, step.pairs(attention)
     return [
         Operation("attention", "kv_b_proj", flops, weights, made, cache),
-        Operation("attention", "attend", 2 * pairs * around, 0, activations, attends=True),
+        Operation(
+            "attention",
+            "attend",
+            2 * pairs * around,
+            0,
+            activations,
+            attends=True,
+            exponentials=pairs * attention.heads,
+        ),
     ]
