@@ -232,6 +232,23 @@ def test_layouts_repeat_and_most_of_their_clocks_are_skipped():
         assert run.skipped > run.cycles / 4
 
 
+def test_words_of_a_program_only_say_which_state_matters():
+    device, units = load_bank_hardware("attacc").device, Units("bank", 16, 1, 32, 16384, 16)
+    program = attacc.attention(Attention(40, 1, 128, 512), units)
+    known, unknown = run_program(program, device), run_program(Program(program.pieces), device)
+    assert known.skipped == unknown.skipped > 0
+    assert (known.cycles, known.counts) == (unknown.cycles, unknown.counts)
+    with pytest.raises(AssertionError):
+        run_program(Program(program.pieces, ("WRGB",)), device)
+
+
+def test_a_program_that_comes_again_is_made_once():
+    made = []
+    program = Program(lambda: made.append(1) or iter([Line("EOC", (0,))])).held()
+    assert [list(program) for _ in range(3)] == [[Line("EOC", (0,))]] * 3
+    assert made == [1]
+
+
 def test_a_program_in_small_pieces_gives_the_same_commands(monkeypatch):
     case = read_case(CASES / "attacc_bg_attention_small.yaml")
     whole = [run_program(program_of(case), case.hardware.device, record_commands=True)]

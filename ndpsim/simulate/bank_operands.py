@@ -59,7 +59,12 @@ def units_of(hardware: BankHardware, channels: int | None = None) -> Units:
 
 def joined(parts: Sequence[Program | Sequence[Line]], hardware: BankHardware) -> Program:
     """Programs one after the other: one end, and a barrier between two."""
-    return Program(lambda: _one_after_the_other([as_program(part) for part in parts], hardware))
+    # A program that comes several times is made once.
+    held = {id(part): as_program(part).held() for part in parts}
+    programs, words = [held[id(part)] for part in parts], hardware.device.extension.requests
+    barriers = {name for name, word in words.items() if word.barrier}
+    known = barriers.union(*(words if part.words is None else part.words for part in programs))
+    return Program(lambda: _one_after_the_other(programs, hardware), known)
 
 
 def _one_after_the_other(parts: Sequence[Program], hardware: BankHardware) -> Iterator[Line | Piece]:
@@ -256,4 +261,4 @@ def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) ->
             yield piece._replace(lists=tuple(lists))
 
     counts = [min(most, batch - first) for first in range(0, batch, most)]
-    return joined([Program(partial(copied, count)) for count in counts], hardware)
+    return joined([Program(partial(copied, count), program.words) for count in counts], hardware)

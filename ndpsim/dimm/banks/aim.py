@@ -17,6 +17,7 @@ from ndpsim.dram.banks.programs import Line, Program
 PLACES = ("bank",)
 
 _BANKS = 16
+_WORDS = ("WR_GB", "WR_BIAS", "MAC_ABK", "RD_MAC", "EOC")
 
 Channels = tuple[int, ...]
 
@@ -38,7 +39,7 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
         InputError: the matrix does not fit the banks.
     """
     refuse_rows(first_row + rows_of(shape, units), units, "the weights")
-    return Program(lambda: _gemv(shape, units, first_row))
+    return Program(lambda: _gemv(shape, units, first_row), _WORDS)
 
 
 def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line]:
@@ -78,7 +79,7 @@ def attention(shape: Attention, units: Units) -> Program:
         raise InputError(problem, "unsupported", key="model")
     values = cache_rows(shape, units)["values"]
     refuse_rows(values.stop, units, "keys and values", "context")
-    return Program(lambda: _attention(shape, units, values.start, up(shape.longest, row)))
+    return Program(lambda: _attention(shape, units, values.start, up(shape.longest, row)), _WORDS)
 
 
 def cache_rows(shape: Attention, units: Units) -> dict[str, range]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
-from ndpsim.dram.banks.programs import Line, Piece, Program, joined
+from ndpsim.dram.banks.programs import MOST_HELD, Line, Piece, Program, joined
 
 #: Places of units.
 PLACES = ("bank", "bankgroup", "buffer")
@@ -24,7 +24,6 @@ _MACS = {"bank": "MACAB", "bankgroup": "MACSB", "buffer": "MACPB"}
 _BLOCK = 16  # tokens of a group between two moves of results
 _GROUPS, _RANKS, _BANKS = range(4), range(2), range(4)
 _VALUES_FROM = 8192  # the first row of values
-_TEMPLATE = 1 << 17  # lines of a pair of rounds that are held at most
 
 Channels = tuple[int, ...]
 
@@ -40,7 +39,7 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     if units.level == "buffer":
         raise InputError("AttAcc's GEMV has units at banks or bank groups", "unsupported", key="engine")
     refuse_rows(first_row + rows_of(shape, units), units, "the weights")
-    return Program(lambda: _gemv(shape, units, first_row))
+    return Program(lambda: _gemv(shape, units, first_row), ("WRGB", "BARRIER", "MVSB", _MACS[units.level]))
 
 
 def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line | Piece]:
@@ -254,7 +253,7 @@ class _Rounds:
         """Whether heads are equally far from each other, and pairs of rounds short enough to be held."""
         layout, elements = self.layout(0), self.shape.longest * self.shape.head_size
         lines = 2 * layout.tokens * (layout.steps + layout.value_steps) * min(self.passes, 2)
-        return elements % 65536 == 0 and lines * self.passes <= _TEMPLATE
+        return elements % 65536 == 0 and lines * self.passes <= MOST_HELD
 
     def parts(
         self,
@@ -337,7 +336,8 @@ def attention(shape: Attention, units: Units) -> Program:
         room_of = f"need {needed} rows of each bank, which has {units.rows}"
         problem = f"keys and values (heads of a channel: {heads}) {room_of}"
         raise InputError(problem, "too-large", key="context")
-    return Program(_Rounds(shape, units).lines)
+    words = ("WRGB", "BARRIER", "MVSB", "MVGB", "SFM", _MACS[units.level])
+    return Program(_Rounds(shape, units).lines, words)
 
 
 def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
