@@ -597,6 +597,43 @@ def test_operands_that_do_not_fit_are_refused():
         assert "\n" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("name", "level", "written"),
+    [
+        # By hand: a key of 128 elements is 8 columns, and so is a value; a head of keys has 4 queries with
+        # copies of them. AiM writes 8 heads of keys, and 8 values a bank for each head.
+        ("attacc", "bank", {"WR": 3 * 8 * 4 * 16}),
+        ("attacc", "bankgroup", {"WR": 3 * 8 * 4 * 16}),
+        ("attacc", "buffer", {"WR": 3 * 8 * 4 * 16}),
+        ("aim", "bank", {"WR": 3 * 8 * 8, "WRA16": 3 * 8 * 8}),
+    ],
+)
+def test_a_new_token_is_written_where_attention_reads_it(name, level, written):
+    hardware = load_bank_hardware(name, [f"level={level}", "refresh=none"])
+    run = {
+        append: simulate_bank_attention(hardware, "mixtral-8x7b", 40, 3, record_commands=True, append=append)
+        for append in (False, True)
+    }
+    assert check_units(run[True].command_traces, hardware.device).ok
+    assert {word: count for word, count in run[True].commands.items() if word.startswith("WR")} == written
+    opened = [set(rows_opened(run[append].command_traces)) for append in (False, True)]
+    assert opened[1]
+    assert opened[1] <= opened[0]
+
+
+def test_latent_vectors_of_a_new_token_are_written_once():
+    run = simulate_bank_attention("attacc", "deepseek-v2", 40, 2, append=True)
+    assert run.commands["WR"] == 2 * (512 + 64) * 2 // 32
+    assert run.pin_bytes == 2 * (512 + 64) * 2
+
+
+def rows_opened(commands: UnitCommands) -> list[tuple[int, int]]:
+    """Channel and row of each activation."""
+    names, columns = np.array(commands.names), commands.columns
+    opens = np.char.startswith(names[columns[1]], "ACT")
+    return list(zip(columns[2][opens].tolist(), columns[7][opens].tolist(), strict=True))
+
+
 def test_queries_of_a_head_share_reads_if_units_multiply_with_several_vectors():
     """By hand: a token's key has 2 columns over 4 banks, its value 2; 128 tokens are 8 a group."""
 

@@ -56,6 +56,7 @@ class AttentionTurns:
         self._sequence = attention_operands(hardware, attention, model, 1)
         self.sizes: Turns = self._layouts.turns(self._sequence, self._units)
         self._times_ns: dict[tuple[int, int], float] = {}
+        self._written_ns: dict[tuple[int, int], float] = {}
 
     def time_ns(self, contexts: list[int]) -> float:
         """The time of parts of sequences with these contexts, the longest first."""
@@ -69,6 +70,31 @@ class AttentionTurns:
                 found = self._times_ns[tokens, count] = self.turn(tokens, count).time_ns
             total += found
         return total
+
+    def written_ns(self, contexts: list[int]) -> float:
+        """The time in which the new tokens of parts with these contexts, the longest first, are written.
+
+        A turn writes at the next power of two of its longest context, all its tokens in one bank group.
+        """
+        slots, total = self.sizes.slots, 0.0
+        items = len(contexts) * self.sizes.items
+        for first in range(0, items, slots):
+            count, context = min(slots, items - first), contexts[first // self.sizes.items]
+            key = (1 << (context - 1).bit_length(), count)
+            found = self._written_ns.get(key)
+            if found is None:
+                found = self._written_ns[key] = self.written(*key).time_ns
+            total += found
+        return total
+
+    def written(self, context: int, items: int) -> BankTurn:
+        """The writes of the last token of so many items of this context."""
+        operands = self._operands(context)
+        what = {"kind": "new tokens", "items": items, **operands._asdict()}
+        program = self._layouts.appended(operands, self._units, items)
+        return _mean_turn(
+            self._hardware, what, lambda turns: joined([program] * turns, self._hardware), self._cache
+        )
 
     def check_length(self, context: int) -> None:
         """Check that a sequence of this context has a layout.

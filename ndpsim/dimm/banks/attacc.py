@@ -130,6 +130,20 @@ class _Layout:
             (_MACS[self.units.level],), (channels,), zero, zero, place, first_row + row, column, zero + 1
         )
 
+    def written(self, first_row: int, steps: int, stride: int, channels: Channels) -> Piece:
+        """Writes of the last token to the columns that MACs with this stride read; groups take turns."""
+        number, group = divmod(self.shape.context - 1, self.groups)
+        begin = number * steps if stride == 1 else number
+        macs = self.macs(begin, begin + steps * stride, first_row, channels, stride)
+        if self.units.level == "bank":  # each MAC reads four banks of the group
+            macs = macs.repeated(len(_BANKS))
+            macs.place[:, 3] = np.tile(_BANKS, steps)
+        if self.units.level == "buffer":
+            macs.place[:, 0] = group
+        else:
+            macs.place[:, :3] = group // 8, group // 4 % 2, group % 4
+        return macs._replace(words=("WR",))
+
     def inputs(self, channels: Channels) -> list[Line]:
         """Writes of the query to the input buffers."""
         banks = _BANKS if self.units.level == "bank" else range(1)
@@ -351,12 +365,30 @@ def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
 def turns(shape: Attention, units: Units) -> Turns:
     """A turn has two rounds. An item is a head with as many queries as units multiply with a column at once.
 
-    `shape`: a sequence.
+    `shape`: a sequence. Latent vectors are one item with all queries: a turn has one in each channel.
     """
     tokens, copies = 2 if units.level == "buffer" else _BLOCK, up(shape.queries, units.vectors)
+    if shape.latent:
+        return Turns(1, 1, units.channels, tokens, 1, True)
     return Turns(shape.heads, copies, 2 * units.channels, tokens, copies, True)
 
 
 def turn(shape: Attention, units: Units, items: int) -> Program:
     """The program of so many items: a turn, or several full ones."""
-    return attention(shape._replace(heads=items, queries=min(shape.queries, units.vectors)), units)
+    queries = shape.queries if shape.latent else min(shape.queries, units.vectors)
+    return attention(shape._replace(heads=items, queries=queries), units)
+
+
+def appended(shape: Attention, units: Units, items: int) -> Program:
+    """The writes of the last token of so many items: its key, and its value where the context reads it."""
+    queries = shape.queries if shape.latent else min(shape.queries, units.vectors)
+    rounds = _Rounds(shape._replace(heads=items, queries=queries), units)
+
+    def lines() -> Iterator[Piece]:
+        for number in range(0, rounds.rounds, rounds.passes):
+            layout, channels = rounds.layout(number), rounds.channels(number)
+            yield layout.written(layout.keys, layout.steps, 1, channels)
+            if not shape.latent:
+                yield layout.written(layout.values, layout.value_steps, layout.tokens, channels)
+
+    return Program(lines, ("WR",))

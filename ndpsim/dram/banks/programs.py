@@ -67,6 +67,10 @@ class Piece(NamedTuple):
         """The same lines so many rows further."""
         return self._replace(row=np.where(self.row >= 0, self.row + rows, self.row)) if rows else self
 
+    def repeated(self, times: int) -> Piece:
+        """Each line so many times in a row."""
+        return Piece(self.words, self.lists, *(np.repeat(column, times, axis=0) for column in self[2:]))
+
     def until(self, end: int) -> Piece:
         """The lines before the one of this number; it may count from the last one, as -1."""
         cut = (column[:end] for column in self[2:])
