@@ -59,7 +59,7 @@ class AttentionTurns:
         self._written_ns: dict[tuple[int, int], float] = {}
 
     def time_ns(self, contexts: list[int]) -> float:
-        """The time of parts of sequences with these contexts, the longest first."""
+        """The time of parts of sequences with these contexts, the longest first, and of their softmax."""
         sizes, total = self.sizes, 0.0
         items = len(contexts) * sizes.items
         for first in range(0, items, sizes.slots):
@@ -69,7 +69,14 @@ class AttentionTurns:
             if found is None:
                 found = self._times_ns[tokens, count] = self.turn(tokens, count).time_ns
             total += found
-        return total
+        return total + self._softmax_ns(contexts)
+
+    def _softmax_ns(self, contexts: list[int]) -> float:
+        """Softmax of units beside the channels, which take the queries one after the other."""
+        law, sequence = self._hardware.softmax, self._sequence
+        each, score = law.get("ns_per_head", 0.0), law.get("ns_per_score", 0.0)
+        queries = sequence.queries * sequence.heads // self.sizes.parts
+        return queries * (len(contexts) * each + sum(contexts) * score)
 
     def written_ns(self, contexts: list[int]) -> float:
         """The time in which the new tokens of parts with these contexts, the longest first, are written.
