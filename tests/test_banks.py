@@ -386,6 +386,7 @@ def test_reference_values_of_lpddr5_are_those_of_the_cases():
         ("refresh=some", "unknown-name"),
         ("idealise=A99", "unknown-name"),
         ("channels=0", "range"),
+        ("element_bytes=64", "range"),
     ],
 )
 def test_wrong_changes_are_refused_in_one_line(sets, code):
