@@ -259,9 +259,10 @@ def _resolved(
         if key not in known:
             raise unknown(key, known, "energy", key=f"energy.{key}")
     title = values["title"].value if "title" in values else name
-    element = values["unit.element_bytes"].value if "unit.element_bytes" in values else 2
-    if burst % element:
-        problem = f"{element} does not divide the {burst} B of a column"
-        raise InputError(problem, "range", key="unit.element_bytes")
+    element = values.get("unit.element_bytes", Stated(2, ""))
+    if burst % element.value:
+        problem = f"{element.value} does not divide the {burst} B of a column"
+        file = SETS if element.origin == "--set" else None
+        raise InputError(problem, "range", file=file, key="unit.element_bytes")
     softmax = section("softmax")
     return BankHardware(name, title, device, burst, section("unit"), rules, values, energy, softmax)
