@@ -16,6 +16,7 @@ from ndpsim.config.banks import load_bank_hardware
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.inference.processors import Processors, Step
 from ndpsim.inference.processors.banks import AttentionDevices
+from ndpsim.inference.processors.dense import operations
 from ndpsim.inference.processors.layer_attention import simulate_layer_attention
 from ndpsim.inference.processors.operations import MixedStep
 from ndpsim.inference.serving.server import run_serving
@@ -52,6 +53,10 @@ def turns_of(hw, level="bank", sets=()) -> AttentionTurns:
     return AttentionTurns(load_bank_hardware(hw, [f"level={level}", *sets]), GROUPED, "small", CACHE)
 
 
+def written_and_read(turns: AttentionTurns, contexts: list[int]) -> float:
+    return turns.written_ns(contexts) + turns.time_ns(contexts)
+
+
 def test_units_in_banks_do_not_choose_tokens():
     indexed = dataclasses.replace(GROUPED, index=Index(64, heads=2, size=16))
     with pytest.raises(InputError) as error:
@@ -84,7 +89,73 @@ def test_turns_add_up_to_one_program_of_all(hw, level):
     batch = 48 if hw == "attacc" else 64
     parts = batch * turns.sizes.parts
     whole = simulate_bank_attention(load_bank_hardware(hw, [f"level={level}"]), model, 320, batch).time_ns
-    assert turns.time_ns([320] * parts) == pytest.approx(whole, rel=0.015)
+    softmax_ns = turns._softmax_ns([320] * parts)
+    assert turns.time_ns([320] * parts) == pytest.approx(whole + softmax_ns, rel=0.015)
+
+
+LATENT = Attention(
+    heads=12, kv_heads=12, head_size=96, value_size=64, query_rank=64, latent_rank=128, rope_size=32
+)
+LATENT_MODEL = dataclasses.replace(MODEL, attention=LATENT)
+
+
+@pytest.mark.parametrize("level", ["bank", "bankgroup", "buffer"])
+def test_turns_of_latent_vectors_add_up_to_one_program_of_all(level):
+    hardware = load_bank_hardware("attacc", [f"level={level}"])
+    turns = AttentionTurns(hardware, LATENT, "small", CACHE)
+    assert turns.sizes[:3] == (1, 1, 16)
+    whole = simulate_bank_attention(hardware, LATENT_MODEL, 320, 128).time_ns
+    assert turns.time_ns([320] * 128) == pytest.approx(whole, rel=0.015)
+
+
+def test_latent_vectors_go_through_a_layer():
+    """By hand: a token's cache is 128 + 32 values; queries have as many in each of 12 heads, results 128."""
+    found = devices(model=LATENT_MODEL)
+    assert found.kept_bytes(0, 10) == 10 * 160 * 2
+    done = found.attention(0, Step(7, 320), 0.0, 0.0)
+    assert done.in_bytes == 7 * (12 * 160 + 160) * 2
+    assert done.out_bytes == 7 * 12 * 128 * 2
+    names = [one.name for one in operations(LATENT_MODEL, Step(7, 320), 16, found) if one.part == "attention"]
+    assert "kv_b_proj" in names
+    assert "attend" not in names
+    run = run_moe(attention="ndp", **{**GIVEN, "model": LATENT_MODEL}).runs[0]
+    assert run.utilization["banks"] > 0
+
+
+def test_latent_vectors_have_no_layout_on_aim():
+    with pytest.raises(InputError, match="MLA") as error:
+        devices(load_hardware("aim-cards"), LATENT_MODEL)
+    assert (error.value.code, error.value.key) == ("unsupported", "model")
+
+
+def test_new_tokens_are_written_before_attention():
+    turns, step = turns_of("attacc"), Step(20, 320)
+    done = devices().attention(0, step, 0.0, 0.0)
+    contexts = [320] * 16  # 80 heads of keys over five devices
+    assert done.time_ns == written_and_read(turns, contexts)
+    # By hand: a key and a value of 64 elements are 4 columns each.
+    assert turns.written(512, 32).commands["WR"] == turns.written(512, 32).turns * 32 * 8
+    assert 0 < turns.written_ns(contexts) < turns.time_ns(contexts) / 4
+
+
+def test_softmax_beside_aim_by_hand():
+    """CENT: 110 cycles of 0.5 ns for 512 scores, 18.25 for a query of a head."""
+    turns, without = turns_of("aim"), turns_of("aim")
+    without._hardware = dataclasses.replace(without._hardware, softmax={})
+    more = turns.time_ns([300, 200]) - without.time_ns([300, 200])
+    assert more == pytest.approx(16 * 0.5 * (500 * 110 / 512 + 2 * 18.25))
+
+
+def test_moe_and_serve_have_one_rule_of_room():
+    """AttAcc deals heads of keys over devices; blocks end where the fullest device is full."""
+    found = devices()
+    for sequences in (1, 3, 64):
+        blocks = found.blocks(sequences, 16)
+        most = blocks * 16 // sequences
+        parts = -(-sequences * 4 // 5)
+        assert parts * most * 2 * 64 * 2 * 4 * 2 <= found.device.capacity_bytes  # copies 4, two layers
+        assert parts * (most + 32) * 2 * 64 * 2 * 4 * 2 > found.device.capacity_bytes
+    assert found.blocks(1, 16) < found.blocks(64, 16)
 
 
 def test_queries_that_share_reads_are_one_item():
@@ -129,11 +200,11 @@ def test_parts_are_dealt_over_devices_and_the_fullest_counts():
     # Parts 0 to 3 are of the first sequence: devices 0, 1, 2, 0; 4 to 7 of the second: 1, 2, 0, 1.
     turns = turns_of("attacc")
     loads = [[512, 512, 128], [512, 128, 128], [512, 128]]
-    assert found.time_ns == max(turns.time_ns(contexts) for contexts in loads)
+    assert found.time_ns == max(written_and_read(turns, contexts) for contexts in loads)
     numbered = devices(machine).attention(0, MixedStep(((1, 512), (1, 128)), numbers=(7, 3)), 0.0, 0.0)
     # 28 to 31: devices 1, 2, 0, 1; 12 to 15: 0, 1, 2, 0.
     loads = [[512, 128, 128], [512, 512, 128], [512, 128]]
-    assert numbered.time_ns == max(turns.time_ns(contexts) for contexts in loads)
+    assert numbered.time_ns == max(written_and_read(turns, contexts) for contexts in loads)
 
 
 def test_bytes_of_a_step_by_hand():
@@ -164,7 +235,7 @@ def test_prompts_attend_on_the_gpu_beside_the_devices():
     alone = processors.step_time(MODEL, Step(1, 64, 64)).operations
     attend = next(one.time_ns for one in alone if one.name == "attend")
     assert found.in_banks.beside_ns == pytest.approx(attend)
-    assert found.in_banks.time_ns == turns_of("attacc").time_ns([300])
+    assert found.in_banks.time_ns == written_and_read(turns_of("attacc"), [300])
 
 
 def test_a_window_has_fewer_tokens_to_attend_to():
@@ -186,7 +257,7 @@ def test_room_by_hand():
     assert devices().block_bytes(16) == 16 * bytes_of_token
     assert devices().check_room(10, 100) == 10 * 100 * bytes_of_token
     capacity = 16 * 64 * 16384 * 1024
-    assert devices().capacity_bytes == 5 * capacity
+    assert devices().device.capacity_bytes == capacity
     of_part = 1 << 20  # 1,024 tokens: two layers of a head of keys
     most = 5 * capacity // (4 * of_part * 2)
     devices().check_room(most, 1024)
@@ -287,7 +358,11 @@ def test_more_devices_are_faster_and_results_repeat():
         ({"kv": "gpu"}, "conflict", "kv"),
         ({"kv_bits": 8}, "unsupported", "kv_bits"),
         ({"attention": "cpu"}, "unknown-name", "attention"),
-        ({"model": "deepseek-v2"}, "unsupported", "model"),
+        (
+            {"hw": load_hardware("dgx-attacc", ["banks.device=aim"]), "model": LATENT_MODEL},
+            "unsupported",
+            "model",
+        ),
         ({"model": dataclasses.replace(MODEL, attention=None)}, "missing", "model"),
         ({"batch": 2000, "context": 8192}, "too-large", "context"),
         ({"batch": 1, "context": 1 << 23}, "too-large", "context"),
@@ -367,7 +442,7 @@ def test_serving_computes_the_attention_of_each_step():
     )
     assert found.utilization["banks"] * found.time_ns == pytest.approx(banks_ns)
     assert found.config["kv"] == "ndp"
-    assert found.config["kv_blocks"] == machine.capacity_bytes // machine.block_bytes(16)
+    assert found.config["kv_blocks"] == machine.blocks(2, 16)
     assert found.time_ns != run_serving(**given).time_ns
 
 

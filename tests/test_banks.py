@@ -232,6 +232,23 @@ def test_layouts_repeat_and_most_of_their_clocks_are_skipped():
         assert run.skipped > run.cycles / 4
 
 
+def test_words_of_a_program_only_say_which_state_matters():
+    device, units = load_bank_hardware("attacc").device, Units("bank", 16, 1, 32, 16384, 16)
+    program = attacc.attention(Attention(40, 1, 128, 512), units)
+    known, unknown = run_program(program, device), run_program(Program(program.pieces), device)
+    assert known.skipped == unknown.skipped > 0
+    assert (known.cycles, known.counts) == (unknown.cycles, unknown.counts)
+    with pytest.raises(AssertionError):
+        run_program(Program(program.pieces, ("WRGB",)), device)
+
+
+def test_a_program_that_comes_again_is_made_once():
+    made = []
+    program = Program(lambda: made.append(1) or iter([Line("EOC", (0,))])).held()
+    assert [list(program) for _ in range(3)] == [[Line("EOC", (0,))]] * 3
+    assert made == [1]
+
+
 def test_a_program_in_small_pieces_gives_the_same_commands(monkeypatch):
     case = read_case(CASES / "attacc_bg_attention_small.yaml")
     whole = [run_program(program_of(case), case.hardware.device, record_commands=True)]
@@ -369,6 +386,7 @@ def test_reference_values_of_lpddr5_are_those_of_the_cases():
         ("refresh=some", "unknown-name"),
         ("idealise=A99", "unknown-name"),
         ("channels=0", "range"),
+        ("element_bytes=64", "range"),
     ],
 )
 def test_wrong_changes_are_refused_in_one_line(sets, code):
@@ -578,6 +596,43 @@ def test_operands_that_do_not_fit_are_refused():
             run()
         assert refused.value.key == key
         assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "written"),
+    [
+        # By hand: a key of 128 elements is 8 columns, and so is a value; a head of keys has 4 queries with
+        # copies of them. AiM writes 8 heads of keys, and 8 values a bank for each head.
+        ("attacc", "bank", {"WR": 3 * 8 * 4 * 16}),
+        ("attacc", "bankgroup", {"WR": 3 * 8 * 4 * 16}),
+        ("attacc", "buffer", {"WR": 3 * 8 * 4 * 16}),
+        ("aim", "bank", {"WR": 3 * 8 * 8, "WRA16": 3 * 8 * 8}),
+    ],
+)
+def test_a_new_token_is_written_where_attention_reads_it(name, level, written):
+    hardware = load_bank_hardware(name, [f"level={level}", "refresh=none"])
+    run = {
+        append: simulate_bank_attention(hardware, "mixtral-8x7b", 40, 3, record_commands=True, append=append)
+        for append in (False, True)
+    }
+    assert check_units(run[True].command_traces, hardware.device).ok
+    assert {word: count for word, count in run[True].commands.items() if word.startswith("WR")} == written
+    opened = [set(rows_opened(run[append].command_traces)) for append in (False, True)]
+    assert opened[1]
+    assert opened[1] <= opened[0]
+
+
+def test_latent_vectors_of_a_new_token_are_written_once():
+    run = simulate_bank_attention("attacc", "deepseek-v2", 40, 2, append=True)
+    assert run.commands["WR"] == 2 * (512 + 64) * 2 // 32
+    assert run.pin_bytes == 2 * (512 + 64) * 2
+
+
+def rows_opened(commands: UnitCommands) -> list[tuple[int, int]]:
+    """Channel and row of each activation."""
+    names, columns = np.array(commands.names), commands.columns
+    opens = np.char.startswith(names[columns[1]], "ACT")
+    return list(zip(columns[2][opens].tolist(), columns[7][opens].tolist(), strict=True))
 
 
 def test_queries_of_a_head_share_reads_if_units_multiply_with_several_vectors():

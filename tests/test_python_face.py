@@ -570,6 +570,7 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "context": _COUNT,
             "batch": _COUNT,
             "record_commands": _FLAG,
+            "append": _FLAG,
             **_IN_BANKS,
         },
     ),

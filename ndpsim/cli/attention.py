@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.options import refuse, table
+from ndpsim.base.options import Flag, Parameter, refuse, table
 from ndpsim.base.options.pim import ATTENTION, PIM
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import answer, plot_of
 from ndpsim.cli.pim import BANK_OUTPUTS, finish, records
 
 _OPERANDS = ("model", "context", "batch")
+_APPEND = table(
+    {
+        "What is simulated": (
+            Parameter("append", "Simulate the writes of each sequence's new token instead.", Flag()),
+        )
+    }
+)
 
 
 @taking(
     ATTENTION,
     table({"What is simulated": (PIM["set"],)}),
+    _APPEND,
     BANK_OUTPUTS,
     examples=(
         "ndpsim attention --hw attacc --model qwen3-235b-a22b --context 4096 --batch 8 --engine bankgroup",
@@ -27,8 +35,8 @@ def command(options: Options) -> None:
     On a device, one program of all sequences runs. On a machine (--hw dgx-attacc) the sequences are dealt
     over its devices, and transfers are included; --engine gpu is the roofline of its GPU.
 
-    All sequences have the same context; keys and values are in place. Softmax is a command of AttAcc, and
-    outside of AiM. docs/banks.md has the layouts.
+    All sequences have the same context; keys and values are in place, and --append simulates the writes of
+    the newest. Softmax is a command of AttAcc, and outside of AiM. docs/banks.md has the layouts.
     """
     from ndpsim.config.banks import is_bank_hardware, load_bank_hardware
     from ndpsim.simulate.bank_operands import simulate_bank_attention
@@ -43,7 +51,9 @@ def command(options: Options) -> None:
     sets = [*options.get("set", ()), *([f"level={options['engine']}"] if "engine" in options else [])]
     hardware = load_bank_hardware(ATTENTION.value(options, "hw"), sets, ATTENTION.value(options, "rules"))
     model, context, batch = (ATTENTION.value(options, name) for name in _OPERANDS)
-    result = simulate_bank_attention(hardware, model, context, batch, record_commands=records(options))
+    result = simulate_bank_attention(
+        hardware, model, context, batch, record_commands=records(options), append="append" in options
+    )
     finish(options, hardware, result, plot)
 
 
@@ -58,6 +68,7 @@ def _on_machine(options: Options) -> None:
         *(name for name in BANK_OUTPUTS if name != "json"),
     )
     refuse(options, "applies only to a device; a machine uses the rules of the standard", "rules")
+    refuse(options, "applies only to a device; a machine writes new tokens in any case", "append")
     hw, model, context, batch = (ATTENTION.value(options, name) for name in ("hw", *_OPERANDS))
     engine, sets = options.get("engine"), options.get("set", ())
     result = simulate_layer_attention(hw, model, context, batch, engine, sets)

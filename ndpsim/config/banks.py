@@ -17,10 +17,11 @@ from ndpsim.config.files import data_names, data_path, is_path
 from ndpsim.config.nodes import Node, parse, read_text
 from ndpsim.dram.spec.extension import LEVELS, BankDevice, Extension, Values, device_of, extension_named
 
-_SECTIONS = ("device", "unit", "timings", "energy")
+_SECTIONS = ("device", "unit", "timings", "energy", "softmax")
 _TOP = ("name", "title", "paper", "extension", "clock_ps", "refresh", *_SECTIONS, "reference")
 _WORDS = ("name", "title", "paper", "extension")
 _SIZES = ("channels", *(f"{level}s" for level in LEVELS), "rows", "columns", "burst_bytes")
+_SOFTMAX = ("ns_per_score", "ns_per_head")
 _UNIT = ("level", "banks", "multipliers", "element_bytes", "accumulators", "buffer_bytes", "vectors")
 _REFRESHES = ("all-bank", "none")
 _ENGINES = ("bank", "bankgroup", "buffer")  # a buffer is at a pseudo-channel
@@ -47,6 +48,8 @@ class BankHardware:
         unit: keys of the unit: its level, multipliers, bytes of an element, accumulators, buffer.
         energy: published energies: pJ of a bank in a command, by command (of the whole command if it acts on
             no banks); io_pj_per_bit on the pins, product_pj of a product and its sum. Others are not known.
+        softmax: time of units beside the channels for a score and for a query of a head, one after the other;
+            none: softmax is a command, or not known.
         rules: "standard" or "reference".
         values: all values by their keys, with their sources.
     """
@@ -59,6 +62,7 @@ class BankHardware:
     rules: str
     values: Mapping[str, Stated] = field(repr=False)
     energy: Mapping[str, float]
+    softmax: Mapping[str, float]
 
     @property
     def capacity_bytes(self) -> int:
@@ -81,6 +85,7 @@ class BankHardware:
             "timings": dict(device.timings),
             "unit": dict(self.unit),
             "energy": dict(self.energy),
+            **({"softmax": dict(self.softmax)} if self.softmax else {}),
         }
 
 
@@ -169,7 +174,7 @@ def _checked(key: str, value: Any) -> Any:
         return choice(value, key, _REFRESHES, "refresh")
     if name == "level":
         return choice(value, key, _ENGINES, "place of a unit")
-    if key.startswith("energy."):
+    if key.startswith(("energy.", "softmax.")):
         return number(value, key, 0, _LARGEST)
     least = 0 if name.startswith("n") else 1
     return whole_number(value, key, least, _LARGEST)
@@ -193,7 +198,7 @@ def _read(root: Node, file: str, rules: str) -> Iterator[tuple[str, Stated]]:
 
 
 def _values(parts: Mapping[str, Node], file: str) -> Iterator[tuple[str, Stated]]:
-    known = {"device": _SIZES, "unit": _UNIT}
+    known = {"device": _SIZES, "unit": _UNIT, "softmax": _SOFTMAX}
     for key in ("clock_ps", "refresh"):
         if key in parts:
             yield key, _stated(parts[key], file, key)
@@ -254,4 +259,10 @@ def _resolved(
         if key not in known:
             raise unknown(key, known, "energy", key=f"energy.{key}")
     title = values["title"].value if "title" in values else name
-    return BankHardware(name, title, device, burst, section("unit"), rules, values, energy)
+    element = values.get("unit.element_bytes", Stated(2, ""))
+    if burst % element.value:
+        problem = f"{element.value} does not divide the {burst} B of a column"
+        file = SETS if element.origin == "--set" else None
+        raise InputError(problem, "range", file=file, key="unit.element_bytes")
+    softmax = section("softmax")
+    return BankHardware(name, title, device, burst, section("unit"), rules, values, energy, softmax)

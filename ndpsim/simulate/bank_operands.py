@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any
 
 from ndpsim.base import plugins
-from ndpsim.base.arguments import Sets, whole_number
+from ndpsim.base.arguments import Sets, flag, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.gemv import MAX_TOKENS
 from ndpsim.base.options.pim import ATTENTION
@@ -59,7 +59,12 @@ def units_of(hardware: BankHardware, channels: int | None = None) -> Units:
 
 def joined(parts: Sequence[Program | Sequence[Line]], hardware: BankHardware) -> Program:
     """Programs one after the other: one end, and a barrier between two."""
-    return Program(lambda: _one_after_the_other([as_program(part) for part in parts], hardware))
+    # A program that comes several times is made once.
+    held = {id(part): as_program(part).held() for part in parts}
+    programs, words = [held[id(part)] for part in parts], hardware.device.extension.requests
+    barriers = {name for name, word in words.items() if word.barrier}
+    known = barriers.union(*(words if part.words is None else part.words for part in programs))
+    return Program(lambda: _one_after_the_other(programs, hardware), known)
 
 
 def _one_after_the_other(parts: Sequence[Program], hardware: BankHardware) -> Iterator[Line | Piece]:
@@ -139,6 +144,7 @@ def simulate_bank_attention(
     sets: Sets = (),
     rules: str = "standard",
     record_commands: bool = False,
+    append: bool = False,
 ) -> PimResult:
     """Simulate scores and context of one step of a layer, for sequences of one length.
 
@@ -157,14 +163,29 @@ def simulate_bank_attention(
         batch: sequences.
         sets, rules: see `load_bank_hardware`.
         record_commands: keep every command.
+        append: simulate the writes of each sequence's last token, its keys and values, in their place.
 
     Raises:
         InputError: an argument is wrong, or the cache does not fit.
     """
     hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
     program, _ = attention_program(hardware, shape, context, batch)
+    kind = "attention"
+    if flag(append, "append"):
+        program, kind = _appending_program(hardware, shape, context, batch), "new tokens"
     result = run_lines(program, hardware, record_commands)
-    return _with_workload(result, kind="attention", model=shape.name, context=context, batch=batch)
+    return _with_workload(result, kind=kind, model=shape.name, context=context, batch=batch)
+
+
+def _appending_program(hardware: BankHardware, shape: MoeShape, context: int, batch: int) -> Program:
+    """The program that writes the last token of each sequence; its attention has a program."""
+    operands = attention_operands(hardware, shape.attention, shape.name, context)
+    layouts, units = layouts_of(hardware), units_of(hardware)
+    turns = layouts.turns(operands, units)
+    items = batch * turns.parts * turns.items
+    most = items if turns.overlap else turns.slots
+    counts = [min(most, items - first) for first in range(0, items, most)]
+    return joined([layouts.appended(operands, units, count) for count in counts], hardware)
 
 
 def attention_program(
@@ -183,13 +204,7 @@ def attention_program(
             missing or f"{shape.name} has no sizes of attention: num_attention_heads and the keys beside it"
         )
         raise InputError(problem, "missing", key="model")
-    if isinstance(attention, LayerAttention) and attention.kind == "mla":
-        operands = _operands(attention, context, shape.name)
-    else:
-        operands = attention_operands(hardware, attention, shape.name, context)
-    layouts = layouts_of(hardware)
-    if not hasattr(layouts, "attention"):
-        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    operands, layouts = attention_operands(hardware, attention, shape.name, context), layouts_of(hardware)
     if hardware.device.extension.controller == "look-ahead":
         operands = operands._replace(heads=operands.heads * batch)
         units = units_of(hardware)
@@ -231,10 +246,8 @@ def attention_operands(hardware: BankHardware, attention: object, model: str, co
     Raises:
         InputError: no layout is known for this attention, or on this device.
     """
-    if (
-        not isinstance(attention, LayerAttention)
-        or attention.kind == "mla"
-        or attention.head_size != attention.value_size
+    if not isinstance(attention, LayerAttention) or (
+        attention.head_size != attention.value_size and not attention.latent_rank
     ):
         problem = f"the attention of {model} has no layout on units in banks"
         raise InputError(problem, "unsupported", key="model")
@@ -256,4 +269,4 @@ def _beside(program: Program, heads: int, batch: int, hardware: BankHardware) ->
             yield piece._replace(lists=tuple(lists))
 
     counts = [min(most, batch - first) for first in range(0, batch, most)]
-    return joined([Program(partial(copied, count)) for count in counts], hardware)
+    return joined([Program(partial(copied, count), program.words) for count in counts], hardware)

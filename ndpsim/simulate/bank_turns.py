@@ -56,9 +56,10 @@ class AttentionTurns:
         self._sequence = attention_operands(hardware, attention, model, 1)
         self.sizes: Turns = self._layouts.turns(self._sequence, self._units)
         self._times_ns: dict[tuple[int, int], float] = {}
+        self._written_ns: dict[tuple[int, int], float] = {}
 
     def time_ns(self, contexts: list[int]) -> float:
-        """The time of parts of sequences with these contexts, the longest first."""
+        """The time of parts of sequences with these contexts, the longest first, and of their softmax."""
         sizes, total = self.sizes, 0.0
         items = len(contexts) * sizes.items
         for first in range(0, items, sizes.slots):
@@ -68,7 +69,39 @@ class AttentionTurns:
             if found is None:
                 found = self._times_ns[tokens, count] = self.turn(tokens, count).time_ns
             total += found
+        return total + self._softmax_ns(contexts)
+
+    def _softmax_ns(self, contexts: list[int]) -> float:
+        """Softmax of units beside the channels, which take the queries one after the other."""
+        law, sequence = self._hardware.softmax, self._sequence
+        each, score = law.get("ns_per_head", 0.0), law.get("ns_per_score", 0.0)
+        queries = sequence.queries * sequence.heads // self.sizes.parts
+        return queries * (len(contexts) * each + sum(contexts) * score)
+
+    def written_ns(self, contexts: list[int]) -> float:
+        """The time in which the new tokens of parts with these contexts, the longest first, are written.
+
+        A turn writes at the next power of two of its longest context, all its tokens in one bank group.
+        """
+        slots, total = self.sizes.slots, 0.0
+        items = len(contexts) * self.sizes.items
+        for first in range(0, items, slots):
+            count, context = min(slots, items - first), contexts[first // self.sizes.items]
+            key = (1 << (context - 1).bit_length(), count)
+            found = self._written_ns.get(key)
+            if found is None:
+                found = self._written_ns[key] = self.written(*key).time_ns
+            total += found
         return total
+
+    def written(self, context: int, items: int) -> BankTurn:
+        """The writes of the last token of so many items of this context."""
+        operands = self._operands(context)
+        what = {"kind": "new tokens", "items": items, **operands._asdict()}
+        program = self._layouts.appended(operands, self._units, items)
+        return _mean_turn(
+            self._hardware, what, lambda turns: joined([program] * turns, self._hardware), self._cache
+        )
 
     def check_length(self, context: int) -> None:
         """Check that a sequence of this context has a layout.

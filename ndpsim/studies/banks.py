@@ -134,7 +134,7 @@ def read_case(path: str | PathLike[str]) -> BankCase:
         raise error.at(file) from None
     unit = {"level": _ENGINES.get(str(_at(facts, "units", "level")), "bank")}
     name = str(_at(facts, "name") or file.stem)
-    hardware = BankHardware(name, name, device, burst, {**bundled.unit, **unit}, "reference", {}, {})
+    hardware = BankHardware(name, name, device, burst, {**bundled.unit, **unit}, "reference", {}, {}, {})
     return BankCase(facts, hardware, file)
 
 

@@ -7,7 +7,7 @@ channel, whose dimensions lie over the banks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ndpsim.base.errors import InputError
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
@@ -17,6 +17,7 @@ from ndpsim.dram.banks.programs import Line, Program
 PLACES = ("bank",)
 
 _BANKS = 16
+_WORDS = ("WR_GB", "WR_BIAS", "MAC_ABK", "RD_MAC", "EOC")
 
 Channels = tuple[int, ...]
 
@@ -38,7 +39,7 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
         InputError: the matrix does not fit the banks.
     """
     refuse_rows(first_row + rows_of(shape, units), units, "the weights")
-    return Program(lambda: _gemv(shape, units, first_row))
+    return Program(lambda: _gemv(shape, units, first_row), _WORDS)
 
 
 def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line]:
@@ -67,9 +68,7 @@ def attention(shape: Attention, units: Units) -> Program:
         InputError: the heads do not fill the channels, a token's keys do not fit a row, or rows are missing.
     """
     row, size = units.columns * units.elements, shape.value_size or shape.head_size
-    if shape.latent:
-        problem = "values of AiM lie across rows; latent vectors (MLA) hold them in the keys"
-        raise InputError(problem, "unsupported", key="model")
+    _refuse_latent(shape)
     if shape.heads != units.channels:
         problem = f"{shape.heads} heads of keys and values need as many channels; there are {units.channels}"
         raise InputError(problem, "unsupported", key="channels")
@@ -78,7 +77,13 @@ def attention(shape: Attention, units: Units) -> Program:
         raise InputError(problem, "unsupported", key="model")
     values = cache_rows(shape, units)["values"]
     refuse_rows(values.stop, units, "keys and values", "context")
-    return Program(lambda: _attention(shape, units, values.start, up(shape.longest, row)))
+    return Program(lambda: _attention(shape, units, values.start, up(shape.longest, row)), _WORDS)
+
+
+def _refuse_latent(shape: Attention) -> None:
+    if shape.latent:
+        problem = "values of AiM lie across rows; latent vectors (MLA) hold them in the keys"
+        raise InputError(problem, "unsupported", key="model")
 
 
 def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
@@ -129,8 +134,9 @@ def turns(shape: Attention, units: Units) -> Turns:
     """A turn has a sequence on each group of channels; a group has a channel for each head of keys.
 
     Raises:
-        InputError: there are fewer channels than heads.
+        InputError: there are fewer channels than heads, or values are latent vectors.
     """
+    _refuse_latent(shape)
     if shape.heads > units.channels:
         problem = f"{shape.heads} heads of keys and values need as many channels; there are {units.channels}"
         raise InputError(problem, "unsupported", key="model")
@@ -139,8 +145,28 @@ def turns(shape: Attention, units: Units) -> Turns:
 
 def turn(shape: Attention, units: Units, items: int) -> list[Line]:
     """The program of a turn of so many items, each a sequence."""
-    lines = attention(shape, units._replace(channels=shape.heads))
+    return _beside(attention(shape, units._replace(channels=shape.heads)), shape, items)
+
+
+def _beside(lines: Iterable[Line], shape: Attention, items: int) -> list[Line]:
+    """The lines of a sequence, for so many on groups of channels of their own."""
     groups = range(0, items * shape.heads, shape.heads)
     return [
         line._replace(channels=tuple(first + c for first in groups for c in line.channels)) for line in lines
     ]
+
+
+def appended(shape: Attention, units: Units, items: int) -> list[Line]:
+    """The writes of the last token of so many sequences.
+
+    Its keys are a row of a bank; each dimension of its values is a column of other tokens, too, which is
+    written for the banks of a channel at once, as in CENT's programs.
+    """
+    token, tokens = shape.context - 1, _BANKS * shape.heads
+    number, (channel, bank) = token // tokens, divmod(token % tokens, _BANKS)
+    row, columns = units.columns * units.elements, up(shape.head_size, units.elements)
+    values = cache_rows(shape, units._replace(channels=shape.heads))["values"]
+    spaced, channels = up(shape.longest, row), tuple(range(shape.heads))
+    lines = [Line("WR", (channel,), (0, 0, *divmod(bank, 4)), number)] * (shape.heads * columns)
+    lines += [_line("WR_ABK", channels, row=first + token // row) for first in values[::spaced]]
+    return _beside([*lines, _end(channels)], shape, items)

@@ -15,7 +15,7 @@ import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
-from ndpsim.dram.banks.programs import Line, Piece, Program, joined
+from ndpsim.dram.banks.programs import MOST_HELD, Line, Piece, Program, joined
 
 #: Places of units.
 PLACES = ("bank", "bankgroup", "buffer")
@@ -24,7 +24,6 @@ _MACS = {"bank": "MACAB", "bankgroup": "MACSB", "buffer": "MACPB"}
 _BLOCK = 16  # tokens of a group between two moves of results
 _GROUPS, _RANKS, _BANKS = range(4), range(2), range(4)
 _VALUES_FROM = 8192  # the first row of values
-_TEMPLATE = 1 << 17  # lines of a pair of rounds that are held at most
 
 Channels = tuple[int, ...]
 
@@ -40,7 +39,7 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
     if units.level == "buffer":
         raise InputError("AttAcc's GEMV has units at banks or bank groups", "unsupported", key="engine")
     refuse_rows(first_row + rows_of(shape, units), units, "the weights")
-    return Program(lambda: _gemv(shape, units, first_row))
+    return Program(lambda: _gemv(shape, units, first_row), ("WRGB", "BARRIER", "MVSB", _MACS[units.level]))
 
 
 def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line | Piece]:
@@ -130,6 +129,20 @@ class _Layout:
         return Piece(
             (_MACS[self.units.level],), (channels,), zero, zero, place, first_row + row, column, zero + 1
         )
+
+    def written(self, first_row: int, steps: int, stride: int, channels: Channels) -> Piece:
+        """Writes of the last token to the columns that MACs with this stride read; groups take turns."""
+        number, group = divmod(self.shape.context - 1, self.groups)
+        begin = number * steps if stride == 1 else number
+        macs = self.macs(begin, begin + steps * stride, first_row, channels, stride)
+        if self.units.level == "bank":  # each MAC reads four banks of the group
+            macs = macs.repeated(len(_BANKS))
+            macs.place[:, 3] = np.tile(_BANKS, steps)
+        if self.units.level == "buffer":
+            macs.place[:, 0] = group
+        else:
+            macs.place[:, :3] = group // 8, group // 4 % 2, group % 4
+        return macs._replace(words=("WR",))
 
     def inputs(self, channels: Channels) -> list[Line]:
         """Writes of the query to the input buffers."""
@@ -254,7 +267,7 @@ class _Rounds:
         """Whether heads are equally far from each other, and pairs of rounds short enough to be held."""
         layout, elements = self.layout(0), self.shape.longest * self.shape.head_size
         lines = 2 * layout.tokens * (layout.steps + layout.value_steps) * min(self.passes, 2)
-        return elements % 65536 == 0 and lines * self.passes <= _TEMPLATE
+        return elements % 65536 == 0 and lines * self.passes <= MOST_HELD
 
     def parts(
         self,
@@ -337,7 +350,8 @@ def attention(shape: Attention, units: Units) -> Program:
         room_of = f"need {needed} rows of each bank, which has {units.rows}"
         problem = f"keys and values (heads of a channel: {heads}) {room_of}"
         raise InputError(problem, "too-large", key="context")
-    return Program(_Rounds(shape, units).lines)
+    words = ("WRGB", "BARRIER", "MVSB", "MVGB", "SFM", _MACS[units.level])
+    return Program(_Rounds(shape, units).lines, words)
 
 
 def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
@@ -351,12 +365,30 @@ def cache_rows(shape: Attention, units: Units) -> dict[str, range]:
 def turns(shape: Attention, units: Units) -> Turns:
     """A turn has two rounds. An item is a head with as many queries as units multiply with a column at once.
 
-    `shape`: a sequence.
+    `shape`: a sequence. Latent vectors are one item with all queries: a turn has one in each channel.
     """
     tokens, copies = 2 if units.level == "buffer" else _BLOCK, up(shape.queries, units.vectors)
+    if shape.latent:
+        return Turns(1, 1, units.channels, tokens, 1, True)
     return Turns(shape.heads, copies, 2 * units.channels, tokens, copies, True)
 
 
 def turn(shape: Attention, units: Units, items: int) -> Program:
     """The program of so many items: a turn, or several full ones."""
-    return attention(shape._replace(heads=items, queries=min(shape.queries, units.vectors)), units)
+    queries = shape.queries if shape.latent else min(shape.queries, units.vectors)
+    return attention(shape._replace(heads=items, queries=queries), units)
+
+
+def appended(shape: Attention, units: Units, items: int) -> Program:
+    """The writes of the last token of so many items: its key, and its value where the context reads it."""
+    queries = shape.queries if shape.latent else min(shape.queries, units.vectors)
+    rounds = _Rounds(shape._replace(heads=items, queries=queries), units)
+
+    def lines() -> Iterator[Piece]:
+        for number in range(0, rounds.rounds, rounds.passes):
+            layout, channels = rounds.layout(number), rounds.channels(number)
+            yield layout.written(layout.keys, layout.steps, 1, channels)
+            if not shape.latent:
+                yield layout.written(layout.values, layout.value_steps, layout.tokens, channels)
+
+    return Program(lines, ("WR",))

@@ -39,7 +39,8 @@ def gemv(shape: Gemv, units: Units, first_row: int = 0) -> Program:
         InputError: the matrix does not fit its banks.
     """
     refuse_rows(first_row + rows_of(shape, units), units, "the weights")
-    return Program(lambda: _gemv(shape, units, first_row))
+    words = ("WR_CRF", "WR_REG", "MAC", "WR_ALL", "END")
+    return Program(lambda: _gemv(shape, units, first_row), words)
 
 
 def _gemv(shape: Gemv, units: Units, first_row: int) -> Iterator[Line]:

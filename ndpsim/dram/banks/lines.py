@@ -25,7 +25,7 @@ from ndpsim.dram.banks.state import (
 )
 from ndpsim.dram.spec.extension import BankDevice, Request
 
-_FEWEST = 1 << 12  # lines that are taken at a time, if there are so many
+_FEWEST = 1 << 14  # lines that are taken at a time, if there are so many
 
 
 class Lines:
@@ -43,6 +43,7 @@ class Lines:
         program: the lines.
         members: the channels that each simulated channel stands for.
         requests: requests of the lines so far, over all channels.
+        finals: the commands of all lines, or of all words.
     """
 
     def __init__(self, program: Program | Sequence[Line], device: BankDevice, whole: bool = False) -> None:
@@ -54,7 +55,10 @@ class Lines:
         self._codes = np.array([_code(word, device) for word in asked])
         self._flags = np.array([(w.host, w.blocks, w.everywhere) for w in asked], dtype=np.int64)
         self._device, self.requests, self._reserved = device, 0, 0
-        self._add_lists(listed for piece in program.pieces() for listed in piece.lists if whole)
+        self._known = frozenset(self._words) if program.words is None else program.words
+        finals = [self._codes[number] for word, number in self._names.items() if word in self._known]
+        self.finals = np.array(finals, dtype=np.int64)
+        self._add_lists(listed for piece in (program.pieces() if whole else ()) for listed in piece.lists)
         self._pieces = program.pieces()
         self._following = next(self._pieces, None)
         self.program = self._lowered(self._taken())
@@ -80,15 +84,17 @@ class Lines:
 
     def _taken(self) -> Piece:
         """The next lines."""
-        found: list[Piece] = []
-        while self._following is not None and sum(len(piece.word) for piece in found) < _FEWEST:
+        found, lines = list[Piece](), 0
+        while self._following is not None and lines < _FEWEST:
             found.append(self._following)
+            lines += len(self._following.word)
             self._following = next(self._pieces, None)
         return joined(found)
 
     def _lowered(self, piece: Piece) -> BankProgram:
         if any(listed not in self._lists for listed in piece.lists):
             self._add_lists(piece.lists)
+        assert self._known.issuperset(piece.words), "a program has other words than it says"
         word = np.array([self._names[name] for name in piece.words])[piece.word]
         listed = np.array([self._lists[channels] for channels in piece.lists])[piece.listed]
         listed = np.where(self._flags[word, 2] == 1, 0, listed)

@@ -103,10 +103,11 @@ def offer(tables, program, state, clock):
 def refresh_commands(tables, program, state, channel, queue, most):
     """Find the next commands of the first requests again after rows have been opened or closed."""
     version, begin = state.channel[channel, VERSION], state.begin[channel, queue]
-    last_line, last_next = -1, 0
-    for slot in range(begin, begin + min(most, state.size[channel, queue])):
-        if state.known[channel, queue, slot] == version:
-            continue
+    last_line, last_next, known = -1, 0, state.known[channel, queue]
+    end = first = begin + min(most, state.size[channel, queue])
+    while first > begin and known[first - 1] != version:  # those before it are known
+        first -= 1
+    for slot in range(first, end):
         state.known[channel, queue, slot] = version
         line = state.line[channel, queue, slot]
         final = program.command[line]
@@ -238,18 +239,19 @@ def first_ready(tables, program, state, channel, queue, clock):
     """
     line, following = state.line[channel, queue], state.next[channel, queue]
     begin, soonest, limited, stamp = state.begin[channel, queue], FAR, False, -1
-    seen = 1 << program.command[line[begin]]
+    finals, waits_for, after = program.command, tables.waits_for, state.after[channel, 0]
+    seen = 1 << finals[line[begin]]
     for slot in range(begin + 1, begin + state.size[channel, queue]):
         command = following[slot]
         if command == BARRIER:
             limited = True
             continue
-        final = program.command[line[slot]]
-        waits = tables.waits_for[final] & seen
+        final = finals[line[slot]]
+        waits = waits_for[final] & seen
         seen |= 1 << final
         if waits or (limited and tables.opens[command] + tables.closes[command] == 0):
             continue
-        from_clock = state.after[channel, 0, command]  # by the rules between all commands of a channel
+        from_clock = after[command]  # by the rules between all commands of a channel
         if from_clock <= clock:
             from_clock = line_ready(tables, program, state, channel, command, line[slot])
         if from_clock > clock:

@@ -36,6 +36,9 @@ _MOST_CHANNELS = 1 << 12
 _MOST_COLUMNS = 1 << 16
 _PIECE = 1 << 13  # lines
 
+#: Lines of a program that comes again that are held at most.
+MOST_HELD = 1 << 17
+
 
 class Line(NamedTuple):
     """A line of a program: its word, the columns of a row, its channels, bank, row and column; -1: none."""
@@ -63,6 +66,10 @@ class Piece(NamedTuple):
     def shifted(self, rows: int) -> Piece:
         """The same lines so many rows further."""
         return self._replace(row=np.where(self.row >= 0, self.row + rows, self.row)) if rows else self
+
+    def repeated(self, times: int) -> Piece:
+        """Each line so many times in a row."""
+        return Piece(self.words, self.lists, *(np.repeat(column, times, axis=0) for column in self[2:]))
 
     def until(self, end: int) -> Piece:
         """The lines before the one of this number; it may count from the last one, as -1."""
@@ -111,8 +118,8 @@ def as_program(lines: Program | Iterable[Line]) -> Program:
     """The lines of a program as one."""
     if isinstance(lines, Program):
         return lines
-    made = lines
-    return Program(lambda: made)
+    made = list(lines)
+    return Program(lambda: made, {line.word for line in made})
 
 
 class Program:
@@ -120,10 +127,13 @@ class Program:
 
     Args:
         make: makes its lines, alone or in pieces.
+        words: all words of its lines, or None: they are not known. With them, runs compare less state.
     """
 
-    def __init__(self, make: Callable[[], Iterable[Line | Piece]]) -> None:
-        self._make = make
+    def __init__(
+        self, make: Callable[[], Iterable[Line | Piece]], words: Iterable[str] | None = None
+    ) -> None:
+        self._make, self.words = make, None if words is None else frozenset(words)
 
     def pieces(self) -> Iterator[Piece]:
         """The program in pieces; lines that were made alone are taken some thousands at a time."""
@@ -138,6 +148,24 @@ class Program:
                 yield item
         if lines:
             yield piece_of(lines)
+
+    def held(self) -> Program:
+        """The same program, whose pieces are kept when they are made first, if they have few lines."""
+        kept: list[Piece] = []
+
+        def pieces() -> Iterator[Piece]:
+            if kept:
+                yield from kept
+                return
+            lines, first = 0, list[Piece]()
+            for piece in self.pieces():
+                lines += len(piece.word)
+                first = [*first, piece] if lines <= MOST_HELD else []
+                yield piece
+            if first:
+                kept.append(joined(first))
+
+        return Program(pieces, self.words)
 
     def __iter__(self) -> Iterator[Line]:
         for piece in self.pieces():

@@ -59,6 +59,7 @@ class Repeats(NamedTuple):
     """Stretches that were simulated. Without entries, nothing is skipped."""
 
     stride: int  # lines between marks; a barrier is followed by one, too
+    finals: Ints  # the commands of all lines
     value: Ints
     pairs: Ints  # [n, 2]: node and command of the rules that are in force
     windows: Ints  # [n, 3]: rule, node and number of the activations that count
@@ -72,10 +73,10 @@ class Repeats(NamedTuple):
     before: Ints  # [channel, command]
 
 
-def make_repeats(tables: BankTables, state: BankState, stride: int) -> Repeats:
-    """Room for stretches; `stride`: lines between marks, 0: nothing is skipped."""
+def make_repeats(tables: BankTables, state: BankState, stride: int, finals: Ints) -> Repeats:
+    """Room for stretches; `stride`: lines between marks, 0: nothing is skipped; `finals`: of all lines."""
     channels, commands = state.issued.shape
-    pairs, windows = _pairs(tables), _windows(tables)
+    pairs, windows = _pairs(tables, _issued_for(tables, finals)), _windows(tables)
     words = 2 + channels * (9 + 3 * (_ANSWERS + MOST_QUEUED) + tables.banks + len(pairs) + len(windows))
     entry = 2 * words + 2 * _LINES + channels * commands
     entries = min(_MOST, max(_ROOM // entry, 2)) if stride else 0
@@ -85,6 +86,7 @@ def make_repeats(tables: BankTables, state: BankState, stride: int) -> Repeats:
 
     return Repeats(
         stride,
+        finals,
         zeros(7),
         pairs,
         windows,
@@ -103,17 +105,27 @@ def repeats_for(repeats: Repeats, tables: BankTables, state: BankState) -> Repea
     """The same room, or a new one if channels have been divided."""
     if repeats.issued.shape[1] == len(state.channel):
         return repeats
-    made = make_repeats(tables, state, repeats.stride)
+    made = make_repeats(tables, state, repeats.stride, repeats.finals)
     made.value[[NEXT_MARK, SKIPPED]] = repeats.value[[NEXT_MARK, SKIPPED]]
     return made
 
 
-def _pairs(tables: BankTables) -> Ints:
+def _issued_for(tables: BankTables, finals: Ints) -> list[int]:
+    """The commands that lines with these commands may need, and those of refreshes."""
+    found = {*finals.tolist(), tables.refresh, tables.precharge, tables.mode_change}
+    # Activations have a second step, and some commands another before them, so three steps find all.
+    for _ in range(3):
+        for following in (tables.opened_by, tables.closed_by, tables.completed_by, tables.prepared_by):
+            found |= {int(following[command]) for command in found if command >= 0}
+    return sorted(command for command in found if command >= 0)
+
+
+def _pairs(tables: BankTables, commands: list[int]) -> Ints:
     """Nodes and commands for which the first clocks of commands matter."""
     bounds = [*tables.base.tolist(), tables.nodes]
     found = [
         (node, command)
-        for command in range(len(tables.bus))
+        for command in commands
         for index in range(tables.need_first[command], tables.need_first[command + 1])
         for node in range(bounds[tables.need_family[index]], bounds[tables.need_family[index] + 1])
     ]
@@ -267,20 +279,19 @@ def read_times(tables, state, repeats, channel, clock, words, count):
 
 @inlined
 def mixed(result, word):
-    """A hash of a hash and a word, below 2^32."""
-    result = ((result ^ (word & 0xFFFFFFFF)) * 0x2545F491) & 0xFFFFFFFF
-    return result ^ (result >> 15)
+    """A hash of a hash and a word."""
+    return result * 1000003 + word
 
 
 @outlined
 def hashed(tables, program, repeats, words, line, base):
-    """A hash of the state at a mark, and of the lines up to the next mark."""
+    """A hash of the state at a mark, and of the lines up to the next mark and that at it."""
     result = words
     for n in range(words):
         result = mixed(result, repeats.now[n])
-    for n in range(line, min(repeats.value[NEXT_MARK], program.lines)):
+    for n in range(line, min(repeats.value[NEXT_MARK] + 1, program.lines)):
         result = mixed(mixed(result, program.code[n]), row_of(tables, program, n, base))
-    return result
+    return (result ^ (result >> 32)) & 0xFFFFFFFF
 
 
 @outlined

@@ -20,7 +20,7 @@ from ndpsim.dram.spec.extension import LEVELS, BankDevice
 from ndpsim.dram.traces.unit_commands import UnitCommands
 
 _KERNELS = {"look-ahead": run_look_ahead, "in-order": run_in_order}
-_STRIDES = {"look-ahead": 64, "in-order": 3}  # lines between marks; lines in order have many requests
+_STRIDES = {"look-ahead": 40, "in-order": 3}  # lines between marks; lines in order have many requests
 _FOR_EVER = 1 << 58
 _LOG = 1 << 16  # commands of a part of the log
 
@@ -76,7 +76,7 @@ def run_program(
     state = make_state(tables, lines.program, len(lines.members), room if record_commands else 0)
     controller = device.extension.controller
     skips = skip and not record_commands and host is None
-    repeats = make_repeats(tables, state, _STRIDES[controller] if skips else 0)
+    repeats = make_repeats(tables, state, _STRIDES[controller] if skips else 0, lines.finals)
     run, beside = _KERNELS[controller], None if host is None else host(len(lines.members))
     if beside is not None:
         state.channel[:, MASTER] = UNIT_FIRST

@@ -1,14 +1,15 @@
 """Attention of decoded tokens on devices with units in their banks, which have the KV cache.
 
 A layer's attention goes through five parts, one after the other: norms and projections on the GPU; queries,
-and the new keys and values, over the link to the devices; scores, softmax and context there, as programs of
-commands (`ndpsim.simulate.bank_turns`); the results back over the link; the output projection on the
-GPU. The GPU computes the attention of sequences with several new tokens meanwhile, and reads their earlier
-keys and values from the devices.
+and the new keys and values, over the link to the devices; there the writes of these, then scores, softmax and
+context, as programs of commands (`ndpsim.simulate.bank_turns`); the results back over the link; the output
+projection on the GPU. The GPU computes the attention of sequences with several new tokens meanwhile, and
+reads their earlier keys and values from the devices.
 
 Parts of a sequence (AttAcc: a head of keys; AiM: all heads) are dealt over the devices in turn, by the number
-of the sequence. A layer waits for the device with the most to do. Not modelled: the commands that write new
-keys and values in the banks, and softmax outside of AiM's banks. Linear attention stays on the GPU.
+of the sequence. A layer waits for the device with the most to do. The products that expand latent vectors
+(MLA) are the GPU's. Not modelled: the commands that write keys and values of prompts in the banks. Linear
+attention stays on the GPU.
 """
 
 from __future__ import annotations
@@ -101,10 +102,20 @@ class AttentionDevices:
         )
         return sum(sizes)
 
-    @property
-    def capacity_bytes(self) -> int:
-        """Bytes of all devices."""
-        return self.count * self.device.capacity_bytes
+    def _most_parts(self, kind: int, sequences: int) -> int:
+        """Parts on the device that has the most of them."""
+        turns = self._turns[kind]
+        return 0 if turns is None else -(-sequences * turns.sizes.parts // self.count)
+
+    def blocks(self, sequences: int, tokens: int) -> int:
+        """Blocks of so many tokens that equal sequences may have: the fullest device's are its room."""
+        fullest = 0
+        for kind, layers in enumerate(self._layers):
+            turns = self._turns[kind]
+            if turns is not None:
+                size = turns.sizes.copies * tokens * turns.attention.cached_values * self._kv_bits // 8
+                fullest += layers * self._most_parts(kind, sequences) * -(-size // turns.sizes.parts)
+        return self.device.capacity_bytes * sequences // max(fullest, 1)
 
     def check_room(self, sequences: int, context: int) -> int:
         """Check that the cache of equal sequences fits the device with the most parts of them.
@@ -122,7 +133,7 @@ class AttentionDevices:
             if turns is not None:
                 size, parts = layers * self.kept_bytes(kind, context), turns.sizes.parts
                 total += sequences * size
-                fullest += -(-sequences * parts // self.count) * -(-size // parts)
+                fullest += self._most_parts(kind, sequences) * -(-size // parts)
         what = f"keys and values of {sequences} sequences of {context} tokens of {self._model.name}"
         check_fits(fullest, self.device.capacity_bytes, what)
         return total
@@ -163,13 +174,18 @@ class AttentionDevices:
         tokens = sum(count for count, new, _ in step.groups if new == 1)
         prompts = self.on_gpu(kind, step)
         read = 0 if prompts is None else prompts.read_bytes(attention)  # earlier keys and values of prompts
-        queries = tokens * attention.heads * attention.head_size * ACTIVATION_BYTES
+        query, result = attention.head_size, attention.value_size
+        if attention.latent_rank:
+            query, result = attention.latent_rank + attention.rope_size, attention.latent_rank
+        queries = tokens * attention.heads * query * ACTIVATION_BYTES
+        for contexts in loads:
+            contexts.sort(reverse=True)
         return BankAttention(
             before_ns,
             beside_ns,
-            max((turns.time_ns(sorted(contexts, reverse=True)) for contexts in loads), default=0.0),
+            max(turns.written_ns(contexts) + turns.time_ns(contexts) for contexts in loads),
             queries + step.written_bytes(attention),
-            tokens * attention.heads * attention.value_size * ACTIVATION_BYTES + read,
+            tokens * attention.heads * result * ACTIVATION_BYTES + read,
         )
 
 

@@ -144,7 +144,7 @@ def _room_in_banks(
     """
     most, states = settings.max_batch, _state_bytes(shape, settings.max_batch)
     block = max(devices.block_bytes(settings.block_tokens), 1)
-    blocks = devices.capacity_bytes // block
+    blocks = devices.blocks(min(most, len(requests)), settings.block_tokens)
     if settings.kv_blocks is not None and settings.kv_blocks > blocks:
         problem = f"{settings.kv_blocks} are more than the {blocks:,} that the devices have room for"
         raise InputError(problem, "too-large", key="kv_blocks")
@@ -152,7 +152,8 @@ def _room_in_banks(
         blocks = settings.kv_blocks
     elif processors.hardware.experts_in_banks:  # experts have the rest
         blocks = min(blocks, int(np.sort(lengths)[-most:].sum()))
-    _check_lengths(requests, lengths, blocks, settings.block_tokens)
+    alone = devices.blocks(1, settings.block_tokens)  # a sequence may have few parts
+    _check_lengths(requests, lengths, min(blocks, alone), settings.block_tokens)
     devices.check_lengths(int((requests.prompt_tokens + requests.output_tokens).max()))
     each = -(-settings.max_tokens // most)
     held = Cache(states, 0, "ndp", f"the states of {most} sequences")

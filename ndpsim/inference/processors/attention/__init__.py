@@ -23,7 +23,8 @@ def attention_operations(
 ) -> list[Operation]:
     """The operations of a layer's attention, without norms; dense weights have `bits` bits.
 
-    attending: the sequences of `step` whose queries meet keys on the GPU, which matters to `keys` alone.
+    attending: the sequences of `step` whose queries meet keys or latent vectors on the GPU; it matters to
+        `keys` and `latent` alone.
     """
     if isinstance(attention, Network):
         return network("attention", attention.matrices(hidden), step.tokens, bits)
@@ -32,5 +33,5 @@ def attention_operations(
     if isinstance(attention, CompressedAttention):
         return compressed.operations(attention, hidden, step, bits)
     if attention.latent_rank:
-        return latent.operations(attention, hidden, step, bits)
+        return latent.operations(attention, hidden, step, bits, attending)
     return keys.operations(attention, hidden, step, bits, attending)

@@ -28,8 +28,13 @@ from ndpsim.inference.processors.operations import (
 from ndpsim.workload.models import Attention, Matrix
 
 
-def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction) -> list[Operation]:
-    """The projections, the cache's new entries, and queries with latent vectors."""
+def operations(
+    attention: Attention, hidden: int, step: AnyStep, bits: int | Fraction, attending: AnyStep | None
+) -> list[Operation]:
+    """The projections, the cache's new entries, and queries with latent vectors.
+
+    attending: `step`, or its sequences with several new tokens: others meet latent vectors elsewhere.
+    """
     matrices = {matrix.name: matrix for matrix in attention.matrices(hidden)}
     output, expand = matrices.pop("o_proj"), matrices.pop("kv_b_proj")
     tokens = step.tokens
@@ -39,7 +44,9 @@ def operations(attention: Attention, hidden: int, step: AnyStep, bits: int | Fra
     projections = [name for name in matrices if not name.startswith("indexer.")]
     for part in step.by_kernel:
         by = _with_vectors if part.new_tokens == 1 or attention.index else _with_keys
-        attend += by(attention, expand, part, weights)
+        done = by(attention, expand, part, weights)
+        elsewhere = part.new_tokens == 1 and attending is not step
+        attend += [one for one in done if not (elsewhere and one.name == "attend")]
     return [
         *(product("attention", name, [matrices[name]], tokens, bits) for name in projections),
         Operation("attention", "cache_entries", 0, 0, entries, cached),
