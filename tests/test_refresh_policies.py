@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, get_args
+from typing import get_args
 
 import numpy as np
 import pytest
@@ -347,7 +347,7 @@ def test_of_banks_for_which_as_many_requests_wait_the_first_is_refreshed():
     assert [bank for _, bank in idle[:4]] == [0, 1, 2, 3]
     banks = range(device.banks_per_group)
     waiting = [(bank, row, due - 60 + 30 * row) for row in (0, 1) for bank in banks]
-    assert 60 < device.timings["nRAS"]
+    assert device.timings["nRAS"] > 60
     assert issued_in([*waiting, (0, 0, 2 * due)], "REFsb")[0][1] == 0
 
 
