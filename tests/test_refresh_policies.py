@@ -324,7 +324,9 @@ def test_banks_without_requests_are_refreshed_first_and_each_once_in_a_round(sta
     assert check(trace, device, limit=3).violations == ()
 
 
-def issued_in(of_requests: list[tuple[int, int, int]], name: str, writes: int = 0) -> list[tuple[int, int]]:
+def issued_in(
+    of_requests: list[tuple[int, int, int]], name: str, writes: int = 0, ranks: int = 1
+) -> list[tuple[int, int]]:
     """The clock and bank number of each command of a name under same-bank refresh of DDR5.
 
     Requests have a bank number in group 0, a row and a cycle; the first `writes` are writes, the others reads.
@@ -334,7 +336,7 @@ def issued_in(of_requests: list[tuple[int, int, int]], name: str, writes: int = 
     burst = (bank * device.rows + row) * device.bursts_per_row  # ChRaBaRoCo: the group is above the bank
     requests = Requests.of(burst * device.burst_bytes, (np.arange(len(bank)) < writes).astype(int))
     options = {"mapper": "ChRaBaRoCo", "refresh": "same-bank", "record_commands": True}
-    trace = commands_of(run_trace(replace(requests, cycle=cycle), *DDR5, **options))
+    trace = commands_of(run_trace(replace(requests, cycle=cycle), *DDR5, ranks=ranks, **options))
     places = np.array(trace.names)[trace.command] == name
     return list(zip(trace.clock[places].tolist(), trace.bank[places].tolist(), strict=True))
 
@@ -364,6 +366,15 @@ def test_an_activation_issues_if_a_refresh_that_becomes_ready_can_follow_it():
         (_, _), (activated, _), *_ = issued_in(requests, "ACT")
         assert (activated == last) if not late else (activated > refreshed)
         assert issued_in(requests, "REFsb")[0][0] == refreshed
+
+
+def test_a_refresh_waits_for_earlier_ones_of_its_own_rank_only():
+    """A row of rank 0 is opened shortly before both ranks are due."""
+    device = resolve(*DDR5, 2)
+    due = device.clocks("nREFI2") // device.banks_per_group
+    (first, _), (second, _), *_ = issued_in([(0, 0, due - 5), (0, 0, 2 * due)], "REFsb", ranks=2)
+    assert first == due
+    assert second >= due - 5 + device.timings["nRAS"] + device.timings["nRP"]
 
 
 def test_the_read_of_a_bank_whose_refresh_waits_comes_before_an_older_one():
@@ -526,7 +537,9 @@ def test_the_more_refreshes_a_rank_owes_the_less_idle_time_it_waits_for(owed):
     org, timing, _ = KINDS["DDR5"]
     device = resolve("DDR5", org, timing)
     count = int((owed + 0.5) * device.clocks("nREFI")) // 100
-    requests = Requests.of(np.arange(count + 1) % 64 * 64, np.zeros(count + 1, dtype=int))
+    address = np.arange(count + 1) % 64 * 64
+    address[count - 1] = 1 << 30  # its row is closed: it is no idle time either until its RD
+    requests = Requests.of(address, np.zeros(count + 1, dtype=int))
     requests = replace(requests, cycle=np.append(np.arange(count), count + 60) * 100)
     trace = commands_of(run_trace(requests, "DDR5", org, timing, refresh="elastic", record_commands=True))
     names = np.array(trace.names)[trace.command]
