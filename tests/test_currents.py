@@ -217,6 +217,14 @@ def test_commands_are_counted_under_what_they_cost():
     assert counts_of(issued, standards()["DDR5"], 3, 5) == Counts(1, 8 + 32, 16 + 64, 128, 512, 3, 5)
 
 
+@pytest.mark.parametrize("standard", ["LPDDR5", "HBM3"])
+def test_refreshes_of_a_pair_of_banks_are_counted_as_those_of_one(standard):
+    names = standards()[standard].names
+    issued = np.array([{"REFpb": 3, "REFab": 5}.get(name, 0) for name in names])
+    counts = counts_of(issued, standards()[standard], 0, 0)
+    assert (counts.bank_refreshes, counts.refreshes, counts.same_bank_refreshes) == (3, 5, 0)
+
+
 # From a trace.
 
 

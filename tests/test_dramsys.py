@@ -122,6 +122,8 @@ def test_parts_may_be_files_beside_it_and_a_specification_may_be_alone(tmp_path)
         ("mcconfig.RefreshPolicy", "NoRefresh", "refresh", "none"),
         ("mcconfig.RefreshPolicy", "Rankwise", "refresh", "all-bank"),
         ("memspec.memarchitecturespec.RefMode", 2, "nRFC", 192),
+        ("memspec.memarchitecturespec.RefMode", 2, "nREFI", 4680),
+        ("memspec.memarchitecturespec.RefMode", 4, "nRFC", 132),
         ("memspec.memarchitecturespec.RefMode", 4, "nREFI", 2340),
     ],
 )

@@ -434,6 +434,14 @@ def test_a_rate_is_named_if_the_median_error_of_its_kind_is_small(tmp_path, monk
         band._ratios.cache_clear()
 
 
+@pytest.mark.parametrize(("runs", "left_out"), [(9, 0), (18, 0), (19, 1), (29, 2), (39, 3)])
+def test_a_band_has_the_next_run_with_four_fifths_or_more(runs, left_out):
+    """Order statistics: between the i-th and the j-th of n values lies the next one with (j - i) / (n + 1)."""
+    low, high, used = band.covering([("kind", float(n)) for n in range(runs, 0, -1)], "kind")
+    assert (low, high, used) == (1 + left_out, runs - left_out, runs)
+    assert 5 * (high - low) >= 4 * (runs + 1) > 5 * (high - low - 2)
+
+
 def test_what_was_measured_is_a_ratio_of_each_phase():
     with Path(band.__file__).with_name("measured.csv").open(encoding="utf-8", newline="") as opened:
         rows = list(csv.DictReader(line for line in opened if not line.startswith("#")))

@@ -38,6 +38,7 @@ DEVICE = ndpsim.resolve("DDR5", "DDR5_16Gb_x8", "DDR5_4800AN")
 TRACE = ndpsim.CommandTrace([1, 40], [0, 2], [0, 0], [1, 1], [2, 2], [3, 3], [-1, 5])
 REQUESTS = ndpsim.Requests.of([0, 64, 128], [0, 1, 0])
 PROGRAM = Path(__file__).parents[1] / "examples/banks/aim_gemv.csv"
+SKEWED = ndpsim.generate_routing("skewed", "mixtral-8x7b", 2, 1)
 AIM = ndpsim.load_bank_hardware("aim").device
 UNIT_COMMANDS = UnitCommands(np.array([[1, 0, 0, -1, -1, 0, 0, 5, -1]]).T, AIM.names)
 
@@ -693,6 +694,38 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
     ),
     "CommandTrace.of": (ndpsim.CommandTrace.of, {}, {"columns": [*but(), [[1, 2]], np.zeros((7, 2))]}),
     "CommandTrace.take": (TRACE.take, {}, {"places": [*but([], True, PAIR, -1), [2], "x", [0.5]]}),
+    "CommandTrace.names_of": (TRACE.names_of, {}, {"places": [*but([]), [2], "x", [0.5]]}),
+    "CommandTrace.numbered": (TRACE.numbered, {}, {"names": [*but([]), [1]]}),
+    "Device.clocks": (DEVICE.clocks, {}, {"latency": but("")}),
+    "Hardware.bus_device": (ndpsim.load_hardware("trimoe").bus_device, {}, {"ranks": [*_COUNT, 65]}),
+    "Hardware.bank_link_ns": (
+        ndpsim.load_hardware("dgx-attacc").bank_link_ns,
+        {},
+        {"size_bytes": [*but(1.5), -1, "1"]},
+    ),
+    "Routing.for_model": (
+        SKEWED.for_model,
+        {"model": ndpsim.load_model("mixtral-8x7b")},
+        {
+            "model": [*but(), "mixtral-8x7b"],
+            "batch": [*but(None), 0, 9],
+            "steps": [*but(None), 0, 9],
+            "layers": [*but(None, [], PAIR), (99,)],
+        },
+    ),
+    "Routing.loads": (SKEWED.loads, {"step": 0, "layer": 0}, {"step": but(), "layer": [*but(), 99, 0.0]}),
+    "Routing.row": (SKEWED.row, {}, {"layer": [*but(), 99, 0.0]}),
+    "WeightFile.of_class": (ndpsim.weight_file("q4_k_m", "deepseek-v2").of_class, {}, {"group": but()}),
+    **{
+        f"WeightFormat.{name}": (getattr(ndpsim.WeightFormat(4, 128), name), {}, {argument: wrong})
+        for name, argument, wrong in (
+            ("groups", "columns", but(10**5000)),
+            ("row_bits", "columns", but(10**5000)),
+            ("weight_at", "column", but(-1, 10**5000, PAIR)),
+            ("scale_at", "group", but(-1, 10**5000, PAIR)),
+            ("owner", "bit", but(-1, 10**5000, PAIR)),
+        )
+    },
     "Requests.of": (
         ndpsim.Requests.of,
         {"address": [0, 64], "write": [0, 1]},

@@ -324,6 +324,72 @@ def test_banks_without_requests_are_refreshed_first_and_each_once_in_a_round(sta
     assert check(trace, device, limit=3).violations == ()
 
 
+def issued_in(
+    of_requests: list[tuple[int, int, int]], name: str, writes: int = 0, ranks: int = 1
+) -> list[tuple[int, int]]:
+    """The clock and bank number of each command of a name under same-bank refresh of DDR5.
+
+    Requests have a bank number in group 0, a row and a cycle; the first `writes` are writes, the others reads.
+    """
+    device = resolve(*DDR5, 1)
+    bank, row, cycle = np.array(of_requests).T
+    burst = (bank * device.rows + row) * device.bursts_per_row  # ChRaBaRoCo: the group is above the bank
+    requests = Requests.of(burst * device.burst_bytes, (np.arange(len(bank)) < writes).astype(int))
+    options = {"mapper": "ChRaBaRoCo", "refresh": "same-bank", "record_commands": True}
+    trace = commands_of(run_trace(replace(requests, cycle=cycle), *DDR5, ranks=ranks, **options))
+    places = np.array(trace.names)[trace.command] == name
+    return list(zip(trace.clock[places].tolist(), trace.bank[places].tolist(), strict=True))
+
+
+def test_of_banks_for_which_as_many_requests_wait_the_first_is_refreshed():
+    """None waits; then one for each, which has to wait for tRAS of the row that is open."""
+    device = resolve(*DDR5, 1)
+    due = device.clocks("nREFI2") // device.banks_per_group
+    idle = issued_in([(0, 0, 0), (0, 0, 5 * due)], "REFsb")
+    assert [bank for _, bank in idle[:4]] == [0, 1, 2, 3]
+    banks = range(device.banks_per_group)
+    waiting = [(bank, row, due - 60 + 30 * row) for row in (0, 1) for bank in banks]
+    assert device.timings["nRAS"] > 60
+    assert issued_in([*waiting, (0, 0, 2 * due)], "REFsb")[0][1] == 0
+
+
+def test_an_activation_issues_if_a_refresh_that_becomes_ready_can_follow_it():
+    """By hand: REFsb follows the last of the 2 clocks of an ACT after tRRD_L (JESD79-5)."""
+    device = resolve(*DDR5, 1)
+    due = device.clocks("nREFI2") // device.banks_per_group
+    opened = (0, 0, due - 200)
+    (refreshed, bank), *_ = issued_in([opened, (0, 0, 2 * due)], "REFsb")
+    assert (refreshed, bank) == (due + device.timings["nRP"], 0)
+    for late in (0, 1):
+        last = refreshed - device.timings["nRRDL"] - 1
+        requests = [opened, (1, 0, last - 1 + late), (0, 0, 2 * due)]
+        (_, _), (activated, _), *_ = issued_in(requests, "ACT")
+        assert (activated == last) if not late else (activated > refreshed)
+        assert issued_in(requests, "REFsb")[0][0] == refreshed
+
+
+def test_a_refresh_waits_for_earlier_ones_of_its_own_rank_only():
+    """A row of rank 0 is opened shortly before both ranks are due."""
+    device = resolve(*DDR5, 2)
+    due = device.clocks("nREFI2") // device.banks_per_group
+    (first, _), (second, _), *_ = issued_in([(0, 0, due - 5), (0, 0, 2 * due)], "REFsb", ranks=2)
+    assert first == due
+    assert second >= due - 5 + device.timings["nRAS"] + device.timings["nRP"]
+
+
+def test_the_read_of_a_bank_whose_refresh_waits_comes_before_an_older_one():
+    """Both rows are open and wait for tWTR_L of a write when the refresh of bank 0 falls due."""
+    device = resolve(*DDR5, 1)
+    due = device.clocks("nREFI2") // device.banks_per_group
+    for before, order in ((20, [0, 1]), (220, [1, 0])):
+        written = due - before
+        requests = [(2, 0, written - 42), (1, 0, written + 1), (0, 0, written + 2), (0, 0, 2 * due)]
+        opened = [clock for clock, _ in issued_in(requests, "ACT", writes=1)[:3]]
+        (read, bank), (next_read, next_bank), *_ = issued_in(requests, "RD", writes=1)
+        assert opened[2] < written + 20 < read
+        assert ([bank, next_bank], next_read - read) == (order, device.timings["nCCDL"])
+
+
 def test_activations_let_a_refresh_pass_that_is_ready():
     """ACTs every tRRD_S = 8 clocks would hold a REFsb, tRRD_L = 12 after an ACT, back for ever."""
     result, device = run("DDR5", "same-bank")
@@ -471,7 +537,9 @@ def test_the_more_refreshes_a_rank_owes_the_less_idle_time_it_waits_for(owed):
     org, timing, _ = KINDS["DDR5"]
     device = resolve("DDR5", org, timing)
     count = int((owed + 0.5) * device.clocks("nREFI")) // 100
-    requests = Requests.of(np.arange(count + 1) % 64 * 64, np.zeros(count + 1, dtype=int))
+    address = np.arange(count + 1) % 64 * 64
+    address[count - 1] = 1 << 30  # its row is closed: it is no idle time either until its RD
+    requests = Requests.of(address, np.zeros(count + 1, dtype=int))
     requests = replace(requests, cycle=np.append(np.arange(count), count + 60) * 100)
     trace = commands_of(run_trace(requests, "DDR5", org, timing, refresh="elastic", record_commands=True))
     names = np.array(trace.names)[trace.command]

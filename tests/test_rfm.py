@@ -20,6 +20,7 @@ from ndpsim.dram.energy.channel import counts_of
 from ndpsim.dram.engines import FastController, ScanController, compare_channels, make_controller
 from ndpsim.dram.spec import Device, resolve, standards
 from ndpsim.dram.spec.standard import ACTIVATE, SAME_BANKS, WHOLE_RANK
+from ndpsim.dram.state import REFRESH_FROM
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import Memory, run_trace
 from ndpsim.simulate.memory import policy_of
@@ -82,6 +83,16 @@ def test_rfm_follows_the_activation_that_reaches_the_threshold(preset, rfm):
     fewer = counters_by_hand(with_refresh, device, 8, 4)
     assert set(fewer) == {8}
     assert len(fewer) < len(at_rfm)
+
+
+@pytest.mark.parametrize("make", [ScanController, make_controller])
+def test_rfm_delays_others_from_the_clock_after_its_activation(make):
+    device = resolve(*DDR5)
+    options = ControllerOptions(read_buffer=1, refresh="none", rfm="all-bank", rfm_threshold=8)
+    channel, trace = run_on(make, device, options, hot_requests(device, count=9))
+    activated = trace.clock[trace.command == ACTIVATE]
+    assert trace.to_arrays()["command"].tolist().count("RFMab") == 1
+    assert channel.value[REFRESH_FROM] == activated[7] + 1
 
 
 def test_the_threshold_is_that_of_the_page_unless_it_is_given():

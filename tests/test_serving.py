@@ -268,6 +268,9 @@ def test_in_a_closed_loop_as_many_are_there_as_asked():
     ran.run()
     assert {len(step.formed.chunks) for step in done} == {3}
     assert len(ran.sequences) == 12
+    ends = [step.end_ns for step in done for _ in step.finished]
+    assert [sequence.arrival_ns for sequence in ran.sequences] == [0, 0, 0, *ends[:9]]
+    assert ends[:4] == [30, 30, 30, 60]
 
 
 # ---- Routing and times of steps ----------------------------------------------------------------------------------

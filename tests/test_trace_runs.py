@@ -44,6 +44,14 @@ def test_a_single_read_takes_what_the_standard_says():
     assert result.row_misses == 1
 
 
+def test_a_read_of_a_write_that_is_queued_takes_a_clock():
+    rows = [row << 21 for row in (0, 1, 2, 2, 2)]  # of one bank, so that the last row waits
+    result = run_trace((rows, [1, 1, 1, 0, 1]))
+    assert (result.reads_forwarded, result.writes_coalesced) == (1, 1)
+    assert result.read_latency_ns is not None
+    assert result.read_latency_ns["mean"] == result.read_latency_ns["max"] == pytest.approx(result.clock_ns)
+
+
 def test_a_request_waits_for_its_cycle():
     requests = Requests.of([0, 64], [0, 0])
     timed = type(requests)(**{**vars(requests), "cycle": np.array([100, 5000])})

@@ -463,6 +463,9 @@ def test_arrivals_of_vllm_are_starts_less_the_time_in_its_queue(tmp_path):
     requests = import_requests(written(tmp_path, record))
     assert list(columns(requests)) == [[0, 2.5e8], [279, 849], [7, 5]]
     assert requests.closed_loop is None
+    assert requests.measured is not None  # from the arrival on, as for other programs
+    assert requests.measured.ttft_ns.tolist() == pytest.approx([0.914e9, 0.098e9])
+    assert requests.measured.latency_ns.tolist() == pytest.approx([0.934e9, 0.128e9])
 
 
 def without(record: dict[str, object], key: str) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import time
 from collections.abc import Callable, Hashable, Iterable
@@ -32,8 +33,12 @@ def cached_by_identity(most: int) -> Callable[[Callable[[Unpack[A]], R]], Callab
             tuple[int, ...], tuple[Any, R]
         ] = {}  # an entry holds the arguments: no other has their id
 
+        signature = inspect.signature(function)
+
         @functools.wraps(function)
-        def cached(*arguments: *A) -> R:
+        def cached(*arguments: *A, **named: Any) -> R:
+            if named:
+                arguments = signature.bind(*arguments, **named).args
             key = tuple(map(id, arguments))
             entry = cache.get(key)
             if entry is None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ndpsim.base.arguments import number
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Shown
@@ -202,11 +203,15 @@ class Hardware(Shown):
         return self.system.cxl or self.system.pcie
 
     def bank_link_ns(self, size_bytes: int) -> float | None:
-        """Time of a transfer over the own link of devices with units in their banks; None: they have none."""
-        banks = self.system.banks
+        """Time of a transfer over the own link of devices with units in their banks; None: they have none.
+
+        Raises:
+            InputError: the size is no number from 0.
+        """
+        banks, size = self.system.banks, number(size_bytes, "size_bytes", 0)
         if banks is None or banks.link_gbps is None:
             return None
-        return banks.link_latency_ns + size_bytes / banks.link_gbps
+        return banks.link_latency_ns + size / banks.link_gbps
 
     @property
     def lanes(self) -> int:

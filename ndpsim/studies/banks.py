@@ -17,9 +17,10 @@ from typing import Any
 import numpy as np
 
 from ndpsim.audit.banks import check_units
-from ndpsim.base.arguments import path_of
+from ndpsim.base.arguments import number, path_of, plain_mapping, whole_number
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.reported import Reported, quantity
+from ndpsim.base.units import exact
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.config.nodes import Node, parse, plain_of, read_text
 from ndpsim.dimm.banks import attacc
@@ -103,6 +104,22 @@ def _extension(facts: Mapping[str, Any], file: Path, root: Node) -> Extension:
     raise InputError(problem, "unsupported", file=file, line=line, key="controller")
 
 
+def _numbers(facts: Mapping[str, Any]) -> tuple[dict[str, int], dict[str, int], Fraction]:
+    """The sizes of a case's device, its timings in clocks, and its clock in ps.
+
+    Raises:
+        InputError: one of them is no such number.
+    """
+    device, timing = (plain_mapping(facts[key], key) for key in ("device", "resolved_timing"))
+    sizes = {
+        key: whole_number(value, f"device.{key}", 1)
+        for key, value in device.items()
+        if isinstance(value, int | float)
+    }
+    timings = {key: whole_number(value, f"resolved_timing.{key}", 0) for key, value in timing.items()}
+    return sizes, timings, exact(number(facts["clock_ps"], "clock_ps", 1))
+
+
 def read_case(path: str | PathLike[str]) -> BankCase:
     """Read a case: its device is resolved with all idealisations of its reference.
 
@@ -117,15 +134,18 @@ def read_case(path: str | PathLike[str]) -> BankCase:
             raise InputError("is missing", "missing", file=file, key=".".join(keys))
     extension = _extension(facts, file, root)
     bundled = load_bank_hardware(extension.name)
-    sizes = {key: value for key, value in facts["device"].items() if isinstance(value, int)}
+    try:
+        sizes, timings, clock_ps = _numbers(facts)
+    except InputError as error:
+        raise error.at(file) from None
     burst = int(sizes.pop("burst_bytes", bundled.burst_bytes))
     ideal = frozenset(extension.idealisations) - {"CENT"}
     if str(_at(facts, "reference", "repository")).endswith("/CENT"):
         ideal |= {"CENT"}
     values = Values(
         sizes,
-        {**bundled.device.timings, **facts["resolved_timing"]},
-        Fraction(facts["clock_ps"]),
+        {**bundled.device.timings, **timings},
+        clock_ps,
         str(_at(facts, "refresh")) == "all-bank",
     )
     try:

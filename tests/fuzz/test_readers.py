@@ -6,6 +6,8 @@ import base64
 import gzip
 import io
 import json
+import shutil
+import struct
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,11 +19,19 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import ndpsim
+from builders import gguf_file
 from calls import GIVEN
 from fuzz.outcomes import attempt, examples
 from ndpsim.config import data_path
+from ndpsim.config.files import data_folder
+from ndpsim.config.parts import load_part
+from ndpsim.dram.banks.programs import read_program
+from ndpsim.policies.published.cxl import read_losses
+from ndpsim.studies.banks import read_case
 from ndpsim.studies.sweeps.file import read_definition
 from test_command_formats import EXPECTED
+from test_dramsys import WHOLE
+from test_python_face import AIM, PROGRAM, UNIT_COMMANDS
 from test_routing_import import recorded, save
 from test_workload_formats import READ
 
@@ -43,6 +53,32 @@ def _of_torch() -> bytes:
         return save(Path(folder) / "a.pt", {"records": [recorded(_IDS[0].reshape(1, 1, 2), 2)]}).read_bytes()
 
 
+def _of_gguf() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        path = gguf_file.write(Path(folder) / "m.gguf", gguf_file.METADATA, gguf_file.small())
+        return Path(path).read_bytes()
+
+
+def _of_routing() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        ndpsim.Routing(4, (0, 1), np.zeros((2, 2, 1, 1), np.int16)).save(Path(folder) / "r.npz")
+        return (Path(folder) / "r.npz").read_bytes()
+
+
+def _of_unit_commands() -> bytes:
+    with tempfile.TemporaryDirectory() as folder:
+        ndpsim.write_unit_commands(Path(folder) / "u.csv", UNIT_COMMANDS, AIM)
+        return (Path(folder) / "u.csv").read_bytes()
+
+
+def _model_beside(path: Path) -> Any:
+    return ndpsim.load_model(shutil.copy(GIVEN / "config.json", path.parent))
+
+
+def _unit_beside(path: Path) -> Any:
+    return ndpsim.load_hardware(shutil.copy(GIVEN / "hw.yaml", path.parent))
+
+
 _NPY = _bytes(np.save, _IDS[:, 0])
 _ROUTING = {
     "routed.npy": _NPY,
@@ -57,6 +93,13 @@ _ROUTING = {
     "dynande.csv": b"layer_id,token_id,expert_0,expert_1\n0,17,0.0,0.1\n",
     "counts.json": b'{"experts_per_token": 2, "counts": [[2, 2, 2], [1, 2, 3]]}',
 }
+_LOSSES = b"layer,expert,bits,loss\n" + b"".join(
+    b"%d,%d,%d,0.5\n" % (layer, expert, bits)
+    for layer in (0, 1)
+    for expert in (0, 1)
+    for bits in (1, 2, 3, 4)
+)
+_CASE = Path(__file__).parents[2] / "validation/banks/aim_gemv_4096x1536.yaml"
 _TRACES = {
     "addresses": b"LD 0x40\nST 0x80\n" * 3,
     "timed": b"0x40 READ 10\n0x80 WRITE 20\n",
@@ -81,6 +124,40 @@ FILES: dict[str, tuple[bytes, str, Callable[[Path], Any]]] = {
     "sweep": ((GIVEN / "sweep.yaml").read_bytes(), "s.yaml", read_definition),
     "dramsim3": ((GIVEN / "dramsim3.ini").read_bytes(), "d.ini", ndpsim.import_hardware),
     "ramulator 2": ((GIVEN / "ramulator20.yaml").read_bytes(), "r.yaml", ndpsim.import_hardware),
+    "dramsys": (_text(WHOLE), "d.json", ndpsim.import_hardware),
+    "gguf": (_of_gguf(), "m.gguf", ndpsim.load_model),
+    "index": (
+        _text({"metadata": {"total_size": 7e9, "dtype": "BF16"}, "weight_map": {"lm_head.weight": "a"}}),
+        "model.safetensors.index.json",
+        _model_beside,
+    ),
+    "quantization": (
+        _text({"quantization": {"quant_algo": "FP8", "exclude_modules": ["lm_head"]}}),
+        "hf_quant_config.json",
+        _model_beside,
+    ),
+    "routing": (_of_routing(), "own.npz", ndpsim.load_routing),
+    "part": ((GIVEN / "cpu.yaml").read_bytes(), "cpu.yaml", lambda path: load_part(str(path))),
+    "unit": ((GIVEN / "unit.yaml").read_bytes(), "unit.yaml", _unit_beside),
+    "mapping": ((GIVEN / "mapping.yaml").read_bytes(), "mapping.yaml", ndpsim.load_hardware),
+    "bank hardware": (
+        (data_folder("hwconfigs") / "banks/aim.yaml").read_bytes(),
+        "b.yaml",
+        ndpsim.load_bank_hardware,
+    ),
+    "unit commands": (
+        _of_unit_commands(),
+        "u.csv",
+        lambda path: ndpsim.read_unit_commands(path, AIM),
+    ),
+    "program": (PROGRAM.read_bytes(), "p.csv", lambda path: read_program(path, AIM)),
+    "losses": (_LOSSES, "l.csv", lambda path: read_losses(str(path), (0, 1), 2)),
+    "losses.npz": (
+        _bytes(np.savez, loss=np.ones((2, 2, 4))),
+        "l.npz",
+        lambda path: read_losses(str(path), (0, 1), 2),
+    ),
+    "bank case": (_CASE.read_bytes(), "case.yaml", read_case),
 }
 
 _LIES = [
@@ -110,6 +187,9 @@ def damaged(content: bytes, damages: list[tuple[str, int, int, bytes]]) -> bytes
             content = content[:start] + piece + content[end:]
         elif kind == "repeat":
             content = content[:end] + content[start:end] * (length % 5) + content[end:]
+        elif kind == "size":  # four or eight bytes that say how much follows
+            size = struct.pack("<q", (length % 3 - 1) << 8 * (length % 8))[: 8 if length % 2 else 4]
+            content = content[:start] + size + content[start + len(size) :]
         elif kind == "number":  # the next number after the place
             digits = [index for index in range(start, len(content)) if content[index : index + 1].isdigit()][
                 :1
@@ -122,7 +202,7 @@ def damaged(content: bytes, damages: list[tuple[str, int, int, bytes]]) -> bytes
 
 _DAMAGES = st.lists(
     st.tuples(
-        st.sampled_from(["cut", "replace", "repeat", "number", "gzip"]),
+        st.sampled_from(["cut", "replace", "repeat", "number", "size", "gzip"]),
         st.integers(0, 1 << 12),
         st.integers(0, 40),
         st.one_of(st.sampled_from(_LIES), st.binary(max_size=8)),
@@ -134,7 +214,8 @@ _DAMAGES = st.lists(
 
 def _attempt(name: str, damages: list[tuple[str, int, int, bytes]], folder: Path) -> Any:
     content, end, read = FILES[name]
-    path = folder / end
+    path = folder / name.replace(" ", "-") / end
+    path.parent.mkdir(exist_ok=True)
     path.write_bytes(damaged(content, damages))
     return attempt(read, path)
 
@@ -147,6 +228,7 @@ def test_a_good_file_of_every_kind_is_read(name, tmp_path):
 @settings(max_examples=400)
 @given(name=st.sampled_from(sorted(FILES)), damages=_DAMAGES)
 @example(name="routed.npz", damages=[("replace", 130, 8, b"'''")])
+@example(name="bank case", damages=[("number", 721, 0, b"NaN")])
 def test_a_damaged_file_is_refused_in_a_line_or_read(name, damages, tmp_path_factory):
     _attempt(name, damages, tmp_path_factory.getbasetemp())
 

@@ -11,14 +11,15 @@ import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.arguments import instance, whole_number
+from ndpsim.base.arrays import as_array
 from ndpsim.base.choices import one_of_bits
-from ndpsim.base.errors import InputError, unknown
+from ndpsim.base.errors import InputError, shown, unknown
 
 Ints = NDArray[np.int64]
 
@@ -29,6 +30,18 @@ MATRICES = ("gate", "up", "down")
 WEIGHT, SCALE, ZERO_POINT, PADDING = range(4)
 
 _MAX_GROUP = 1 << 24
+
+
+def _whole(values: Any, name: str) -> Any:
+    """Whole numbers of 64 bits: one, or an array.
+
+    Raises:
+        InputError: they are none.
+    """
+    array = as_array(values)
+    if array.dtype.kind not in "iu":
+        raise InputError(f"{shown(values)} are not whole numbers", "type", key=name)
+    return values if isinstance(values, int) else array.astype(np.int64, copy=False)
 
 
 class InRow(NamedTuple):
@@ -80,24 +93,49 @@ class WeightFormat:
         return self.scale_bits + self.zero_point_bits if self.group_size else 0
 
     def groups(self, columns: int) -> int:
-        """Groups in a row of `columns` weights."""
+        """Groups in a row of `columns` weights.
+
+        Raises:
+            InputError: it is no whole number.
+        """
+        columns = whole_number(columns, "columns", 0)
         return -(-columns // self.group_size) if self.group_size else 0
 
     def row_bits(self, columns: int) -> int:
-        """Bits of a row, scales and zero points included."""
+        """Bits of a row, scales and zero points included.
+
+        Raises:
+            InputError: `columns` is no whole number.
+        """
+        columns = whole_number(columns, "columns", 0)
         return columns * self.bits + self.groups(columns) * self.of_group
 
     def weight_at(self, column: Ints) -> Ints:
-        """The first bit of each weight in its row."""
+        """The first bit of each weight in its row.
+
+        Raises:
+            InputError: `column` has other than whole numbers.
+        """
+        column = _whole(column, "column")
         begins: Ints = column * self.bits
         return begins + (column // self.group_size + 1) * self.of_group if self.group_size else begins
 
     def scale_at(self, group: Ints) -> Ints:
-        """The first bit of the scale of each group in its row; its zero point follows."""
-        return group * (self.group_size * self.bits + self.of_group)
+        """The first bit of the scale of each group in its row; its zero point follows.
+
+        Raises:
+            InputError: `group` has other than whole numbers.
+        """
+        begins: Ints = _whole(group, "group") * (self.group_size * self.bits + self.of_group)
+        return begins
 
     def owner(self, bit: Ints) -> InRow:
-        """The weight or scale to which bits of a row belong: the inverse of `weight_at` and `scale_at`."""
+        """The weight or scale to which bits of a row belong: the inverse of `weight_at` and `scale_at`.
+
+        Raises:
+            InputError: `bit` has other than whole numbers.
+        """
+        bit = _whole(bit, "bit")
         if not self.group_size:
             column, within = np.divmod(bit, self.bits)
             return InRow(np.full_like(bit, WEIGHT), column, within)

@@ -138,8 +138,16 @@ class Device:
         return self.timing_clock_ps / self.standard.ticks_per_clock
 
     def clocks(self, latency: str) -> int:
-        """The latency of a rule, or a timing, in clocks of controllers."""
-        return _sum_of(latency, self.timings) * self.standard.ticks_per_clock
+        """The latency of a rule, or a timing, in clocks of controllers.
+
+        Raises:
+            InputError: it is no sum of timings.
+        """
+        try:
+            return _sum_of(latency, self.timings) * self.standard.ticks_per_clock
+        except Exception:  # an object's own error, too
+            problem = f"{shown(latency)} is no sum of timings of {self.standard.name}, such as 'nCL + nBL'"
+            raise InputError(problem, "unknown-name", key="latency") from None
 
     @property
     def burst_clocks(self) -> int:

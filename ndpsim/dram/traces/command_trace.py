@@ -95,15 +95,26 @@ class CommandTrace(Columns):
         return {**columns, "command": self.names_of(np.arange(len(self)))}
 
     def names_of(self, places: NDArray[np.int64]) -> NDArray[Any]:
-        """The names of the commands at `places`, or numbers of those without a name."""
+        """The names of the commands at `places`, or numbers of those without a name.
+
+        Raises:
+            InputError: `places` is no array of whole numbers, or out of range.
+        """
+        places = whole_numbers(places, "places")
+        if len(places) and not -len(self) <= places.min() <= places.max() < len(self):
+            raise InputError(f"{shown(places)} are not places of {len(self)} commands", "range", key="places")
         number = self.command[places]
         named = (number >= 0) & (number < len(self.names))
         names = np.array(self.names)[np.where(named, number, 0)]
         return names if named.all() else np.where(named, names, number.astype(str))
 
     def numbered(self, names: Sequence[str]) -> NDArray[np.int64]:
-        """The commands by their indices in `names`; -1 if a name is missing."""
-        if tuple(names) == self.names:
+        """The commands by their indices in `names`; -1 if a name is missing.
+
+        Raises:
+            InputError: `names` are not several texts.
+        """
+        if (names := several(names, "names", text)) == self.names:
             return np.where((self.command >= 0) & (self.command < len(names)), self.command, -1)
         number_of = {name: number for number, name in enumerate(names)}
         numbers = np.array([*(number_of.get(name, -1) for name in self.names), -1], dtype=np.int64)

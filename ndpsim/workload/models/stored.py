@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ndpsim.base.arguments import choice
 from ndpsim.workload.models.blocks import Block
 
 #: Classes of tensors: a routed expert's matrices, the dense parts, and tensors that only the file has.
@@ -68,7 +69,12 @@ class WeightFile:
         return sum(tensor.bytes for tensor in self.tensors)
 
     def of_class(self, group: str) -> tuple[Tensor, ...]:
-        """The tensors of one of `CLASSES`."""
+        """The tensors of one of `CLASSES`.
+
+        Raises:
+            InputError: there is no such class.
+        """
+        choice(group, "group", CLASSES, "class of tensors")
         return tuple(tensor for tensor in self.tensors if tensor.group == group)
 
     @functools.cached_property

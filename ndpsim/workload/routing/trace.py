@@ -67,6 +67,8 @@ def row_of(layers: tuple[int, ...], layer: int) -> int:
     Raises:
         InputError: the layer is dense or not in the trace.
     """
+    if type(layer) is not int or layer not in layers:
+        layer = whole_number(layer, "layer", 0)
     if layer not in layers:
         listed = f"{len(layers)} layers from {layers[0]} to {layers[-1]}"
         raise InputError(f"{shown(layer)} is not among the {listed} of the trace", "range", key="layer")
@@ -210,6 +212,7 @@ class Routing(Shown):
         Raises:
             InputError: the trace is of another model, or has too few sequences, steps or layers.
         """
+        instance(model, "model", MoeShape)
         for what, ours, theirs in (
             ("experts", self.experts, model.choices),
             ("experts a token", self.experts_per_token, model.experts_per_token),
@@ -236,7 +239,7 @@ class Routing(Shown):
             return has
         wanted = whole_number(wanted, name, 1)
         if wanted > has:
-            raise InputError(f"{wanted} is more than the {has} of the trace", "range", key=name)
+            raise InputError(f"{shown(wanted)} is more than the {has} of the trace", "range", key=name)
         return wanted
 
     def _cut(self, rows: list[int], batch: int, steps: int) -> Routing:
