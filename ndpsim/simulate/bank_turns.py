@@ -28,6 +28,7 @@ from ndpsim.workload.models import Expert
 from ndpsim.workload.models.attention import Attention as LayerAttention
 
 _PERIODS = 20
+_PERIODS_WRITTEN = 2  # new tokens take a hundredth of the time of attention
 _MOST_TURNS = 1024
 
 
@@ -100,7 +101,11 @@ class AttentionTurns:
         what = {"kind": "new tokens", "items": items, **operands._asdict()}
         program = self._layouts.appended(operands, self._units, items)
         return _mean_turn(
-            self._hardware, what, lambda turns: joined([program] * turns, self._hardware), self._cache
+            self._hardware,
+            what,
+            lambda turns: joined([program] * turns, self._hardware),
+            self._cache,
+            _PERIODS_WRITTEN,
         )
 
     def check_length(self, context: int) -> None:
@@ -149,20 +154,21 @@ def _mean_turn(
     what: Mapping[str, Any],
     lines_of: Callable[[int], Program | Sequence[Line]],
     cache: bool | ResultCache,
+    periods: int = _PERIODS,
 ) -> BankTurn:
     """The mean of a program over equal ones, one after the other.
 
     what: everything on which the program depends, besides the device. lines_of: of a number of turns.
     """
     watch, config = Stopwatch(), {"hardware": hardware.to_dict(), **what}
-    lookup = Lookup(BankTurn, cache, False, (config, hardware.burst_bytes, _PERIODS), {})
+    lookup = Lookup(BankTurn, cache, False, (config, hardware.burst_bytes, periods), {})
     found = lookup.find(watch, lambda share: None)
     if found is not None:
         return found
     device, turns = hardware.device, 1
     run = run_program(lines_of(turns), device)
     if device.refreshes:
-        turns = min(up(_PERIODS * device.timings["nREFI"], run.cycles), _MOST_TURNS)
+        turns = min(up(periods * device.timings["nREFI"], run.cycles), _MOST_TURNS)
         run = run if turns == 1 else run_program(lines_of(turns), device)
     time_ns = float(run.cycles * device.clock_ps / 1000) / turns
     return lookup.store(BankTurn(time_ns, turns, run.cycles, run.counts, config, **watch.times()))
