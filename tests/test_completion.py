@@ -67,7 +67,7 @@ def folder(here: Path) -> Path:
         (["check", "--timing", "DDR5_4800"], ["DDR5_4800AN", "DDR5_4800B", "DDR5_4800BN", "DDR5_4800C"]),
         (["dram", "--format", "ram"], ["ramulator1", "ramulator2", "ramulator2-vector"]),
         (["dram", "--commands-format", "drampower"], ["drampower", "drampower5"]),
-        (["bench", "--row", "expert"], ["expert_trimoe", "expert_edge"]),
+        (["bench", "--row", "expert"], ["expert_trimoe", "expert_edge", "experts"]),
         (["moe", "--policy", "mon"], ["monde"]),
         (["moe", "--routing", "sk"], ["skewed"]),
         (["sweep", "re"], ["relayout"]),

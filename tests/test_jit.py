@@ -85,7 +85,7 @@ def test_any_change_of_a_source_or_a_flag_means_another_cache(copied, tmp_path):
     before = cache_of(copied, **place)
     assert cache_of(copied, **place) == before
     assert cache_of(copied, NUMBA_BOUNDSCHECK="1", **place) != before
-    source = copied / "dram" / "fast" / "words.py"
+    source = copied / "dram" / "fast" / "step.py"
     source.write_text(source.read_text() + "# another comment\n")
     assert cache_of(copied, **place) != before
 

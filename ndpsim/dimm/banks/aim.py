@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from ndpsim.base.errors import InputError
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
 from ndpsim.dram.banks.programs import Line, Program
+from ndpsim.dram.spec.extensions import WRITE
 
 #: Places of units.
 PLACES = ("bank",)
@@ -167,6 +168,6 @@ def appended(shape: Attention, units: Units, items: int) -> list[Line]:
     row, columns = units.columns * units.elements, up(shape.head_size, units.elements)
     values = cache_rows(shape, units._replace(channels=shape.heads))["values"]
     spaced, channels = up(shape.longest, row), tuple(range(shape.heads))
-    lines = [Line("WR", (channel,), (0, 0, *divmod(bank, 4)), number)] * (shape.heads * columns)
+    lines = [Line(WRITE, (channel,), (0, 0, *divmod(bank, 4)), number)] * (shape.heads * columns)
     lines += [_line("WR_ABK", channels, row=first + token // row) for first in values[::spaced]]
     return _beside([*lines, _end(channels)], shape, items)

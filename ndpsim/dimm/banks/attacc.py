@@ -16,6 +16,7 @@ import numpy as np
 from ndpsim.base.errors import InputError
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
 from ndpsim.dram.banks.programs import MOST_HELD, Line, Piece, Program, joined
+from ndpsim.dram.spec.extensions import WRITE
 
 #: Places of units.
 PLACES = ("bank", "bankgroup", "buffer")
@@ -142,7 +143,7 @@ class _Layout:
             macs.place[:, 0] = group
         else:
             macs.place[:, :3] = group // 8, group // 4 % 2, group % 4
-        return macs._replace(words=("WR",))
+        return macs._replace(words=(WRITE,))
 
     def inputs(self, channels: Channels) -> list[Line]:
         """Writes of the query to the input buffers."""
@@ -391,4 +392,4 @@ def appended(shape: Attention, units: Units, items: int) -> Program:
             if not shape.latent:
                 yield layout.written(layout.values, layout.value_steps, layout.tokens, channels)
 
-    return Program(lines, ("WR",))
+    return Program(lines, (WRITE,))
