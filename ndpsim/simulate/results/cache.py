@@ -377,7 +377,14 @@ SIMULATION = (
 )
 
 #: Sources among them that do not: they simulate others, or what they decide is in a result's name.
-OTHERS = ("base/options/", "config/importers/", "dimm/banks/", "dram/banks/", "simulate/rtl/")
+OTHERS = (
+    "base/options/",
+    "config/importers/",
+    "dimm/banks/",
+    "dram/banks/",
+    "dram/spec/extensions/",
+    "simulate/rtl/",
+)
 
 
 @functools.cache
