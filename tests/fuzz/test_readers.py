@@ -214,8 +214,8 @@ _DAMAGES = st.lists(
 
 def _attempt(name: str, damages: list[tuple[str, int, int, bytes]], folder: Path) -> Any:
     content, end, read = FILES[name]
-    path = folder / name.replace(" ", "-") / end
-    path.parent.mkdir(exist_ok=True)
+    path = folder / "damaged" / name.replace(" ", "-") / end
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(damaged(content, damages))
     return attempt(read, path)
 
