@@ -29,9 +29,9 @@ from ndpsim.cli.main import cli
 from ndpsim.cli.sweep import OPTIONS as SWEEP_OPTIONS
 from ndpsim.config.files import PART_KINDS, PART_SECTIONS
 from ndpsim.config.keys import allowed, field_at, section_of, unit_of
-from ndpsim.config.load import ranges_text
 from ndpsim.config.origins import default_reason
 from ndpsim.config.quantities import Section
+from ndpsim.config.ranges import ranges_text
 from ndpsim.config.system import System
 from ndpsim.dram.spec import Rule, Standard, standards
 from ndpsim.dram.spec.timing_rows import timing_rows

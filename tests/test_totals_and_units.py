@@ -15,8 +15,8 @@ from ndpsim import InputError, load_hardware, load_model, load_requests, load_ro
 from ndpsim.base.options.host import RATE
 from ndpsim.base.reported import with_unit
 from ndpsim.config.files import data_folder
-from ndpsim.config.load import _report, ranges_text
 from ndpsim.config.origins import default_reason
+from ndpsim.config.ranges import _report, ranges_text
 from ndpsim.report.pictures.expert import phase_bars
 from ndpsim.simulate.host_traffic import rate_gbps
 from ndpsim.simulate.results.moe import PolicyRun

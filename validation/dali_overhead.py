@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ndpsim.studies.claims.claim import Assumption, Claim, Paper
 from ndpsim.studies.claims.evaluate import Outcome, changed, chosen_claims, evaluate
+from ndpsim.studies.claims.report import markdown_table
 from ndpsim.studies.claims.words import row_of
 from ndpsim.studies.sweeps.executors.local import chosen_jobs
 
@@ -40,10 +41,8 @@ def with_overhead(claim: Claim, overhead: Assumption) -> Claim:
 def table(outcomes: Sequence[Outcome]) -> None:
     """The figures, and the verdicts with and without the overhead."""
     names = ("claim", "place", "published", "ours", "error", "allowed", "verdict", "without the overhead")
-    print(f"| {' | '.join(names)} |\n|{'---|' * len(names)}")
-    for outcome in outcomes:
-        *cells, _ = row_of(outcome)
-        print(f"| {' | '.join((*cells, outcome.verdict, outcome.claim.expected))} |")
+    rows = [(*row_of(outcome)[:-1], outcome.verdict, outcome.claim.expected) for outcome in outcomes]
+    print("\n".join(markdown_table(names, rows)))
     holds = sum(outcome.verdict == "holds" for outcome in outcomes)
     before = sum(outcome.claim.expected == "holds" for outcome in outcomes)
     print(f"\n{holds} of {len(outcomes)} hold; without the overhead and the curves {before}.\n")

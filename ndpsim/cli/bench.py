@@ -103,19 +103,11 @@ def _measure_growth(options: Options) -> None:
         from ndpsim.report.pictures.claims import growth_figure
 
         plot.draw(growth_figure, {row.name: (row.sizes, row.cpu_s) for row in measured})
-    rows = [
-        (
-            row.name,
-            row.about,
-            f"{size:,}",
-            format_time(seconds * 1e9),
-            power,
-        )
-        for row in measured
-        for size, seconds, power in zip(
-            row.sizes, row.cpu_s, ["", *(f"{power:.2f}" for power in row.exponents)], strict=True
-        )
-    ]
+    rows = []
+    for row in measured:
+        powers = ["", *(f"{power:.2f}" for power in row.exponents)]
+        for size, seconds, power in zip(row.sizes, row.cpu_s, powers, strict=True):
+            rows.append((row.name, row.about, f"{size:,}", format_time(seconds * 1e9), power))
     answer(
         options,
         lambda: {"rows": [row.to_dict() for row in measured]},

@@ -70,14 +70,18 @@ class _Search:
                     if most < best:
                         best, self.choice = most, choice
 
+    def after(self, changed) -> list[int]:
+        """The choice with the ways of some experts changed."""
+        choice = list(self.choice)
+        for expert, way in changed:
+            choice[expert] = way
+        return choice
+
     def candidates(self, full: int, limit: float):
         """Loads after each change of some experts' ways that raises nothing to the limit."""
         before = self.now()
         for changed in self.changes():
-            choice = list(self.choice)
-            for expert, way in changed:
-                choice[expert] = way
-            after = self.layer.loads(choice)
+            after = self.layer.loads(self.after(changed))
             grown = after > before
             if after[full] < limit and not (after[grown] >= limit).any():
                 yield changed, before, after
@@ -97,8 +101,7 @@ class _Search:
             price = float((grows * after).sum()) / float(before[full] - after[full])
             if price < best:
                 best, found = price, changed
-        for expert, way in found or ():
-            self.choice[expert] = way
+        self.choice = self.after(found or ())
         return found is not None
 
     def exchange(self) -> bool:
@@ -126,17 +129,14 @@ class _Search:
         loads = self.now()
         most, best, found = float(loads.max()), -_LEAST_GAIN, None
         for changed in self.changes() if most > 0 else ():
-            choice = list(self.choice)
-            for expert, way in changed:
-                choice[expert] = way
             grows = 0.0
-            for before, after in zip(loads.tolist(), self.layer.loads(choice).tolist(), strict=True):
+            changed_loads = self.layer.loads(self.after(changed))
+            for before, after in zip(loads.tolist(), changed_loads.tolist(), strict=True):
                 if before != after:
                     grows += _in_norm(after / most, squarings) - _in_norm(before / most, squarings)
             if grows < best:
                 best, found = grows, changed
-        for expert, way in found or ():
-            self.choice[expert] = way
+        self.choice = self.after(found or ())
         return found is not None
 
     def lower_maximum(self) -> float:

@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 
 import numpy as np
 
 import ndpsim
+from ndpsim.studies.claims.report import markdown_table
 
 HARDWARE = "trimoe"
 #: Models with a measured load curve of their own.
 MODELS = ("qwen3-next-80b-a3b", "qwen3-235b-a22b")
 BATCHES = (16, 64, 256)
+CELLS = tuple(itertools.product(MODELS, BATCHES))
 STEPS, LAYERS, CONTEXT = 2, (1, 2, 3, 4), 1024
 FEW = 2  # tokens of a thin expert, at most
 THICK = 0.1  # share of a layer's active experts that are called thick
@@ -62,23 +65,15 @@ def divided(model: str, batch: int) -> tuple[str, ...]:
     return *(f"{time:.0f}" for time in times), f"{gain:.2f}", *(f"{share:.0%}" for share in shares)
 
 
-def row(*cells: object) -> None:
-    print(f"| {' | '.join(map(str, cells))} |")
-
-
-def head(*cells: str) -> None:
-    row(*cells)
-    print("|" + "---|" * len(cells))
-
-
 def main() -> None:
     print("# Bimodal experts: predicted\n\nMade by `python validation/sieve/sieve.py`.\n")
     print("## Loads of a step\n")
-    head("model", "batch", "thin experts", "their pairs", "pairs of the thickest tenth", "most over mean")
-    for model in MODELS:
-        for batch in BATCHES:
-            *shares, most = modes(model, batch)
-            row(model, batch, *(f"{share:.0%}" for share in shares), f"{most:.1f}")
+    head = ("model", "batch", "thin experts", "their pairs", "pairs of the thickest tenth", "most over mean")
+    rows = []
+    for model, batch in CELLS:
+        *shares, most = modes(model, batch)
+        rows.append((model, str(batch), *(f"{share:.0%}" for share in shares), f"{most:.1f}"))
+    print("\n".join(markdown_table(head, rows)))
     print("\n## Time of a layer's experts, in µs\n")
     layers = ",".join(map(str, LAYERS))
     print(
@@ -87,10 +82,9 @@ def main() -> None:
         + "; ".join(f"{way}, `{policy}`" for way, policy in WAYS.items())
         + ".\n"
     )
-    head("model", "batch", *WAYS, "better one alone, over divided", "experts of the GPU", "its pairs")
-    for model in MODELS:
-        for batch in BATCHES:
-            row(model, batch, *divided(model, batch))
+    head = ("model", "batch", *WAYS, "better one alone, over divided", "experts of the GPU", "its pairs")
+    rows = [(model, str(batch), *divided(model, batch)) for model, batch in CELLS]
+    print("\n".join(markdown_table(head, rows)))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ndpsim
+from ndpsim.studies.claims.report import markdown_table
 
 HARDWARE, MODEL, ROUTING = "cache-7960x-4090", "qwen3-30b-a3b", "ranks:qwen3-235b-a22b"
 #: By name: requests in the system, all requests, tokens of a prompt, tokens of its answer.
@@ -50,15 +51,6 @@ def cell(run: tuple[float, float, int] | None) -> str:
     return f"{run[0]:.1f} ({run[1]:.0f}, {run[2]})" if run else "no room"
 
 
-def row(*cells: object) -> None:
-    print(f"| {' | '.join(map(str, cells))} |")
-
-
-def head(*cells: str) -> None:
-    row(*cells)
-    print("|" + "---|" * len(cells))
-
-
 def main() -> None:
     print("# A GPU's memory for experts and KV cache: predicted\n")
     print(
@@ -70,14 +62,24 @@ def main() -> None:
     for load in LOADS:
         print(f"- {load}: `{spec_of(load)}`")
     print()
-    head("load", "policy", *(f"{experts} experts" for experts in EXPERTS), "best", "over the worst", "shared")
+    head = (
+        "load",
+        "policy",
+        *(f"{experts} experts" for experts in EXPERTS),
+        "best",
+        "over the worst",
+        "shared",
+    )
+    rows = []
     for load in LOADS:
         for policy in POLICIES:
             found = {experts: served(load, policy, experts) for experts in EXPERTS}
             speeds = {experts: run[0] for experts, run in found.items() if run}
             best = max(speeds, key=lambda experts: speeds[experts])
             *cells, shared = map(cell, [*found.values(), served(load, policy, None)])
-            row(load, policy, *cells, best, f"{speeds[best] / min(speeds.values()):.2f}", shared)
+            over_worst = f"{speeds[best] / min(speeds.values()):.2f}"
+            rows.append((load, policy, *cells, str(best), over_worst, shared))
+    print("\n".join(markdown_table(head, rows)))
 
 
 if __name__ == "__main__":

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 import ndpsim
-from ndpsim.base.arguments import choice, progress_function, several
+from ndpsim.base.arguments import progress_function
 from ndpsim.simulate.results.cache import ResultCache
+from ndpsim.studies.bench.row import best_seconds, rows_named
 
 _SEED = 7
 _QUEUED = 20_000  # requests where something else grows
@@ -159,26 +160,16 @@ def run_growth(
         InputError: there is no such row.
     """
     progress = progress_function(progress)
-    names = [row.name for row in GROWTH_ROWS]
-    wanted = several(rows, "row", lambda name, key: choice(name, key, names, "row"))
-    chosen = [row for row in GROWTH_ROWS if not wanted or row.name in wanted]
+    chosen = rows_named(rows, GROWTH_ROWS)
     left = total = sum(len(row.sizes) for row in chosen)
     found = []
     for row in chosen:
         seconds = []
         for size in row.sizes:
             progress(1 - left / total)
-            seconds.append(_best_cpu_s(row.work(size), repeat))
+            call = row.work(size)
+            call()
+            seconds.append(best_seconds(call, repeat, time.process_time))
             left -= 1
         found.append(GrowthResult(row.name, row.about, list(row.sizes), seconds))
     return found
-
-
-def _best_cpu_s(call: Callable[[], Any], repeat: int) -> float:
-    call()
-    found = []
-    for _ in range(repeat):
-        began = time.process_time()
-        call()
-        found.append(time.process_time() - began)
-    return min(found)

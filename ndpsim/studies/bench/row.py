@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
+from ndpsim.base.arguments import choice, several
 from ndpsim.base.errors import MismatchError
 
 
@@ -130,11 +131,33 @@ def expect(name: str, got: Results, pinned: Results) -> None:
             raise MismatchError(f"{name}: {field.name} came out as {did}, pinned is {known}")
 
 
-def best_seconds(run: Callable[[], object], repeat: int) -> float:
-    """Wall time of the fastest of `repeat` runs."""
-    seconds = []
+def best_seconds(run: Callable[[], object], repeat: int, clock: Callable[[], float] | None = None) -> float:
+    """Time of the fastest of `repeat` runs by a clock; None: wall time."""
+    clock, seconds = clock or time.perf_counter, []
     for _ in range(repeat):
-        began = time.perf_counter()
+        began = clock()
         run()
-        seconds.append(time.perf_counter() - began)
+        seconds.append(clock() - began)
     return min(seconds)
+
+
+class Named(Protocol):
+    """A row of a table."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+R = TypeVar("R", bound=Named)
+
+
+def rows_named(names: Sequence[str], table: Sequence[R]) -> list[R]:
+    """The rows of a table with these names, in its order; none: all.
+
+    Raises:
+        InputError: there is no such row.
+    """
+    known = [row.name for row in table]
+    wanted = several(names, "row", lambda name, key: choice(name, key, known, "row"))
+    return [row for row in table if not wanted or row.name in wanted]

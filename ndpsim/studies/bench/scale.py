@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 import ndpsim
-from ndpsim.base.arguments import choice, number, progress_function, several
+from ndpsim.base.arguments import number, progress_function
 from ndpsim.base.errors import MismatchError
 from ndpsim.base.run_files import temporary_folder
+from ndpsim.studies.bench.row import rows_named
 
 _TRACE = """
 import numpy, ndpsim
@@ -170,9 +171,7 @@ def run_scale(
         MismatchError: a process failed.
     """
     share, progress = number(share, "share", 1e-6, 1.0), progress_function(progress)
-    names = [row.name for row in SCALE_ROWS]
-    wanted = several(rows, "row", lambda name, key: choice(name, key, names, "row"))
-    chosen = [row for row in SCALE_ROWS if not wanted or row.name in wanted]
+    chosen = rows_named(rows, SCALE_ROWS)
     measured = []
     for index, row in enumerate(chosen):
         progress(index / len(chosen))

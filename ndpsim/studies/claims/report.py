@@ -68,7 +68,8 @@ def write_report(
         file.write("\n".join(_lines(outcomes, changes, pairs, pictures, loads)).encode() + b"\n")
 
 
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> list[str]:
+    """The lines of a table of Markdown."""
     lines = [f"| {' | '.join(header)} |", f"|{'---|' * len(header)}"]
     return lines + [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in rows]
 
@@ -98,7 +99,7 @@ def _lines(
         "",
         "## Tolerances",
         "",
-        *_table(
+        *markdown_table(
             ("class", "share", "why"),
             ((name, f"{100 * rule.share:.0f}%", rule.reason) for name, rule in read_tolerances().items()),
         ),
@@ -122,14 +123,14 @@ def _decided(outcomes: Sequence[Outcome], changes: Changes, pairs: Sequence[Pair
         "claim turn no verdict of it here.",
         "",
         *([f"{left}.", ""] if (left := omitted(outcomes, changes)) else []),
-        *_table(VALUE_COLUMNS, decided_by_value(outcomes, changes)),
+        *markdown_table(VALUE_COLUMNS, decided_by_value(outcomes, changes)),
     ]
     rows = decided_by_pair(pairs)
     words = (
         "The same for two values at once, of the five most influential assumptions, over claims that have "
         "both; the last column has the verdicts that neither value turns alone."
     )
-    return lines + (["", words, "", *_table(PAIR_COLUMNS, rows)] if rows else [])
+    return lines + (["", words, "", *markdown_table(PAIR_COLUMNS, rows)] if rows else [])
 
 
 def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str]:
@@ -144,7 +145,7 @@ def _headlines(outcomes: Sequence[Outcome], changes: Changes | None) -> list[str
     if kinds:
         words += " The last columns have the first measured and the first skewed loads among its assumptions."
     header = (*COLUMNS[:5], COLUMNS[6], *(f"on {kind} loads" for kind in kinds))
-    return ["## The papers' headlines", "", words, "", *_table(header, rows), ""] if rows else []
+    return ["## The papers' headlines", "", words, "", *markdown_table(header, rows), ""] if rows else []
 
 
 def _on_loads(outcome: Outcome, kind: str, changes: Sequence[Change]) -> str:
@@ -163,7 +164,7 @@ def _paper_section(
     lines += (f"- {line}" for line in summary(outcomes))
     compared = [outcome for outcome in outcomes if outcome.claim.kind != "not-reproducible"]
     rows = ((*row_of(outcome), f"`{command_of(outcome.claim)}`") for outcome in compared)
-    lines += ["", *_table((*COLUMNS, "command"), rows)]
+    lines += ["", *markdown_table((*COLUMNS, "command"), rows)]
     reasons = [(outcome.claim.name, outcome.claim.why or outcome.reason) for outcome in compared]
     explained = [f"- `{name}`: {reason}" for name, reason in reasons if reason]
     if explained:
@@ -179,7 +180,7 @@ def _paper_section(
             (claim.name, claim.place, figure_in_words(claim.published), claim.why or "") for claim in others
         )
         header = ("claim", "place", "published", "why")
-        lines += ["", f"### {paper.paper}: not reproducible here", "", *_table(header, rows)]
+        lines += ["", f"### {paper.paper}: not reproducible here", "", *markdown_table(header, rows)]
     return lines
 
 
@@ -193,7 +194,7 @@ def _trends(paper: Paper, outcomes: Sequence[Outcome]) -> list[str]:
         says = claim.falsified_by.says if claim.falsified_by else f"given by {claim.given_by}"
         rows.append((claim.name, says, outcome.verdict))
     header = ("trend", "false where", "verdict")
-    return ["", f"### {paper.paper}: what would make its trends false", "", *_table(header, rows)]
+    return ["", f"### {paper.paper}: what would make its trends false", "", *markdown_table(header, rows)]
 
 
 def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) -> list[str]:
@@ -206,11 +207,11 @@ def _sensitivity(paper: Paper, outcomes: Sequence[Outcome], changes: Changes) ->
         "Simulated figures at other values of what the paper does not say, one changed at a time; "
         "`validation/claims/` has the values and their reasons.",
         "",
-        *_table(SENSITIVITY_COLUMNS, rows),
+        *markdown_table(SENSITIVITY_COLUMNS, rows),
         "",
         f"<details><summary>{paper.paper}: each value</summary>",
         "",
-        *_table(
+        *markdown_table(
             ("claim", "assumption", "ours by its value"),
             (
                 (claim.name, assumption.key, "; ".join(_at_values(assumption, changes[claim.name])))
