@@ -35,8 +35,10 @@ def test_what_is_described_later_is_what_is_described_at_once_and_only_the_trace
     trace = trace_of([[[0], [1], [0]]], 4)
     at_once = describe_routing(trace, pairs=False).to_dict()
     later = DescribedLater(trace)
-    assert later["trace"] == at_once["trace"] and later and "_described" not in vars(later)
-    assert dict(later) == at_once and len(later) == len(at_once) and repr(later) == repr(at_once)
+    assert later["trace"] == at_once["trace"]
+    assert "_described" not in vars(later)
+    assert later == at_once
+    assert repr(later) == repr(at_once)
     assert pickle.loads(pickle.dumps(DescribedLater(trace))) == at_once
 
 
