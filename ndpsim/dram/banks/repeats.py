@@ -81,23 +81,23 @@ def make_repeats(tables: BankTables, state: BankState, stride: int, finals: Ints
     entry = 2 * words + 2 * _LINES + channels * commands
     entries = min(_MOST, max(_ROOM // entry, 2)) if stride else 0
 
-    def zeros(*shape: int) -> Ints:
-        return np.zeros(shape, dtype=np.int64)
+    def room(*shape: int) -> Ints:
+        return np.empty(shape, dtype=np.int64)
 
     return Repeats(
         stride,
         finals,
-        zeros(7),
+        np.zeros(7, dtype=np.int64),
         pairs,
         windows,
-        zeros(entries, 6),
-        zeros(entries, words),
-        zeros(entries, words),
-        zeros(entries, _LINES, 2),
-        zeros(entries, channels, commands),
-        zeros(words),
-        zeros(words),
-        zeros(channels, commands),
+        np.zeros((entries, 6), dtype=np.int64),
+        room(entries, words),
+        room(entries, words),
+        room(entries, _LINES, 2),
+        room(entries, channels, commands),
+        room(words),
+        room(words),
+        room(channels, commands),
     )
 
 
