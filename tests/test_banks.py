@@ -7,6 +7,7 @@ import gzip
 import json
 import shutil
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -230,6 +231,30 @@ def test_layouts_repeat_and_most_of_their_clocks_are_skipped():
             run.requests,
         )
         assert run.skipped > run.cycles / 4
+
+
+@pytest.mark.parametrize("level", ["bank", "bankgroup", "buffer"])
+def test_writes_of_new_tokens_are_skipped_exactly(level):
+    device, units = (
+        load_bank_hardware("attacc", [f"level={level}"]).device,
+        Units(level, 16, 1, 32, 16384, 16),
+    )
+    program = attacc.appended(Attention(640, 1, 128, 500), units, 640)
+    run = run_program(program, device)
+    assert (run.cycles, run.per_channel.tolist(), run.requests) == outcome(program, device, skip=False)
+    assert run.skipped > 0
+
+
+def test_stretches_of_an_earlier_run_give_the_same_result():
+    device, units = load_bank_hardware("attacc").device, Units("bank", 16, 1, 32, 16384, 16)
+    runs = [
+        partial(run_program, attacc.attention(Attention(heads, 1, 128, 512), units), device)
+        for heads in (40, 72)
+    ]
+    alone = runs[1]()
+    later = runs[1](earlier=runs[0]())
+    assert (later.cycles, later.counts, later.requests) == (alone.cycles, alone.counts, alone.requests)
+    assert later.skipped > alone.skipped
 
 
 def test_words_of_a_program_only_say_which_state_matters():
