@@ -31,8 +31,8 @@ class BankRun:
 
     `cycles`: its last clock; `skipped`: those of repeated stretches. `counts`: commands by name, over all
     channels. `per_channel`: commands by simulated channel, [channel, command]. `members`: the channels that
-    these stand for. `requests`: those of the program, over all channels. `lists`, `repeats`: lists of channels
-    and stretches for a later run.
+    these stand for. `requests`: those of the program, over all channels. `lists`, `repeats`: the lists of
+    channels and the stretches, for a later run.
     """
 
     cycles: int
