@@ -194,6 +194,18 @@ def test_of_two_numbers_of_shards_the_one_with_less_estimated_time_is_taken():
     assert slow.shards == 2
 
 
+@pytest.mark.parametrize(("gains_ns", "kind"), [((6.0, -5.0, 7.0), "evenly"), ((6.0, 5.0, 7.0), "hottest")])
+def test_residents_differ_in_number_by_layer_only_for_a_gain_above_chance(monkeypatch, gains_ns, kind):
+    """Gains of 6, -5, 7 sum to 8 with a standard error of 11.5; 6, 5, 7 to 18 with 1.7."""
+    policy = balance(machine(layers=3, gpu_experts=3))
+    even, most = np.zeros((3, 8), bool), np.ones((3, 8), bool)
+    monkeypatch.setattr(policy, "_evenly", lambda loads: even)
+    monkeypatch.setattr(policy, "_hottest", lambda loads: most)
+    times = {False: np.full(3, 50.0), True: 50.0 - np.array(gains_ns)}
+    monkeypatch.setattr(policy, "_estimated_ns", lambda shards, kept, *others: times[bool(kept.all())])
+    assert policy._best_kind(np.ones((3, 8)), [])[1] is getattr(policy, f"_{kind}")
+
+
 def test_residents_are_the_hottest_of_each_layer():
     policy = balance(machine(dimms=0, layers=2, gpu_experts=4), prefetch=False)
     placement = policy.place(offline(policy, trace([[[0, 0, 1, 2], [5, 5, 6, 6]]] * 2)))

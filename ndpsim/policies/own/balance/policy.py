@@ -8,9 +8,8 @@ efficiency. So each layer may choose among all ways of an expert, and none has t
 from __future__ import annotations
 
 import functools
-import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from typing import Literal
 
@@ -114,17 +113,31 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         """Residents and the number of shards with the least estimated time; groups by least expected work."""
         loads = mean_loads(view)
         self.predictor.begin(loads)
-        learned, judged = halves(view, _SAMPLED)
-        self.shards, residents = min(
-            itertools.product(self._divisors(), (self._evenly, self._hottest)),
-            key=lambda chosen: self._estimated_ns(chosen[0], chosen[1](learned), learned, judged),
-        )
+        self.shards, residents = self._best_kind(*halves(view, _SAMPLED))
         placement = super().place(view)
         placement.resident[:] = residents(loads)
         self.quota = placement.resident.sum(axis=1).tolist()
         if self.machine.dimms:
             placement.dimm[:], placement.shards[:] = self._groups(placement.resident, loads), self.shards
         return placement
+
+    def _best_kind(
+        self, loads: Floats, judged: Sequence[tuple[int, Ints]]
+    ) -> tuple[int, Callable[[Floats], Flags]]:
+        """The number of DIMMs and the kind of residents with the least estimated time of the judged layers.
+
+        Residents are even unless the gain of others is above its standard error; a smaller one is chance.
+        """
+
+        def best(residents: Flags) -> tuple[Floats, int]:
+            times = ((self._estimated_ns(n, residents, loads, judged), n) for n in self._divisors())
+            return min(times, key=lambda found: found[0].sum())
+
+        evenly, hottest = best(self._evenly(loads)), best(self._hottest(loads))
+        gains = evenly[0] - hottest[0]
+        if len(gains) > 1 and gains.sum() > gains.std(ddof=1) * math.sqrt(len(gains)):
+            return hottest[1], self._hottest
+        return evenly[1], self._evenly
 
     def _divisors(self) -> list[int]:
         """Numbers of DIMMs that may share an expert: divisors that cover all channels of the host."""
@@ -166,11 +179,11 @@ class Balance(Policy[BalanceParameters], GivesRoom):
 
     def _estimated_ns(
         self, shards: int, resident: Flags, loads: Floats, judged: Sequence[tuple[int, Ints]]
-    ) -> float:
-        """Estimated time of layers with experts over this many DIMMs, and with these residents."""
+    ) -> Floats:
+        """Estimated time of each layer with experts over this many DIMMs, and with these residents."""
         self.shards = shards
         dimm = self._groups(resident, loads) if self.machine.dimms else np.zeros(loads.shape, np.int16)
-        return sum(self._shared_out(tokens, resident[row], dimm[row])[0] for row, tokens in judged)
+        return np.array([self._shared_out(tokens, resident[row], dimm[row])[0] for row, tokens in judged])
 
     def _groups(self, resident: Flags, loads: Floats) -> NDArray[np.int16]:
         """The first DIMM of each expert: groups have equal expected work of the experts not on the GPU."""
