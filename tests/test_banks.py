@@ -7,6 +7,7 @@ import gzip
 import json
 import shutil
 from fractions import Fraction
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -232,6 +233,30 @@ def test_layouts_repeat_and_most_of_their_clocks_are_skipped():
         assert run.skipped > run.cycles / 4
 
 
+@pytest.mark.parametrize("level", ["bank", "bankgroup", "buffer"])
+def test_writes_of_new_tokens_are_skipped_exactly(level):
+    device, units = (
+        load_bank_hardware("attacc", [f"level={level}"]).device,
+        Units(level, 16, 1, 32, 16384, 16),
+    )
+    program = attacc.appended(Attention(640, 1, 128, 500), units, 640)
+    run = run_program(program, device)
+    assert (run.cycles, run.per_channel.tolist(), run.requests) == outcome(program, device, skip=False)
+    assert run.skipped > 0
+
+
+def test_stretches_of_an_earlier_run_give_the_same_result():
+    device, units = load_bank_hardware("attacc").device, Units("bank", 16, 1, 32, 16384, 16)
+    runs = [
+        partial(run_program, attacc.attention(Attention(heads, 1, 128, 512), units), device)
+        for heads in (40, 72)
+    ]
+    alone = runs[1]()
+    later = runs[1](earlier=runs[0]())
+    assert (later.cycles, later.counts, later.requests) == (alone.cycles, alone.counts, alone.requests)
+    assert later.skipped > alone.skipped
+
+
 def test_words_of_a_program_only_say_which_state_matters():
     device, units = load_bank_hardware("attacc").device, Units("bank", 16, 1, 32, 16384, 16)
     program = attacc.attention(Attention(40, 1, 128, 512), units)
@@ -324,6 +349,19 @@ def test_units_first_leave_the_host_no_bandwidth_and_turns_share_it():
     # A turn of the host and one of the units are equally long; the units finish within one of theirs.
     assert 0.3 < shares[1] < 0.7
     assert 0.3 < shares[2] < 0.7
+
+
+@pytest.mark.parametrize("clocks", [1000, 2000])
+def test_units_and_a_host_that_always_asks_take_the_sum_of_their_times(clocks):
+    lines = [Line("MAC_ABK", (0,), row=row, column=0, size=64) for row in range(40)] + [Line("EOC", (0,))]
+    host = {"host_gbps": "saturate", "read_share": 1, "arbitration": f"slice:clocks={clocks}"}
+    hardware = load_bank_hardware("aim", ["channels=1", "refresh=none"])
+    found, timings = run_pim(lines, hardware, host=host), hardware.device.timings
+    data = found.host["read_bytes"] // 32 * timings["nBL"]
+    # By hand: a change to the host costs tRTP, tRP and tRCD, one to the units as much with their tRCD.
+    change = 2 * (timings["nRTP"] + timings["nRP"]) + timings["nRCDRD"] + timings["nRCDRDMAC"]
+    turns = -(-found.cycles // (2 * clocks))
+    assert 0 < found.cycles - found.host["units_cycles_alone"] - data <= turns * change
 
 
 @pytest.mark.parametrize(
@@ -583,6 +621,60 @@ def test_attention_takes_longer_with_context_and_batch_and_fewer_units():
         assert len(set(found)) == len(found)
 
 
+@pytest.mark.parametrize(
+    ("name", "sets", "mac", "macs", "other", "pins"),
+    [
+        # 3 x 1024 x 512 weights of 2 bytes. Inputs go to each channel, 16 in 32 bytes; AiM writes and reads
+        # accumulators of 16 banks, for 1,024 outputs of each matrix and two pieces of 512.
+        ("aim", (), "MAC16", 3 * 1024 * 512 // (16 * 16), 0, 32 * (32 * (64 + 32) + 2 * 128)),
+        ("attacc", ("level=bank",), "MACAB", 3 * 1024 * 512 // (16 * 64), 0, 32 * 16 * (64 + 32)),
+        ("attacc", ("level=bankgroup",), "MACSB", 3 * 1024 * 512 // (16 * 16), 0, 32 * 16 * (64 + 32)),
+        # Outputs are padded to 8 for each of 512 units; 16 partial sums of each are written.
+        ("hbm-pim", (), "MACAB", 4096 * (1024 + 512) // (8 * 16), 2 * 4096 * 16 * 2, None),
+    ],
+)
+def test_bytes_and_products_of_an_expert_by_hand(name, sets, mac, macs, other, pins):
+    found = simulate_bank_expert(name, Expert(1024, 512), sets=sets)
+    units = {"MAC16": 16, "MACSB": 16}.get(mac, 8 if name == "hbm-pim" else 64)
+    assert found.commands[mac] == macs
+    assert found.unit_bytes == 32 * units * macs + other  # a product takes 2 bytes
+    assert pins is None or found.pin_bytes == pins
+
+
+@pytest.mark.parametrize(
+    ("name", "level", "opening"),
+    [("aim", "bank", 0), ("attacc", "bank", 64), ("attacc", "bankgroup", 16), ("attacc", "buffer", 2)],
+)
+def test_bytes_of_attention_by_hand(name, level, opening):
+    # Each of 32 queries reads keys and values of 128 elements for 256 tokens. On AttAcc one multiplication
+    # more opens the first row of each of 16 channels early.
+    sets = (f"level={level}",) if name == "attacc" else ()
+    found = simulate_bank_attention(name, "mixtral-8x7b", 256, sets=sets)
+    assert found.unit_bytes == 32 * 2 * 256 * 128 * 2 + 16 * opening * 32
+    if name == "attacc":
+        assert found.pin_bytes == 32 * 128 * 2  # the queries
+
+
+@given(
+    st.sampled_from(["aim", "attacc bank", "attacc bankgroup", "attacc buffer"]),
+    st.integers(1, 200),
+    st.integers(1, 2),
+    st.integers(1, 100),
+)
+@settings(max_examples=8)
+def test_more_work_or_fewer_channels_are_never_faster(device, context, batch, more):
+    name, _, level = device.partition(" ")
+    sets = ("refresh=none", f"level={level or 'bank'}")
+
+    def cycles(context: int, batch: int, *changes: str) -> int:
+        return simulate_bank_attention(name, "qwen3-30b-a3b", context, batch, (*sets, *changes)).cycles
+
+    usual = cycles(context, batch)
+    assert cycles(context + more, batch) >= usual
+    assert cycles(context, batch + 1) >= usual
+    assert cycles(context, batch, "channels=8") >= usual
+
+
 def test_operands_that_do_not_fit_are_refused():
     for run, key in (
         (lambda: simulate_bank_attention("attacc", "mixtral-8x7b", 128, 1000), "context"),
@@ -734,6 +826,14 @@ def test_cases_are_compared_on_the_command_line(here):
         gzip.decompress(Path(name).read_bytes()) for name in ("ours.csv.gz", f"{case.stem}.commands.csv.gz")
     )
     assert ours == reference
+
+
+def test_a_case_with_wrong_cycles_is_refused_in_one_line(here):
+    text = (CASES / "aim_gemv_small.yaml").read_text()
+    Path("wrong.yaml").write_text(text.replace("cycles: 1248", "cycles: many"))
+    status, _, err = call("compare", "banks", "wrong.yaml")
+    assert status == 2
+    assert err.startswith("ndpsim: error: wrong.yaml: result.cycles: 'many' is not a whole number")
 
 
 def test_programs_run_and_are_checked_on_the_command_line(here):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import operator
 import tomllib
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+import numba
 import numpy as np
 import pytest
+from numba.core.types import Function
 
 from ndpsim.base.jit import inner_steps, kernel, releases
 from ndpsim.dram.fast.vectors import (
@@ -130,35 +134,130 @@ def test_masks_are_counted_searched_and_turned():
         assert found[3] == places
 
 
-# ---- The inner steps of Numba that ndpsim builds on are those of the releases that it was tried with
-
 TRIED = pytest.mark.skipif(not releases.IS_TRIED, reason="kernels are compiled by what is public in Numba")
+
+# ---- Kernels take shorter steps than Numba's, with the same outcome
+
+
+def _ways(numbers: np.ndarray, places: tuple[int, ...], found: np.ndarray) -> int:
+    """Variables set on some ways only, loops with several ways back, constant indices from both ends."""
+    last, kept, turns = 0, numbers[0], 0
+    while turns < 40:
+        turns += 1
+        if numbers[turns % 5] & 1:
+            kept += numbers[-1]
+            if kept > 60:
+                continue
+            last = turns
+        elif kept & 2:
+            kept -= numbers[1] * places[2]
+            continue
+        for number in numbers:
+            if number == kept:
+                break
+            if number < 0:
+                continue
+            found[-1] += number
+            kept, last = last, kept
+        found[0] = kept
+        found[1] += last
+    if turns > 50:
+        word = 7
+    elif kept > 0:
+        word = last
+    else:
+        word = kept
+    return word + found[0] - found[-1]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ways_through_a_kernel_are_those_of_python(seed):
+    numbers = np.random.default_rng(seed).integers(-9, 9, 5)
+    outcomes = []
+    for run in (_ways, kernel(_ways)):
+        found = np.zeros(3, dtype=np.int64)
+        outcomes.append((int(run(numbers, (1, 2, 3), found)), found.tolist()))
+    assert outcomes[0] == outcomes[1]
+
+
+@TRIED
+def test_elements_at_constant_places_are_of_one_type_found_once(monkeypatch):
+    asked = Counter()
+    look_up = Function.get_call_type
+
+    def counted(self, *call):
+        asked[self.typing_key] += 1
+        return look_up(self, *call)
+
+    monkeypatch.setattr(Function, "get_call_type", counted)
+
+    @kernel
+    def turned(numbers, found):
+        found[0], found[1], found[2] = numbers[2], numbers[1], numbers[0]
+        found[3], found[4] = numbers[-1], 7
+
+    found = np.zeros(5, dtype=np.uint16)
+    turned(np.arange(4, dtype=np.int16), found)
+    assert found.tolist() == [2, 1, 0, 3, 7]
+    assert asked[operator.getitem] <= 1  # none: another kernel has asked
+    assert asked[operator.setitem] <= 2  # of elements and of a constant
+
+
+@TRIED
+@pytest.mark.parametrize(
+    ("wrong", "said"), [(lambda number: number.size, "'size'"), (lambda number: np.zeros(3), "zeros")]
+)
+def test_what_cannot_be_compiled_is_named_with_its_line(wrong, said):
+    with pytest.raises(numba.core.errors.NumbaError) as problem:
+        kernel(wrong)(3)
+    assert said in str(problem.value)
+    assert f'{Path(__file__).name}", line {wrong.__code__.co_firstlineno}' in str(problem.value)
+
+
+# ---- The inner steps of Numba that ndpsim builds on are those of the releases that it was tried with
 
 #: Of the source of each step, the first digits of its SHA-256; the same in all releases of TRIED.
 SOURCES = {
+    "_make_subtarget": "ca842c5b0306130d",
     "BaseContext.get_function": "a3602598ea18d983",
-    "CPUCodeLibrary._finalize_final_module": "95bbf4fcbb90ed99",
-    "CPUCodeLibrary._optimize_final_module": "e405bd473752613b",
-    "CPUCallConv.call_function": "63b21494a809dcf4",
-    "CPUCodeLibrary.add_ir_module": "fb6dd665f0f609c4",
-    "CPUCodeLibrary.finalize": "4b4c34b83488a72f",
-    "CPUCodegen._pass_builder": "035dd9dd5f6dedc5",
+    "BaseLower.lower_block": "af922b61e9aa50d9",
     "CodeLibrary._raise_if_finalized": "1da89a71b49d9877",
+    "CompilerBase._compile_core": "9f6b3c1986df5151",
     "CompileResult._rebuild": "44fa9dc2255883ab",
     "CompileResult._reduce": "5f86eacfa5202c20",
-    "CompilerBase._compile_core": "9f6b3c1986df5151",
+    "ConstraintNetwork.propagate": "01b516bfb28ce9fc",
+    "CPUCallConv.call_function": "63b21494a809dcf4",
+    "CPUCodegen._pass_builder": "035dd9dd5f6dedc5",
+    "CPUCodeLibrary._finalize_final_module": "95bbf4fcbb90ed99",
+    "CPUCodeLibrary._optimize_final_module": "e405bd473752613b",
+    "CPUCodeLibrary.add_ir_module": "fb6dd665f0f609c4",
+    "CPUCodeLibrary.finalize": "4b4c34b83488a72f",
     "DefaultPassBuilder.define_nopython_lowering_pipeline": "9e7ddc0e96eaaecf",
     "DefaultPassBuilder.define_typed_pipeline": "bd5ccc7ef772a33a",
     "DefaultPassBuilder.define_untyped_pipeline": "0cb11451d06eef49",
     "Dispatcher.compile": "0ab4aee15e79bb1d",
     "Dispatcher.get_call_template": "f15b62d0e9c0f605",
+    "Interpreter.interpret": "66c8c30e8404f521",
+    "Interpreter.post_process": "a3014179ddc6118e",
+    "IRLegalization.run_pass": "841f4ad8f8e281fc",
+    "IRProcessing.run_pass": "d0d78fd5dbf441ab",
+    "Lower.delvar": "45cd88aeddd83956",
     "Lower.lower_binop": "254bcd18aacc6171",
     "Lower.lower_getitem": "76f8c6ed4f7e86d4",
+    "Lower.lower_inst": "e479506025a295fc",
     "Lower.lower_setitem": "84ed9f0254ea25af",
+    "Lower.storevar": "16d897dd729a5836",
     "NativeLowering.run_pass": "0b482df4865451f4",
     "PassManager._runPass": "ecb83032771bf665",
-    "_make_subtarget": "ca842c5b0306130d",
     "populate_array": "e86886c14bfc63b2",
+    "PostProcessor.run": "e1a8e77d6f179cfd",
+    "PreLowerStripPhis.run_pass": "eb4cd97a452fb1f7",
+    "ReconstructSSA.run_pass": "346788ca27b40ddc",
+    "RewriteRegistry.apply": "a003d2f11d8c21a2",
+    "type_inference_stage": "875f932a82c7a0ac",
+    "typing.BaseContext._get_global_type": "8ffe6b81175d1eec",
+    "typing.BaseContext.resolve_setitem": "23bf7bd25a9bec9a",
+    "typing.BaseContext.resolve_value_type": "671d7dab79111d11",
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import pickle
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from ndpsim.workload.models import load_model
 from ndpsim.workload.routing import Routing, describe_routing, generate_routing
 from ndpsim.workload.routing.activity import Estimate, estimate, groups_of, left_out, predicted
 from ndpsim.workload.routing.drawing import class_counts
-from ndpsim.workload.routing.statistics import _drift
+from ndpsim.workload.routing.statistics import DescribedLater, _drift
 
 SEEDS = (1, 2, 3, 4, 5)
 
@@ -28,6 +29,17 @@ V2, LITE = (
 def trace_of(ids: object, experts: int, **more: object) -> Routing:
     """A trace of ids [step, token, k] in one layer."""
     return Routing(experts, (0,), np.array(ids, np.int16)[:, None], **more)
+
+
+def test_what_is_described_later_is_what_is_described_at_once_and_only_the_trace_is_known_before():
+    trace = trace_of([[[0], [1], [0]]], 4)
+    at_once = describe_routing(trace, pairs=False).to_dict()
+    later = DescribedLater(trace)
+    assert later["trace"] == at_once["trace"]
+    assert "_described" not in vars(later)
+    assert later == at_once
+    assert repr(later) == repr(at_once)
+    assert pickle.loads(pickle.dumps(DescribedLater(trace))) == at_once
 
 
 # ---- by hand ----

@@ -20,6 +20,7 @@ from ndpsim.inference.processors import Processors, Step
 from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.report.panels import DEFAULT_SIZE
 from ndpsim.report.pictures.canvas import SERIES, Panel, compose, save
+from ndpsim.simulate.bank_operands import simulate_bank_attention
 from ndpsim.simulate.bank_turns import AttentionTurns, bank_expert_token
 from ndpsim.workload.models import Attention, Expert, load_model
 
@@ -174,11 +175,19 @@ cache takes in the banks.
 
 ## Equal power
 
-Energies of AttAcc are published as a whole (its simulator), those of AiM in part, and those of the other
-units and of the GPU not at all, so a comparison at equal power is not made. AttAcc's distances between
-multiplications (`nCCDAB`, `nCCDSB`: 6) are those that keep the power of a stack within its limit, and all its
-places above keep it. Without the limit (`nCCDAB=4`), units at banks take {unlimited} of the time for 32
-sequences of 2,048 tokens of mixtral-8x7b.
+Energies of commands, data and products are published for AttAcc and AiM, without refresh and standby. Six
+sequences of 2,048 tokens of mixtral-8x7b on one device, with the energies that are known:
+
+{powers}
+
+With equal power there are as many devices as their powers allow, so that times are to each other as energies:
+the last column. The place at banks is ahead of the other places of AttAcc by less than in time at equal dies.
+Energies of AttAcc and AiM are of different sources; powers of HBM-PIM, of units on buffer chips and behind
+CXL, and of the GPU in this work are not known.
+
+AttAcc's distances between multiplications (`nCCDAB`, `nCCDSB`: 6) are those that keep the power of a stack
+within its limit, and all its places above keep it. Without the limit (`nCCDAB=4`), units at banks take
+{unlimited} of the time for 32 sequences of 2,048 tokens of mixtral-8x7b.
 
 ## Limits
 
@@ -226,6 +235,25 @@ def share_without_limit(limited_ns: float) -> float:
     return AttentionTurns(device, kind, MODELS[0]).time_ns([2048] * parts) / limited_ns
 
 
+def power_table() -> str:
+    """Power and energy of attention on devices whose energies are published."""
+    devices = [
+        (f"{place} (AttAcc)", "attacc", (sets[0].removeprefix("banks."),)) for place, sets in PLACES.items()
+    ]
+    found = {
+        name: simulate_bank_attention(hw, MODELS[0], 2048, 6, sets)
+        for name, hw, sets in [*devices, ("bank (AiM, 32 channels)", "aim", ())]
+    }
+    energies = {name: result.energy_nj["total"] or 0.0 for name, result in found.items()}
+    least = min(energies.values())
+    rows = [
+        [name, format_time(result.time_ns), f"{energies[name] / result.time_ns:.1f} W",
+         f"{energies[name] / 1e6:.2f} mJ", f"{energies[name] / least:.2f}"]
+        for name, result in found.items()
+    ]  # fmt: skip
+    return table(("units", "time", "power", "energy", "time at equal power, of the least"), rows)
+
+
 def main() -> None:
     """Write the page and its pictures."""
     experts, attention = expert_times(), {name: attention_times(name) for name in MODELS}
@@ -249,6 +277,7 @@ def main() -> None:
         few=ratios[0],
         many=ratios[1],
         attentions="\n\n".join(attention_part(name, times) for name, times in attention.items()),
+        powers=power_table(),
         unlimited=f"{share_without_limit(attention[MODELS[0]]['bank'][2048][2]):.0%}",
     )
     (HERE.parent / "docs" / "units-compared.md").write_text(text)

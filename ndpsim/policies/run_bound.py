@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any
 
 import numpy as np
 
 from ndpsim.base.arrays import product_sum
-from ndpsim.policies.assignment.interior_point import Programme, Search
+from ndpsim.policies.assignment.interior_point import Search, programme_of
 from ndpsim.policies.bound_programme import ExpertUses, MachineUses, Rows, Steps, Writer, scaled
-from ndpsim.policies.views import Floats, Ints
+from ndpsim.policies.views import Floats
 
 
 def has_solver() -> bool:
@@ -80,30 +79,22 @@ def _step_bound(writer: _StepWriter) -> float:
     largest = np.zeros(len(right))
     np.maximum.at(largest, rows, np.abs(uses))
     largest[largest == 0] = 1.0
-    programme = _programme(
+    programme = programme_of(
         np.append(rows, np.arange(len(right))),  # with the slack of each row
         np.append(columns, len(listed) + np.arange(len(right))),
         np.append(uses / largest[rows], np.ones(len(right))),
         np.append(writer.costs[listed], np.zeros(len(right))),
         right / largest,
         counts,
+        writer.items.visit * kinds,
         len(ways),
-        (writer.items.visit * kinds).astype(np.uint64),
     )
-    search = Search(programme, kinds + 1, int(of_item.sum()))
-    prices = np.maximum(search.prices(), 0.0) / largest
+    prices = np.maximum(Search(programme).prices(), 0.0) / largest
     reduced = writer.costs[listed] + np.bincount(columns, uses * prices[rows], len(listed))
     of_ways, others_left = np.split(reduced, [len(counts) * len(ways)])
     bound = product_sum(counts, of_ways.reshape(len(counts), -1).min(axis=1))
     bound += product_sum(np.minimum(others_left, 0.0), upper[others])
     return bound - product_sum(prices, right)
-
-
-def _programme(rows: Ints, columns: Ints, uses: Floats, costs: Floats, *others: Any) -> Programme:
-    """The programme of entries in any order."""
-    order = np.lexsort((rows, columns))
-    first = np.concatenate([[0], np.cumsum(np.bincount(columns, minlength=len(costs)))])
-    return Programme(first.astype(np.uint64), rows[order].astype(np.uint64), uses[order], costs, *others)
 
 
 class _StepsWriter(Writer):

@@ -18,7 +18,7 @@ from typing import Any
 from ndpsim.base.errors import InputError
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm.banks.shapes import Attention, Turns, up
-from ndpsim.dram.banks.programs import Line, Program
+from ndpsim.dram.banks.programs import Line, Program, as_program
 from ndpsim.dram.banks.run import run_program
 from ndpsim.simulate.bank_operands import attention_operands, expert_program, joined, layouts_of, units_of
 from ndpsim.simulate.results.bank_turn import BankTurn
@@ -130,11 +130,12 @@ class AttentionTurns:
         lines_of: Callable[[int], Program | Sequence[Line]] = partial(
             self._layouts.turn, operands, self._units
         )
+        alone = as_program(lines_of(items)).held()
 
         def repeated(turns: int) -> Program | Sequence[Line]:
             if self.sizes.overlap and items == self.sizes.slots:
                 return lines_of(items * turns)
-            return joined([lines_of(items)] * turns, self._hardware)
+            return joined([alone] * turns, self._hardware)
 
         return _mean_turn(self._hardware, what, repeated, self._cache)
 
@@ -169,7 +170,7 @@ def _mean_turn(
     run = run_program(lines_of(turns), device)
     if device.refreshes:
         turns = min(up(periods * device.timings["nREFI"], run.cycles), _MOST_TURNS)
-        run = run if turns == 1 else run_program(lines_of(turns), device)
+        run = run if turns == 1 else run_program(lines_of(turns), device, earlier=run)
     time_ns = float(run.cycles * device.clock_ps / 1000) / turns
     return lookup.store(BankTurn(time_ns, turns, run.cycles, run.counts, config, **watch.times()))
 

@@ -17,6 +17,7 @@ import pickle
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
+from types import BuiltinFunctionType
 from typing import Any
 
 from llvmlite import binding
@@ -28,17 +29,24 @@ from numba.core import (
     codegen,
     compiler,
     dispatcher,
+    interpreter,
+    postproc,
     typed_passes,
     untyped_passes,
 )
 from numba.core.compiler import CompilerBase, CompileResult, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
-from numba.core.lowering import Lower
+from numba.core.errors import NumbaError
+from numba.core.lowering import BaseLower, Lower
+from numba.core.rewrites import registry
 from numba.core.serialize import dumps
 from numba.core.sigutils import normalize_signature
 from numba.core.typed_passes import NativeLowering
+from numba.core.typeinfer import ConstraintNetwork
+from numba.core.typing import context
 
 from ndpsim.base.cachedirs import Entries
+from ndpsim.base.jit import passes
 from ndpsim.base.jit.lowering import KernelLower, KernelTarget
 from ndpsim.base.jit.releases import extending, numba, types
 
@@ -55,16 +63,14 @@ _instructions: Any = vars(extending)["_Intrinsic"]
 
 # Numba's steps that kernels need, of some thirty.
 _TYPING: Any = (
-    untyped_passes.TranslateByteCode,
+    passes.Read,
     untyped_passes.FixupArgs,
-    untyped_passes.IRProcessing,
     untyped_passes.RewriteSemanticConstants,
     untyped_passes.DeadBranchPrune,
-    untyped_passes.GenericRewrites,
-    untyped_passes.ReconstructSSA,
+    passes.Rewrite,
+    passes.AssignOnce,
     typed_passes.NopythonTypeInference,
-    typed_passes.PreLowerStripPhis,
-    typed_passes.IRLegalization,
+    passes.Join,
 )
 
 
@@ -207,7 +213,39 @@ def _without_code(library: Any, descriptor: Any, environment: Any) -> Any:
     return make_function(descriptor.lookup_module(), name, "", 0, environment, (library,))
 
 
-_NUMBERS = (types.Number, types.Boolean)
+class _Constraints(ConstraintNetwork):
+    """Numba's rules for the types of one function."""
+
+    def propagate(self, inferer: Any) -> Any:
+        """Apply each rule; Numba watches each for warnings and errors, here those that fail."""
+        make: Any = ConstraintNetwork
+        failed = make()
+        for rule in self.constraints:
+            try:
+                rule(inferer)
+            except NumbaError:
+                failed.append(rule)
+        return failed.propagate(inferer)
+
+
+class _Stack:
+    """Numba's stack of functions whose types are being found."""
+
+    def __init__(self, numbas: Any) -> None:
+        self._numbas = numbas
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._numbas, name)
+
+    def register(self, target: Any, inferer: Any, *others: Any) -> Any:
+        """Begin with a function, whose rules are not known yet."""
+        make: Any = _Constraints
+        inferer.constraints = make()
+        return self._numbas.register(target, inferer, *others)
+
+
+_PLAIN = (types.Number, types.Boolean, types.Array, types.BaseTuple, types.SliceType)
+_plain: Any = types.unliteral
 
 
 class _Typing:
@@ -216,6 +254,7 @@ class _Typing:
     def __init__(self, numbas: Any) -> None:
         self._numbas = numbas
         self._found: dict[Any, Any] = {}
+        self.callstack = _Stack(numbas.callstack)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._numbas, name)
@@ -223,23 +262,40 @@ class _Typing:
     def refresh(self) -> None:
         """Does nothing: a kernel does it once, see `KernelCompiler`."""
 
+    def resolve_value_type(self, value: Any) -> Any:
+        """The type of a constant; Numba knows operators among those that it finds nowhere else."""
+        kind = self._numbas._get_global_type(value) if isinstance(value, BuiltinFunctionType) else None
+        return kind or self._numbas.resolve_value_type(value)
+
     def resolve_function_type(self, function: Any, arguments: Any, keywords: Any) -> Any:
         """The signature with which a function is called."""
-        look_up = partial(self._numbas.resolve_function_type, function, arguments, keywords)
-        source = getattr(function, "typing_key", None)
-        if not isinstance(source, _instructions):
-            numbers = all(isinstance(kind, _NUMBERS) for kind in arguments)
-            if getattr(source, "__module__", None) not in ("_operator", "builtins") or not numbers:
-                return look_up()
-        if keywords:
-            return look_up()
-        key = (
-            function,
-            arguments,
-        )  # the function keeps what was found; when others add to the function, it is another object
+        look_up = self._numbas.resolve_function_type
+        source = getattr(function, "typing_key", function)
+        if keywords or not (isinstance(source, _instructions) or _is_operator(source, arguments)):
+            return look_up(function, arguments, keywords)
+        if isinstance(arguments[0], types.Array):  # all indices have one signature, as Numba finds it
+            arguments = tuple(map(_plain, arguments))
+        return self._remembered(function, arguments, partial(look_up, function, arguments, keywords))
+
+    def resolve_setitem(self, target: Any, index: Any, value: Any) -> Any:
+        """The signature with which an element or part of a value is set."""
+        if not isinstance(target, types.Array):
+            return self._numbas.resolve_setitem(target, index, value)
+        arguments = tuple(map(_plain, (target, index, value)))
+        return self._remembered("setitem", arguments, partial(self._numbas.resolve_setitem, *arguments))
+
+    def _remembered(self, function: Any, arguments: Any, look_up: Callable[[], Any]) -> Any:
+        # The function keeps what was found; when others add to the function, it is another object.
+        key = function, arguments
         if key not in self._found:
             self._found[key] = look_up()
         return self._found[key]
+
+
+def _is_operator(source: Any, arguments: Any) -> bool:
+    return getattr(source, "__module__", None) in ("_operator", "builtins") and all(
+        isinstance(kind, _PLAIN) for kind in arguments
+    )
 
 
 _typing = functools.cache(_Typing)
@@ -448,6 +504,10 @@ def inner_steps() -> Mapping[str, Callable[..., Any]]:
     library, linker, steps = codegen.CodeLibrary, codegen.CPUCodeLibrary, DefaultPassBuilder
     return {
         "BaseContext.get_function": base.BaseContext.get_function,
+        "typing.BaseContext._get_global_type": context.BaseContext._get_global_type,
+        "typing.BaseContext.resolve_setitem": context.BaseContext.resolve_setitem,
+        "typing.BaseContext.resolve_value_type": context.BaseContext.resolve_value_type,
+        "BaseLower.lower_block": BaseLower.lower_block,
         "CompilerBase._compile_core": CompilerBase._compile_core,
         "CPUCallConv.call_function": callconv.CPUCallConv.call_function,
         "CPUCodeLibrary.add_ir_module": linker.add_ir_module,
@@ -461,13 +521,26 @@ def inner_steps() -> Mapping[str, Callable[..., Any]]:
         "DefaultPassBuilder.define_nopython_lowering_pipeline": steps.define_nopython_lowering_pipeline,
         "DefaultPassBuilder.define_typed_pipeline": steps.define_typed_pipeline,
         "DefaultPassBuilder.define_untyped_pipeline": steps.define_untyped_pipeline,
+        "ConstraintNetwork.propagate": ConstraintNetwork.propagate,
         "Dispatcher.compile": dispatcher.Dispatcher.compile,
         "Dispatcher.get_call_template": dispatcher.Dispatcher.get_call_template,
+        "IRLegalization.run_pass": typed_passes.IRLegalization.run_pass,
+        "IRProcessing.run_pass": untyped_passes.IRProcessing.run_pass,
+        "Interpreter.interpret": interpreter.Interpreter.interpret,
+        "Interpreter.post_process": interpreter.Interpreter.post_process,
+        "Lower.delvar": Lower.delvar,
         "Lower.lower_binop": Lower.lower_binop,
         "Lower.lower_getitem": Lower.lower_getitem,
+        "Lower.lower_inst": Lower.lower_inst,
         "Lower.lower_setitem": Lower.lower_setitem,
+        "Lower.storevar": Lower.storevar,
         "NativeLowering.run_pass": NativeLowering.run_pass,
         "PassManager._runPass": PassManager._runPass,
+        "PostProcessor.run": postproc.PostProcessor.run,
+        "PreLowerStripPhis.run_pass": typed_passes.PreLowerStripPhis.run_pass,
+        "ReconstructSSA.run_pass": untyped_passes.ReconstructSSA.run_pass,
+        "RewriteRegistry.apply": registry.RewriteRegistry.apply,
         "_make_subtarget": compiler._make_subtarget,
         "populate_array": arrayobj.populate_array,
+        "type_inference_stage": typed_passes.type_inference_stage,
     }

@@ -8,18 +8,23 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from functools import partial
 from math import prod
 from typing import Any, ClassVar
 
 from llvmlite import ir
-from numba.core import callconv, cgutils, cpu
+from numba.core import callconv, cgutils, cpu, errors
+from numba.core import ir as numba_ir
 from numba.core.lowering import Lower
 
 from ndpsim.base.jit.releases import types
 
 _numba_types: Any = types
 _pointer_add: Any = cgutils.pointer_add
+_errors: Any = errors
 _record_member: Any = cgutils.get_record_member
+
+_STATIC = ("static_getitem", "static_setitem")
 
 # Places in the struct of an array, as in Numba's `ArrayModel`.
 _ITEMS, _DATA, _SHAPE, _STRIDES = 2, 4, 5, 6
@@ -109,8 +114,15 @@ class KernelTarget(cpu.CPUContext):
         key = function, signature
         if key not in self._functions:
             look_up: Any = super().get_function
-            self._functions[key] = look_up(function, signature, _firstcall)
+            try:
+                self._functions[key] = look_up(function, signature, _firstcall)
+            except NotImplementedError:
+                if function not in _STATIC:
+                    raise
+                self._functions[key] = None
         found = self._functions[key]
+        if found is None:  # Numba goes on with an index that is not constant
+            raise NotImplementedError
         own = object.__new__(type(found))
         vars(own).update(vars(found), _context=self)
         return own
@@ -143,6 +155,44 @@ class KernelLower(Lower):
     """Numba's way to LLVM's code, shorter for operators and elements of arrays."""
 
     _signatures: ClassVar[dict[tuple[Any, Any], Any]] = {}
+
+    def lower_block(self, block: Any) -> None:
+        """A block; Numba prepares a message for each instruction, here one that fails does."""
+        numbas: Any = self
+        numbas.pre_block(block)
+        for instruction in block.body:
+            self.loc = instruction.loc
+            try:
+                self.lower_inst(instruction)
+            except Exception:
+                place = instruction.loc
+                failed = partial(_errors.LoweringError, loc=place)
+                said = 'lowering "{inst}" at {loc}'
+                with _errors.new_error_context(said, inst=instruction, loc=place, errcls_=failed):
+                    raise
+        numbas.post_block(block)
+
+    def lower_inst(self, inst: Any) -> None:
+        """An instruction; Numba writes each down, in case that someone wants to read it."""
+        if isinstance(inst, numba_ir.Assign):
+            numbas: Any = self
+            self.debuginfo.mark_location(self.builder, inst.loc.line)
+            value = numbas.lower_assign(numbas.typeof(inst.target.name), inst)
+            self.storevar(value, inst.target.name)
+        else:
+            lower: Any = super().lower_inst
+            lower(inst)
+
+    def storevar(self, value: Any, name: str, argidx: int | None = None) -> None:
+        """Set a variable; its former value has no reference to give back."""
+        numbas: Any = self
+        if self._disable_sroa_like_opt:
+            store: Any = super().storevar
+            store(value, name, argidx)
+        elif name in self._singly_assigned_vars:
+            self._blk_local_varmap[name] = value
+        else:
+            self.builder.store(value, numbas.getvar(name))
 
     def lower_binop(self, resty: Any, expr: Any, op: Any) -> Any:
         """The outcome of an operator on two values."""

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
 from ndpsim.base.errors import InputError
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Turns, Units, refuse_rows, up
-from ndpsim.dram.banks.programs import MOST_HELD, Line, Piece, Program, joined
+from ndpsim.dram.banks.programs import MOST_HELD, Line, Piece, Program, joined, piece_of
 from ndpsim.dram.spec.extensions import WRITE
 
 #: Places of units.
@@ -104,13 +104,13 @@ class _Layout:
         """Blocks of tokens of a group."""
         return up(self.tokens, _BLOCK)
 
-    @property
+    @cached_property
     def keys(self) -> int:
         """The first row of keys; A10: rounds are spaced by as many bytes as there are elements."""
         elements = self.number * self.shape.longest * self.shape.head_size
         return up(elements, 65536 if "A10" in self.units.ideal else 32768)
 
-    @property
+    @cached_property
     def values(self) -> int:
         """The first row of values; those of latent vectors are in the keys."""
         return self.keys if self.shape.latent else _VALUES_FROM + self.keys
@@ -200,18 +200,20 @@ class _Layout:
 
 
 def _share(lines: Sequence[Line], part: int, parts: int, units: Units) -> list[Line]:
-    """A share of the requests of some lines; A12: shares are equal, and a rest is never sent."""
-    total = sum(len(line.channels) for line in lines)
+    """A share of the requests of some lines, which have the same channels.
+
+    A12: shares are equal, and a rest is never sent.
+    """
+    each = len(lines[0].channels)
+    total = len(lines) * each
     if "A12" in units.ideal:
         total -= total % parts
-    first, last, found, position = part * total // parts, (part + 1) * total // parts, list[Line](), 0
-    for line in lines:
-        size = len(line.channels)
-        channels = line.channels[max(first - position, 0) : max(last - position, 0)]
-        if channels:
-            found.append(line._replace(channels=channels))
-        position += size
-    return found
+    first, last = part * total // parts, (part + 1) * total // parts
+    return [
+        lines[n]._replace(channels=lines[n].channels[max(first - n * each, 0) : last - n * each])
+        for n in range(first // each, up(last, each))
+        if first < last
+    ]
 
 
 def items_of(shape: Attention, units: Units) -> int:
@@ -252,14 +254,21 @@ class _Rounds:
     def lines(self) -> Iterator[Line | Piece]:
         """All rounds. Pairs of rounds that are full come again on other rows."""
         for number in range(0, self.rounds - 1, 2):
-            if number == 0 or not self.is_regular or len(self.channels(number + 1)) < self.units.channels:
-                yield from self.pair(number)
+            if not self.is_regular or len(self.channels(number + 1)) < self.units.channels:
+                yield from self.pair(number, opens=number == 0)
                 continue
             first, kind = self.layout(number).keys, number % self.passes
             if kind not in self.held:
                 pair = joined(list(Program(partial(self.pair, number)).pieces()))
                 self.held[kind] = pair.shifted(-first)
-            yield self.held[kind].shifted(first)
+            pair = self.held[kind].shifted(first)
+            if number == 0:  # as `opens` does
+                layout = self.layout(0)
+                inputs = len(layout.inputs(self.everywhere))
+                yield pair.until(inputs)
+                yield layout.macs(0, 1, layout.keys, self.everywhere)
+                pair = pair.since(inputs)
+            yield pair
         if self.rounds % 2:
             yield from self.single(self.rounds - 1)
 
@@ -279,45 +288,48 @@ class _Rounds:
         beside: Callable[[int], Sequence[Line]] = lambda part: (),
     ) -> Iterator[Line | Piece]:
         """Parts with a barrier behind each; the results of a part move after the MACs of the next one."""
+        moved, barrier = piece_of(results(channels)), piece_of([self.barrier()])
         for part in range(count):
             yield macs(part, channels)
-            yield from results(channels) if part else ()
+            if part:
+                yield moved
             yield from beside(part)
-            yield self.barrier()
-        yield from results(channels)
+            yield barrier
+        yield moved
 
-    def pair(self, number: int) -> Iterator[Line | Piece]:
-        """Two rounds, the second in the gaps of the first."""
+    def pair(self, number: int, opens: bool = False) -> Iterator[Line | Piece]:
+        """Two rounds, the second in the gaps of the first; `opens`: the first row opens early."""
         early, late = self.layout(number), self.layout(number + 1)
         first, second = self.channels(number), self.channels(number + 1)
         blocks, steps = early.blocks, early.value_steps
         yield from early.inputs(first)
-        if number == 0:  # the row opens early
+        if opens:
             yield early.macs(0, 1, early.keys, first)
         yield self.barrier()
         inputs = late.inputs(second)
+        early_scores, late_scores = early.scores_in(first), late.scores_in(second)
         yield from self.parts(
             blocks, early.score_part, early.scores_out, first,
             lambda block: _share(inputs, block, blocks, self.units),
         )  # fmt: skip
         yield from self.parts(
             blocks, late.score_part, late.scores_out, second,
-            lambda block: self.softmax_beside(early, first, block, blocks),
+            lambda block: self.softmax_beside(early.softmax(first), early_scores, block, blocks),
         )  # fmt: skip
         yield from self.parts(
             steps, early.context_part, early.context_out, first,
-            lambda part: self.softmax_beside(late, second, part, steps),
+            lambda part: self.softmax_beside(late.softmax(second), late_scores, part, steps),
         )  # fmt: skip
         layout, channels = (early, first) if "A4" in self.units.ideal else (late, second)
         # A4: the values of the first head again
         yield from self.parts(steps, layout.context_part, layout.context_out, channels)
 
-    def softmax_beside(self, layout: _Layout, channels: Channels, part: int, parts: int) -> list[Line]:
+    def softmax_beside(
+        self, softmax: list[Line], scores: Sequence[Line], part: int, parts: int
+    ) -> list[Line]:
         """Softmax in the first part, and shares of its results in the second half of the parts."""
-        begin, lines = parts // 2, layout.softmax(channels) if part == 0 else []
-        if part >= begin:
-            lines += _share(layout.scores_in(channels), part - begin, parts - begin, self.units)
-        return lines
+        begin, lines = parts // 2, softmax if part == 0 else []
+        return lines + _share(scores, part - begin, parts - begin, self.units) if part >= begin else lines
 
     def single(self, number: int) -> Iterator[Line | Piece]:
         """A last round on its own."""

@@ -38,18 +38,26 @@ class Lines:
         program: the program.
         device: its device.
         whole: read all of it first, so that simulated channels stand for the same channels to the end.
+        lists: lists of channels that have numbers already.
 
     Attributes:
         program: the lines.
         members: the channels that each simulated channel stands for.
         requests: requests of the lines so far, over all channels.
         finals: the commands of all lines, or of all words.
+        writes: whether lines may be accesses of the host.
     """
 
-    def __init__(self, program: Program | Sequence[Line], device: BankDevice, whole: bool = False) -> None:
+    def __init__(
+        self,
+        program: Program | Sequence[Line],
+        device: BankDevice,
+        whole: bool = False,
+        lists: Sequence[tuple[int, ...]] = (),
+    ) -> None:
         program = as_program(program)
         self._words, everywhere = device.extension.requests, tuple(range(device.sizes["channels"]))
-        self._lists = {everywhere: 0}
+        self._lists = {everywhere: 0} | {listed: n for n, listed in enumerate(lists)}
         self._names = {word: n for n, word in enumerate(self._words)}
         asked = self._words.values()
         self._codes = np.array([_code(word, device) for word in asked])
@@ -58,6 +66,7 @@ class Lines:
         self._known = frozenset(self._words) if program.words is None else program.words
         finals = [self._codes[number] for word, number in self._names.items() if word in self._known]
         self.finals = np.array(finals, dtype=np.int64)
+        self.writes = any(self._words[word].host for word in self._known)
         self._add_lists(listed for piece in (program.pieces() if whole else ()) for listed in piece.lists)
         self._pieces = program.pieces()
         self._following = next(self._pieces, None)
@@ -70,6 +79,11 @@ class Lines:
         self.members = _classes(tuple(self._lists), self._device.sizes["channels"])
         self._numbers = [_numbers(listed, self.members) for listed in self._lists]
         self._lengths = np.array([len(listed) for listed in self._lists])
+
+    @property
+    def lists(self) -> tuple[tuple[int, ...], ...]:
+        """The lists of channels so far, by their numbers."""
+        return tuple(self._lists)
 
     def reserve(self, state: BankState) -> None:
         """Keep lines for the requests of a host, before those of the program.

@@ -12,6 +12,7 @@ from ndpsim.dram.banks.lower import BARRIER, COLUMN_BUS, NO_COMMAND, NONE, ROW_B
 from ndpsim.dram.banks.repeats import NEXT_MARK, Repeats, skip_repeats
 from ndpsim.dram.banks.state import (
     ACTIVE,
+    ALONE,
     ANSWERS,
     CAPACITY,
     CLOCK,
@@ -71,6 +72,20 @@ def is_queued_write(program, state, channel, line):
     return False
 
 
+@inlined
+def is_alike(program, line, other):
+    """Whether two lines ask for the same command in the same row."""
+    return program.code[line] == program.code[other] and program.row[line] == program.row[other]
+
+
+@inlined
+def stands_behind(program, state, channel, line):
+    """Whether the last request in the queue for the units asks for the same, so that it comes first."""
+    size = state.size[channel, PIM]
+    last = state.line[channel, PIM, state.begin[channel, PIM] + size - 1]
+    return size > 0 and is_alike(program, line, last)
+
+
 @outlined
 def offer(tables, program, state, clock):
     """Offer requests in the order of the program, until a channel refuses one.
@@ -88,11 +103,13 @@ def offer(tables, program, state, clock):
             channel = program.channel[first + value[POSITION]]
             if queue == READS and is_queued_write(program, state, channel, line):
                 answer_later(state, channel, clock, line)
+                state.channel[channel, WAKE] = clock
             elif state.size[channel, queue] < MOST_QUEUED:
+                if queue != PIM or not stands_behind(program, state, channel, line):
+                    state.channel[channel, WAKE] = clock
                 append(state, channel, queue, line, program.column[line], clock - 1)
             else:
                 return False
-            state.channel[channel, WAKE] = clock
             value[POSITION] += 1
         value[LINE] += 1
         value[POSITION] = 0
@@ -242,6 +259,8 @@ def first_ready(tables, program, state, channel, queue, clock):
     finals, waits_for, after = program.command, tables.waits_for, state.after[channel, 0]
     seen = 1 << finals[line[begin]]
     for slot in range(begin + 1, begin + state.size[channel, queue]):
+        if queue == PIM and is_alike(program, line[slot], line[slot - 1]):
+            continue  # the one before it comes first
         command = following[slot]
         if command == BARRIER:
             limited = True
@@ -361,7 +380,8 @@ def search(tables, program, state, channel, clock, wanted, soonest):
     """One search; `wanted`: the class of the command, -1: any.
 
     Returns the class of the command looked at last, the queue of what it issues (-1: nothing), its slot,
-    its command, whether anything but a command changed, and the first later clock of interest.
+    its command, whether anything but a command changed, and the first later clock of interest. A ready
+    command of another class makes that the next one.
     """
     looked, changed, facts = NONE, 0, state.channel[channel]
     slot, command, ready, _, later = look(tables, program, state, channel, ACTIVE, clock)
@@ -370,6 +390,8 @@ def search(tables, program, state, channel, clock, wanted, soonest):
         looked = bus_of(tables, command)
         if ready and (wanted < 0 or looked == wanted):
             return looked, ACTIVE, slot, command, changed, soonest
+        if ready:
+            soonest = clock + 1
     if facts[REFRESH_DUE] > 0:
         command, from_clock = refresh_step(tables, state, channel)
         looked = ROW_BUS
@@ -394,6 +416,8 @@ def search(tables, program, state, channel, clock, wanted, soonest):
             wants = ready and (wanted < 0 or looked == wanted)
             if wants and may_issue(tables, state, channel, queue, command):
                 return looked, queue, slot, command, changed, soonest
+            if ready and not wants:
+                soonest = clock + 1
         elif turn == 1:
             looked = NONE
     return looked, _NOTHING, 0, NO_COMMAND, changed, soonest
@@ -414,12 +438,11 @@ def serve(tables, program, state, channel, clock):
         facts[FIRST_ANSWER] = (facts[FIRST_ANSWER] + 1) % state.answer.shape[1]
         facts[ANSWERS] -= 1
     refresh_at = due_refresh(tables, state, channel, clock)
-    changed, soonest, wanted = 0, FAR, -1
+    soonest, wanted, acted, is_known = FAR, -1, 0, False
     for _ in range(2):
-        looked, queue, slot, command, more, soonest = search(
+        looked, queue, slot, command, changed, soonest = search(
             tables, program, state, channel, clock, wanted, soonest
         )
-        changed += more
         passed = facts[REFRESH_DUE] == 0 or (wanted >= 0 and wanted != ROW_BUS and tables.refresh_waits == 1)
         if queue == PIM or queue == READS or queue == WRITES or (queue == _NOTHING and passed):
             facts[LAST_PIM] = 1 if queue == PIM else 0
@@ -431,13 +454,19 @@ def serve(tables, program, state, channel, clock):
         ):
             issue(tables, program, state, channel, clock, queue, slot, command)
             changed += 1
+        acted += changed
+        # Nothing is ready and no refresh waits: a second search would find and change nothing, and neither
+        # would a later one before the clocks that were seen. A host beside may come first in the next clock.
+        is_known = queue == _NOTHING and changed == 0 and facts[REFRESH_DUE] == 0 and facts[MASTER] == ALONE
+        if is_known:
+            break
         wanted = _NO_CLASS if looked == NONE else ROW_BUS if looked == COLUMN_BUS else COLUMN_BUS
         if wanted == _NO_CLASS and queue == _NOTHING and not begins_with_barrier(program, state, channel):
             break  # a second search would find and change nothing
     wake = min(soonest, refresh_at)
     if facts[ANSWERS] > 0:
         wake = min(wake, max(clock + 1, state.answer[channel, facts[FIRST_ANSWER], 0]))
-    return clock + 1 if changed else wake
+    return clock + 1 if acted and not is_known else wake
 
 
 @inlined
@@ -474,6 +503,8 @@ def run_look_ahead(
                 return -2
             if facts[WAKE] <= clock:
                 facts[WAKE] = serve(tables, program, state, channel, clock)
+                if value[LINE] < program.lines:
+                    wake = clock + 1  # there may be room for the next request
             wake = min(wake, facts[WAKE])
         value[CLOCK] = clock
         if is_done(program, state):

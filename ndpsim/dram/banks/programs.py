@@ -76,6 +76,10 @@ class Piece(NamedTuple):
         cut = (column[:end] for column in self[2:])
         return Piece(self.words, self.lists, *cut)
 
+    def since(self, begin: int) -> Piece:
+        """The lines from the one of this number on."""
+        return Piece(self.words, self.lists, *(column[begin:] for column in self[2:]))
+
     def lines(self) -> Iterator[Line]:
         """The lines one by one."""
         columns = (self.word, self.listed, self.place, self.row, self.column, self.size)

@@ -46,6 +46,7 @@ _ROOM = 4 << 20  # integers of all stretches
 _MOST = 1024  # stretches
 _LINES = 192  # of a stretch at most
 _ANSWERS = 4  # on their way at a mark at most
+_HELD = 2 * MOST_QUEUED  # writes of the host that wait at a mark at most
 _NONE = -1
 
 # Places in `Repeats.value`.
@@ -59,6 +60,7 @@ class Repeats(NamedTuple):
     """Stretches that were simulated. Without entries, nothing is skipped."""
 
     stride: int  # lines between marks; a barrier is followed by one, too
+    writes: int  # 1: writes of the host may wait at a mark
     finals: Ints  # the commands of all lines
     value: Ints
     pairs: Ints  # [n, 2]: node and command of the rules that are in force
@@ -73,31 +75,39 @@ class Repeats(NamedTuple):
     before: Ints  # [channel, command]
 
 
-def make_repeats(tables: BankTables, state: BankState, stride: int, finals: Ints) -> Repeats:
-    """Room for stretches; `stride`: lines between marks, 0: nothing is skipped; `finals`: of all lines."""
+def make_repeats(
+    tables: BankTables, state: BankState, stride: int, finals: Ints, writes: bool = True
+) -> Repeats:
+    """Room for stretches.
+
+    stride: lines between marks, 0: nothing is skipped. finals: commands of all lines. writes: lines may be
+    writes of the host.
+    """
     channels, commands = state.issued.shape
     pairs, windows = _pairs(tables, _issued_for(tables, finals)), _windows(tables)
-    words = 2 + channels * (9 + 3 * (_ANSWERS + MOST_QUEUED) + tables.banks + len(pairs) + len(windows))
+    queued = 3 * (_ANSWERS + MOST_QUEUED) + 4 * _HELD * writes
+    words = 2 + channels * (11 + queued + tables.banks + len(pairs) + len(windows))
     entry = 2 * words + 2 * _LINES + channels * commands
     entries = min(_MOST, max(_ROOM // entry, 2)) if stride else 0
 
-    def zeros(*shape: int) -> Ints:
-        return np.zeros(shape, dtype=np.int64)
+    def room(*shape: int) -> Ints:
+        return np.empty(shape, dtype=np.int64)
 
     return Repeats(
         stride,
+        int(writes),
         finals,
-        zeros(7),
+        np.zeros(7, dtype=np.int64),
         pairs,
         windows,
-        zeros(entries, 6),
-        zeros(entries, words),
-        zeros(entries, words),
-        zeros(entries, _LINES, 2),
-        zeros(entries, channels, commands),
-        zeros(words),
-        zeros(words),
-        zeros(channels, commands),
+        np.zeros((entries, 6), dtype=np.int64),
+        room(entries, words),
+        room(entries, words),
+        room(entries, _LINES, 2),
+        room(entries, channels, commands),
+        room(words),
+        room(words),
+        room(channels, commands),
     )
 
 
@@ -105,7 +115,7 @@ def repeats_for(repeats: Repeats, tables: BankTables, state: BankState) -> Repea
     """The same room, or a new one if channels have been divided."""
     if repeats.issued.shape[1] == len(state.channel):
         return repeats
-    made = make_repeats(tables, state, repeats.stride, repeats.finals)
+    made = make_repeats(tables, state, repeats.stride, repeats.finals, repeats.writes == 1)
     made.value[[NEXT_MARK, SKIPPED]] = repeats.value[[NEXT_MARK, SKIPPED]]
     return made
 
@@ -164,22 +174,24 @@ def base_row(tables, program, line, most):
 def write_state(tables, program, state, repeats, clock, line, base):
     """Write the state at the end of a clock without clock, line and row; returns its words, -1: it has none.
 
-    It has none while a refresh waits, or requests of the host or several rows of a bank do.
+    It has none while a refresh waits, or reads of the host or several rows of a bank do.
     """
     out = repeats.now
     out[0], out[1] = state.value[BLOCKED], state.value[POSITION]
     count = 2
     for channel in range(len(state.channel)):
         facts, size = state.channel[channel], state.size[channel]
-        held = size[READS] + size[WRITES] + size[ACTIVE] + facts[REFRESH_DUE]
-        if held > 0 or facts[ANSWERS] > _ANSWERS:
+        writes = size[WRITES] + size[ACTIVE]
+        if size[READS] + facts[REFRESH_DUE] > 0 or facts[ANSWERS] > _ANSWERS:
+            return _NONE
+        if writes > _HELD * repeats.writes:
             return _NONE
         out[count], out[count + 1] = facts[REFRESHED] % tables.refresh_parts, facts[MODE]
         out[count + 2], out[count + 3] = facts[WRITE_MODE], facts[LAST_PIM]
         out[count + 4], out[count + 5] = facts[LEFT], max(facts[ON_WAY] - clock, 0)
         out[count + 6], out[count + 7] = max(state.synced[channel] - clock, -1), facts[ANSWERS]
-        out[count + 8] = size[PIM]
-        count += 9
+        out[count + 8], out[count + 9], out[count + 10] = size[PIM], size[WRITES], size[ACTIVE]
+        count += 11
         for n in range(facts[ANSWERS]):
             entry = state.answer[channel, (facts[FIRST_ANSWER] + n) % state.answer.shape[1]]
             if entry[1] < 0:
@@ -193,6 +205,10 @@ def write_state(tables, program, state, repeats, clock, line, base):
             out[count], out[count + 1] = other - line, program.code[other]
             out[count + 2] = row_of(tables, program, other, base)
             count += 3
+        if writes > 0:
+            count = write_queued(tables, program, state, repeats, channel, clock, line, base, count)
+            if count < 0:
+                return _NONE
         for bank in range(tables.banks):
             if state.several[channel, bank]:
                 return _NONE
@@ -201,6 +217,35 @@ def write_state(tables, program, state, repeats, clock, line, base):
                 4 * (state.row[channel, bank] - base) if is_row else 1 + state.half[channel, bank]
             )
         count = write_times(tables, state, repeats, channel, clock, count + tables.banks)
+    return count
+
+
+@outlined
+def write_queued(tables, program, state, repeats, channel, clock, line, base, count):
+    """Write the writes of the host that wait; -1: a read whose row was activated is among them."""
+    out = repeats.now
+    for queue in (WRITES, ACTIVE):
+        begin = state.begin[channel, queue]
+        for slot in range(begin, begin + state.size[channel, queue]):
+            other = state.line[channel, queue, slot]
+            if tables.answers[program.command[other]]:
+                return _NONE
+            out[count], out[count + 1] = other - line, program.code[other]
+            out[count + 2] = row_of(tables, program, other, base)
+            out[count + 3] = clock - state.arrived[channel, queue, slot]
+            count += 4
+    return count
+
+
+@outlined
+def read_queued(state, channel, clock, line, words, count):
+    """Restore the writes of the host that wait."""
+    for queue in (WRITES, ACTIVE):
+        for slot in range(state.size[channel, queue]):
+            state.line[channel, queue, slot] = line + words[count]
+            state.arrived[channel, queue, slot] = clock - words[count + 3]
+            state.known[channel, queue, slot] = 0
+            count += 4
     return count
 
 
@@ -230,8 +275,10 @@ def read_state(tables, state, repeats, clock, line, base, words):
         facts[LEFT], facts[ON_WAY] = words[count + 4], clock + words[count + 5]
         state.synced[channel] = clock + words[count + 6]
         facts[ANSWERS], facts[FIRST_ANSWER] = words[count + 7], 0
-        state.size[channel, PIM], state.begin[channel, PIM] = words[count + 8], 0
-        count += 9
+        state.begin[channel, :] = 0
+        state.size[channel, PIM] = words[count + 8]
+        state.size[channel, WRITES], state.size[channel, ACTIVE] = words[count + 9], words[count + 10]
+        count += 11
         for n in range(facts[ANSWERS]):
             state.answer[channel, n, 0] = clock + words[count]
             state.answer[channel, n, 1] = line + words[count + 1]
@@ -240,6 +287,7 @@ def read_state(tables, state, repeats, clock, line, base, words):
             state.line[channel, PIM, slot] = line + words[count]
             state.arrived[channel, PIM, slot], state.known[channel, PIM, slot] = clock - 1, 0
             count += 3
+        count = read_queued(state, channel, clock, line, words, count)
         facts[KNOWN_LINE], facts[WAKE] = -1, clock + 1
         read_rows(tables, state, channel, base, words[count : count + tables.banks])
         count = read_times(tables, state, repeats, channel, clock, words, count + tables.banks)
@@ -318,7 +366,8 @@ def note_stretch(tables, program, state, repeats, clock, line, words):
     if refresh > 0 and clock // refresh != value[START_CLOCK] // refresh:
         return 0
     for n in range(first, line + 1):
-        if program.host[n]:
+        # A read looks for queued writes to its column, which is not compared.
+        if program.host[n] and (repeats.writes == 0 or tables.answers[program.command[n]]):
             return 0
     entry = value[HASH] % len(repeats.facts)
     facts, base = repeats.facts[entry], value[START_ROW]

@@ -14,7 +14,7 @@ from ndpsim.dram.banks.lines import Lines
 from ndpsim.dram.banks.look_ahead import run_look_ahead
 from ndpsim.dram.banks.lower import BankTables, Ints, lower
 from ndpsim.dram.banks.programs import Line, Program
-from ndpsim.dram.banks.repeats import SKIPPED, make_repeats, repeats_for
+from ndpsim.dram.banks.repeats import SKIPPED, Repeats, make_repeats, repeats_for
 from ndpsim.dram.banks.state import CLOCK, LOGGED, MASTER, UNIT_FIRST, BankProgram, BankState, make_state
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
 from ndpsim.dram.traces.unit_commands import UnitCommands
@@ -31,7 +31,8 @@ class BankRun:
 
     `cycles`: its last clock; `skipped`: those of repeated stretches. `counts`: commands by name, over all
     channels. `per_channel`: commands by simulated channel, [channel, command]. `members`: the channels that
-    these stand for. `requests`: those of the program, over all channels.
+    these stand for. `requests`: those of the program, over all channels. `lists`, `repeats`: the lists of
+    channels and the stretches, for a later run.
     """
 
     cycles: int
@@ -41,6 +42,8 @@ class BankRun:
     per_channel: Ints
     members: tuple[range, ...]
     commands: UnitCommands | None
+    lists: tuple[tuple[int, ...], ...] = ()
+    repeats: Repeats | None = None
 
 
 class Host(Protocol):
@@ -57,6 +60,7 @@ def run_program(
     skip: bool = True,
     host: Callable[[int], Host] | None = None,
     until: int = _FOR_EVER,
+    earlier: BankRun | None = None,
 ) -> BankRun:
     """Run a program to its end.
 
@@ -67,16 +71,23 @@ def run_program(
         skip: restore the ends of stretches that come again, which gives the same result.
         host: makes a host beside the program for so many simulated channels; nothing is skipped.
         until: the clock at which to stop at the latest.
+        earlier: a run of a program with the same words on the same device, whose stretches are known.
 
     Raises:
         InputError: it cannot end under these rules, or too many reads wait for a row.
     """
-    lines, tables = Lines(program, device, whole=host is not None), lower(device)
+    known = () if earlier is None else earlier.lists
+    lines, tables = Lines(program, device, whole=host is not None, lists=known), lower(device)
     room = _LOG + 2 * len(lines.members)
     state = make_state(tables, lines.program, len(lines.members), room if record_commands else 0)
     controller = device.extension.controller
     skips = skip and not record_commands and host is None
-    repeats = make_repeats(tables, state, _STRIDES[controller] if skips else 0, lines.finals)
+    stride = _STRIDES[controller] if skips else 0
+    if earlier is None or earlier.repeats is None or not skips:
+        repeats = make_repeats(tables, state, stride, lines.finals, lines.writes)
+    else:
+        earlier.repeats.value[:] = 0
+        repeats = repeats_for(earlier.repeats, tables, state)
     run, beside = _KERNELS[controller], None if host is None else host(len(lines.members))
     if beside is not None:
         state.channel[:, MASTER] = UNIT_FIRST
@@ -109,6 +120,8 @@ def run_program(
         state.issued,
         lines.members,
         commands,
+        lines.lists,
+        repeats,
     )
 
 

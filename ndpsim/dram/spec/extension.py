@@ -120,7 +120,7 @@ class Extension:
     rules: Callable[[frozenset[str]], tuple[Rule, ...]]
     requests: Mapping[str, Request]
     controller: str
-    idealisations: Mapping[str, str]
+    idealisations: Mapping[str, str] = field(default_factory=dict)
     paths: str = ""
     misplaced: Callable[[frozenset[str]], tuple[Rule, ...]] = field(default=lambda _: ())
     row_sets: str = ""

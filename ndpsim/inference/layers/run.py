@@ -41,8 +41,9 @@ from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape, load_model
-from ndpsim.workload.routing import Routing, default_routing, describe_routing, generate_routing
+from ndpsim.workload.routing import Routing, default_routing, generate_routing
 from ndpsim.workload.routing.generate import AskedRouting, asked_routing, is_spec
+from ndpsim.workload.routing.statistics import DescribedLater
 from ndpsim.workload.routing.trace import row_of
 
 Floats = NDArray[np.float64]
@@ -99,10 +100,9 @@ def run_moe(
         raise InputError(f"{shown(observer)} is not a function of a run and a layer", "type", key="observer")
     named = [policy for policy, is_named in chosen if is_named]
     setup = _set_up(settings, hardware, shape, asked, layers or _layers_of(asked, shape), named, bounds)
-    trace = setup.known_trace
     runs, not_run = _runs(setup, chosen, observer, check_layer, check_limit, progress)
     config = _config(settings, setup)
-    return MoeResult(config, describe_routing(trace, pairs=False).to_dict(), tuple(runs), not_run)
+    return MoeResult(config, DescribedLater(setup.known_trace), tuple(runs), not_run)
 
 
 def _check_not_observed(

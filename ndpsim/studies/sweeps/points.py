@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -47,7 +48,10 @@ def shares(progress: Callable[[float], None] | bool | None) -> Callable[[Progres
 
 @dataclass
 class SweepPoint:
-    """A point in a run: its values, and, once known, the name of its file, its configuration and record."""
+    """A point in a run: its values, and, once known, the name of its file, its configuration and outcome.
+
+    The outcome is what tables need of its record (`_outcome`).
+    """
 
     values: dict[str, Any]
     name: str = ""
@@ -210,12 +214,13 @@ class SweepRun:
 
     def _finish(self, points: list[SweepPoint], record: dict[str, Any], store: bool = False) -> None:
         """Finish points, and store their record if it is new."""
+        outcome = _outcome(record)
         for point in points:
             if point.record is None:
                 self._done += 1
                 self._failed += record["status"] != "ok"
                 self._found += point.name in self._stored_before
-            point.record = record
+            point.record = outcome
         if store and self._store is not None:
             self._store.put(record)
         self._show()
@@ -286,6 +291,12 @@ class SweepRun:
         records = self._store.records
         content = note_of(self._definition, names, self._inputs, self._table_files, records, rows)
         self._store.write_file(f"{self._store.points.name}/{NOTE}", content)
+
+
+def _outcome(record: Mapping[str, Any]) -> dict[str, Any]:
+    """What a table needs of a record; all points share the names of metrics."""
+    metrics = {sys.intern(name): value for name, value in record["metrics"].items()}
+    return {name: record[name] for name in ("status", "reason", "version")} | {"metrics": metrics}
 
 
 def _finished(points: Sequence[SweepPoint]) -> list[tuple[Any, dict[str, Any], str]]:

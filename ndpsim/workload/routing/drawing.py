@@ -140,7 +140,7 @@ def _between(shares: Floats, above: Floats, below: Floats, wanted: float) -> Flo
 class LineTables(NamedTuple):
     """Lines of experts, whose parts are 2 ** `unit_bits` long, and cells of them 2 ** `cell_bits`."""
 
-    first: NDArray[np.int64]  # [layer, line, cell]: the expert that begins at each cell, or reaches into it
+    first: NDArray[np.int16]  # [layer, line, cell]: the expert that begins at each cell, or reaches into it
     ends: NDArray[np.int64]  # [layer, line, expert]: of experts on the line
     order: NDArray[np.int16]  # [layer, line, index]: the experts of a line in their order
     unit_bits: int
@@ -158,15 +158,16 @@ def mix(number):
 @inlined
 def choose_of_token(draws, lines, layer, line, token, ids):
     """Fill the experts of a token in a layer, for a number from 0 to below 1 of each part."""
-    unit, unit_bits, cell_bits = 1 << lines.unit_bits, lines.unit_bits, lines.cell_bits
-    first, ends, order, previous = lines.first, lines.ends, lines.order, 0
+    unit, unit_bits, cell_bits, previous = 1 << lines.unit_bits, lines.unit_bits, lines.cell_bits, 0
+    first, ends, order = lines.first[layer, line], lines.ends[layer, line], lines.order[layer, line]
+    chosen = ids[layer, token]
     for part in range(len(draws)):
         border = part << unit_bits
-        low = first[layer, line, border >> cell_bits]
-        size = ends[layer, line, low] - border
+        low = np.uint64(first[border >> cell_bits])
+        size = ends[low] - border
         left = unit
         if low > 0:
-            left = unit - (border - ends[layer, line, low - 1])
+            left = unit - (border - ends[low - np.uint64(1)])
         draw = draws[part]
         if left == unit:
             point = int(draw * unit)
@@ -179,10 +180,10 @@ def choose_of_token(draws, lines, layer, line, token, ids):
             point = int(rest)
         point = min(point, unit - 1)
         previous = point
-        low = first[layer, line, (border + point) >> cell_bits]
-        while ends[layer, line, low] <= border + point:
-            low += 1
-        ids[layer, token, part] = order[layer, line, low]
+        low = np.uint64(first[(border + point) >> cell_bits])
+        while ends[low] <= border + point:
+            low += np.uint64(1)
+        chosen[part] = order[low]
 
 
 @kernel
@@ -230,7 +231,7 @@ def choose_by_numbers(numbers, step, lines, draws, ids):
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-_CELL_BITS = UNIT_BITS - 5  # a search begins at the start of a cell; each choice has 32 cells
+_CELL_BITS = UNIT_BITS - 7  # a search begins at the start of a cell, and seldom goes on
 _ONE_ORDER = 2048  # tokens with the same order of experts
 
 
@@ -247,7 +248,7 @@ class Lines:
         self._order = np.empty((layers, lines, experts), np.int16)
         self._ends = np.empty((layers, lines, experts), np.int64)
         self._cells = np.arange(0, experts_per_token << UNIT_BITS, 1 << _CELL_BITS)
-        self._first = np.empty((layers, lines, len(self._cells)), np.int64)
+        self._first = np.empty((layers, lines, len(self._cells)), np.int16)
         self._tables = LineTables(self._first, self._ends, self._order, UNIT_BITS, _CELL_BITS)
         self._choices = experts_per_token
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import functools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
@@ -164,6 +165,32 @@ def describe_routing(routing: Routing, pairs: bool = True) -> RoutingStatistics:
         prediction=predicted(routing),
         co_activation=co_activation(routing) if pairs else None,
     )
+
+
+class DescribedLater(Mapping[str, Any]):
+    """`describe_routing` as plain data, without pairs; found when anything but `trace` is asked for."""
+
+    def __init__(self, routing: Routing) -> None:
+        self._routing, self._trace = routing, routing.to_dict()
+
+    @functools.cached_property
+    def _described(self) -> dict[str, Any]:
+        return describe_routing(self._routing, pairs=False).to_dict()
+
+    def __getitem__(self, name: str) -> Any:
+        return self._trace if name == "trace" else self._described[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._described)
+
+    def __len__(self) -> int:
+        return len(fields(RoutingStatistics))
+
+    def __repr__(self) -> str:
+        return repr(self._described)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return dict, (self._described,)
 
 
 def _estimate_of(by_layer: list[Floats | None]) -> Estimate | None:
