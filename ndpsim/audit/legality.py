@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from ndpsim.audit.report import (
     too_early,
     violation,
 )
+from ndpsim.base.annotated import Annotated
 from ndpsim.base.arguments import choice, instance, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.options.dram import CHECK, MOST_DESCRIBED
@@ -41,7 +43,8 @@ COMMAND_BUSES = ("private", "shared", "broadcast")
 Ints = NDArray[np.int64]
 
 
-class CommandBuses(NamedTuple):
+@dataclass(frozen=True)
+class CommandBuses(Annotated):
     """The lanes of a trace that share a command bus.
 
     Lane ``n`` of a DIMM is rank ``n // subchannels`` behind sub-channel ``n % subchannels``; lanes are

@@ -90,20 +90,22 @@ class InputError(ValueError):
         line: int | None = None,
         key: str | None = None,
     ) -> None:
+        problem = problem if isinstance(problem, str) else shown(problem)
         self.problem = problem
         self.code: Code = code
-        self.file = None if file is None else str(file)
-        self.line = line
-        self.key = key
+        self.file = None if file is None else _text(file)
+        self.line = line if isinstance(line, int) else None
+        self.key = None if key is None else _text(key)
         name = None if self.file is None else shortened(self.file, _NAME)
-        location = "" if name is None else name + (f":{line}" if line else "") + ": "
+        location = "" if name is None else name + (f":{self.line}" if self.line else "") + ": "
         joint = " " if _PREDICATE.match(problem) else ": "
-        subject = "" if key is None else shortened(key, _NAME) + joint
+        subject = "" if self.key is None else shortened(self.key, _NAME) + joint
         super().__init__(one_line(f"{location}{subject}{problem}"))
 
     def at(self, file: object = None, line: int | None = None, key: str | None = None) -> InputError:
         """The same mistake at another place: `key` stays where none is given, file and line do not."""
-        return InputError(self.problem, self.code, file=file, line=line, key=key or self.key)
+        key = key if isinstance(key, str) and key else self.key
+        return InputError(self.problem, self.code, file=file, line=line, key=key)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The arguments from which another process makes the error again."""
@@ -125,6 +127,14 @@ def shown(value: object) -> str:
         return repr(shortened(value)) if isinstance(value, str) else shortened(_SHORT.repr(value))
     except Exception:  # a number of too many digits, or an object whose own repr fails
         return f"a {type(value).__name__} that cannot be shown"
+
+
+def _text(value: object) -> str:
+    """The text of any object, even of one that has none."""
+    try:
+        return str(value)
+    except Exception:
+        return shown(value)
 
 
 def one_line(text: str) -> str:

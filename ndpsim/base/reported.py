@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from os import PathLike
 from typing import Any
 
+from ndpsim.base.arguments import flag, path_of, several, text
 from ndpsim.base.units import in_unit, unit_ending
 
 _WIDTH = 80  # maximum columns of a repr
@@ -252,6 +253,9 @@ class Reported(Shown):
             InputError: there is no picture of such a result, it has no recorded commands, or the file cannot
                 be written.
         """
+        file = None if file is None else path_of(file, "file")
+        size = text(size, "size")
+        panels = None if panels is None else several(panels, "panels", text)
         drawing = importlib.import_module("ndpsim.report.pictures.results")  # in a higher layer
         return drawing.drawn(self, file, size, panels)
 
@@ -265,7 +269,7 @@ class Reported(Shown):
                 they have names: ``phases.down.end_ns.max``. Any other list becomes its JSON text.
         """
         plain = self._plain()
-        return flattened(plain) if flat else plain
+        return flattened(plain) if flag(flat, "flat") else plain
 
     def _plain(self) -> dict[str, Any]:
         return {f.name: _plain(getattr(self, f.name)) for f in self._fields() if f.name != "command_traces"}

@@ -10,6 +10,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.base.arguments import Sets, choice, number, path_of, setting_texts, whole_number
 from ndpsim.base.choices import RULES
 from ndpsim.base.errors import SETS, InputError, shown, unknown
@@ -37,7 +38,7 @@ class Stated:
 
 
 @dataclass(frozen=True)
-class BankHardware:
+class BankHardware(Annotated):
     """A device with units in its banks.
 
     Attributes:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.base.arguments import number
 from ndpsim.base.caching import cached_by_identity
 from ndpsim.base.errors import InputError
@@ -32,7 +33,7 @@ Section = TypeVar("Section")
 
 
 @dataclass(frozen=True, repr=False)
-class Hardware(Shown):
+class Hardware(Annotated, Shown):
     """The values of a hardware file, each with its origin.
 
     A lane is the private path between one rank's sub-channel and the buffer chip of its DIMM. A lane of HBM3

@@ -14,6 +14,7 @@ import numpy as np
 
 from ndpsim.base.arguments import number, several, whole_number
 from ndpsim.base.errors import InputError, shown, unknown
+from ndpsim.base.options.gemv import LAST_RELEASE_NS
 from ndpsim.base.options.session import (
     DimmSettings,
     LaterMoveSettings,
@@ -285,11 +286,11 @@ class Session:
         You may add work and call it again.
 
         Raises:
-            InputError: no work has an end, or the time has passed.
+            InputError: no work has an end, or the time has passed, or is later than 1e9 ns.
         """
         run = self._run
         if until_ns is not None:
-            clock = self.machine.clock_at(number(until_ns, "until_ns", 0))
+            clock = self.machine.clock_at(number(until_ns, "until_ns", 0, LAST_RELEASE_NS))
             if clock < run.dimms.clock:
                 raise InputError(f"{until_ns} ns is before now, {self.now_ns:g} ns", "range", key="until_ns")
             run.run_until(clock)

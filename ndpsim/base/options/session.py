@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ndpsim.base.options.gemv import MAX_TOKENS, RunSettings, StartSettings, WeightSettings
+from ndpsim.base.options.gemv import LAST_RELEASE_NS, MAX_TOKENS, RunSettings, StartSettings, WeightSettings
 from ndpsim.base.options.host import RATE, RequestSettings, SharingSettings, TrafficSettings
 from ndpsim.base.options.relayout import MoveSettings
 from ndpsim.base.options.settings import Settings, argument
@@ -37,7 +37,9 @@ class _OnDimm(Settings):
 
 
 class _Later(Settings):
-    start_ns: float = argument(0.0, "Its start; times in the past count as now.", kind=Real())
+    start_ns: float = argument(
+        0.0, "Its start; times in the past count as now.", kind=Real(0, LAST_RELEASE_NS)
+    )
 
 
 class QueuedSettings(_OnDimm, WeightSettings):
@@ -46,7 +48,9 @@ class QueuedSettings(_OnDimm, WeightSettings):
     first = "model tokens dimm release_ns bits"
 
     tokens: int = argument(1, "Tokens that go through it.", kind=Whole(1, MAX_TOKENS))
-    release_ns: float = argument(0.0, "Its earliest start; times in the past count as now.", kind=Real())
+    release_ns: float = argument(
+        0.0, "Its earliest start; times in the past count as now.", kind=Real(0, LAST_RELEASE_NS)
+    )
 
 
 class StreamSettings(_Later, _OnDimm, RequestSettings):

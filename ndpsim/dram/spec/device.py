@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import NamedTuple
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.base.arguments import choice, text, whole_number
 from ndpsim.base.choices import RULES
 from ndpsim.base.errors import InputError, shown
@@ -36,7 +37,7 @@ _FIXED = ("rate", "tCK_ps")  # these define a speed preset, so changing them mea
 
 
 @dataclass(frozen=True, repr=False)
-class Device:
+class Device(Annotated):
     """A channel of DRAM, resolved: every timing in clocks, every size a number.
 
     Attributes:

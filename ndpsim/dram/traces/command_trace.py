@@ -68,7 +68,9 @@ class CommandTrace(Columns):
         if len(rows) != len(HEADER):
             problem = f"has {len(rows)} rows, not {len(HEADER)}: {', '.join(HEADER)}"
             raise InputError(problem, "form", key="columns")
-        return cls(**dict(zip(HEADER, np.ascontiguousarray(rows), strict=True)), names=tuple(names))
+        return cls(
+            **dict(zip(HEADER, np.ascontiguousarray(rows), strict=True)), names=several(names, "names", text)
+        )
 
     def columns(self) -> NDArray[np.int64]:
         """All columns as one array, (7, commands)."""

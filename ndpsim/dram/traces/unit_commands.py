@@ -14,11 +14,13 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.arguments import instance, path_of
+from ndpsim.base.arguments import instance, path_of, several
+from ndpsim.base.arguments import text as text_of
 from ndpsim.base.errors import InputError, shown, unknown
 from ndpsim.base.files import open_plain_or_gzip, replacing
 from ndpsim.base.text_files import read_bytes
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
+from ndpsim.dram.traces.chunks import whole_numbers
 
 #: The rows of `UnitCommands.columns`.
 COLUMNS = ("clock", "command", "channel", *LEVELS, "row", "column")
@@ -33,6 +35,13 @@ class UnitCommands:
 
     columns: NDArray[np.int64]
     names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "columns", whole_numbers(self.columns, "columns", dimensions=2))
+        object.__setattr__(self, "names", several(self.names, "names", text_of))
+        if len(self.columns) != len(COLUMNS):
+            problem = f"has {len(self.columns)} rows, not {len(COLUMNS)}: {', '.join(COLUMNS)}"
+            raise InputError(problem, "form", key="columns")
 
     def __len__(self) -> int:
         return int(self.columns.shape[1])

@@ -32,7 +32,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from ndpsim.base.arguments import choice
+from ndpsim.base.arguments import choice, whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Reported
 from ndpsim.inference.processors.attention import attention_operations
@@ -117,8 +117,14 @@ class DenseTime(Reported):
     kind_of_layer: tuple[int, ...]
 
     def of_layer(self, layer: int) -> AttentionTime:
-        """The attention of a layer, from 0."""
-        return self.attention[self.kind_of_layer[layer]]
+        """The attention of a layer, from 0.
+
+        Raises:
+            InputError: there is no such layer.
+        """
+        return self.attention[
+            self.kind_of_layer[whole_number(layer, "layer", 0, len(self.kind_of_layer) - 1)]
+        ]
 
 
 def attention_of(model: MoeShape) -> tuple[LayerAttention, ...]:

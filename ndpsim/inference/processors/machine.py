@@ -10,7 +10,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ndpsim.base.arguments import Sets
+from ndpsim.base.annotated import Annotated
+from ndpsim.base.arguments import Sets, instance
 from ndpsim.base.errors import InputError
 from ndpsim.base.units import exact
 from ndpsim.config import Hardware, load_hardware
@@ -23,7 +24,7 @@ from ndpsim.inference.processors.dense import DenseTime
 from ndpsim.inference.processors.fitted import fitted_values
 from ndpsim.inference.processors.gpu import Gpu
 from ndpsim.inference.processors.memory import GpuMemory
-from ndpsim.inference.processors.operations import AnyStep, DenseBits, Step
+from ndpsim.inference.processors.operations import AnyStep, DenseBits, MixedStep, Step
 from ndpsim.inference.processors.power import read_power
 from ndpsim.inference.processors.table import ExpertTable, read_table
 from ndpsim.workload.models import MoeShape, load_model
@@ -32,7 +33,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Processors:
+class Processors(Annotated):
     """The GPU and the CPU of `hardware`. A value that its file lacks is an error when it is needed."""
 
     hardware: Hardware
@@ -209,6 +210,9 @@ class Processors:
         Raises:
             InputError: as `dense_time`.
         """
+        instance(step, "step", MixedStep if isinstance(step, MixedStep) else Step)
+        if devices is not None:
+            instance(devices, "devices", AttentionDevices)
         return dense.timed(self.gpu, load_model(model), step, kv, bits, devices)
 
     def gpu_memory(

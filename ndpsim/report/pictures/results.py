@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from os import PathLike
 
@@ -50,5 +49,5 @@ def drawn(
         raise InputError(problem, "missing", key="result")
     figure: Figure = figure_of(result, size, panels)
     if file is not None:
-        save(figure, os.fspath(file), size)
+        save(figure, str(file), size)
     return figure

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ndpsim.base.arguments import instance, whole_number
 from ndpsim.report.metrics import metric_label, metric_text, value_words
 from ndpsim.report.printing import aligned
 from ndpsim.report.ranking import ranked_answer
@@ -29,8 +30,10 @@ class SearchResult(Listed):
     """
 
     def __init__(self, problem: SearchProblem, points: SweepResult, best: set[int]) -> None:
-        self.problem, self.points = problem, points
-        self.front = self.listed = self._distinct([row for row in points if row["run"] in best])
+        self.problem = instance(problem, "problem", SearchProblem)
+        self.points = instance(points, "points", SweepResult)
+        runs = {whole_number(run, "best", 0) for run in instance(best, "best", set)}
+        self.front = self.listed = self._distinct([row for row in points if row["run"] in runs])
         self.approach = self._improvements() if len(problem.objectives) == 1 else []
 
     def _distinct(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -123,7 +126,7 @@ class SearchResult(Listed):
 
     def cells(self, most: int) -> tuple[list[str], list[list[str]]]:
         """Labels and cells, with units, of the first rows of `shown`, without columns of equal values."""
-        rows = self.shown[:most]
+        rows = self.shown[: whole_number(most, "most", 0)]
         keys = [
             key for key in self.problem.definition.varied if len({value_words(row[key]) for row in rows}) > 1
         ]

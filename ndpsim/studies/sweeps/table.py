@@ -6,12 +6,11 @@ import csv
 import io
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, overload
 
-from ndpsim.base.arguments import imported
+from ndpsim.base.arguments import choice, imported, instance, path_of, several, text, whole_number
 from ndpsim.base.reported import html_columns
 from ndpsim.report.metrics import metric_label, metric_text
 from ndpsim.report.panels import DEFAULT_SIZE
@@ -226,7 +225,11 @@ class SweepResult(Listed):
         found: int = 0,
         lists: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        self.definition, self.listed, self._lists = definition, rows, lists
+        self.definition, self.listed, self._lists = (
+            instance(definition, "definition", Definition),
+            rows,
+            lists,
+        )
         self._stored = rows if isinstance(rows, StoredRows) else None
         self.computed, self.found = computed, found
 
@@ -268,11 +271,12 @@ class SweepResult(Listed):
         return sum(row["status"] != "ok" for row in self.rows)
 
     def config(self, number: int) -> dict[str, Any]:
-        """The resolved configuration of a point.
+        """The resolved configuration of a point, from 0.
 
         Raises:
-            IndexError: there is no such point.
+            InputError: there is no such point.
         """
+        number = whole_number(number, "number", 0, len(self) - 1)
         return dict(json.loads(self.listed[number]["config"]))
 
     def to_dict(self) -> dict[str, Any]:
@@ -339,10 +343,16 @@ class SweepResult(Listed):
         from ndpsim.report.pictures.canvas import save  # noqa: PLC0415 (imports matplotlib)
         from ndpsim.report.pictures.sweep import points_figure  # noqa: PLC0415
 
-        chosen = chosen_plot(self.definition, self.rows, kind, x, y, by, log)
+        words = {"kind": kind, "x": x, "y": y, "log": log, "size": size}
+        words = {name: None if word is None else text(word, name) for name, word in words.items()}
+        by = by if by is None or isinstance(by, str) else several(by, "by", text)
+        file = None if file is None else path_of(file, "file")
+        chosen = chosen_plot(
+            self.definition, self.rows, words["kind"], words["x"], words["y"], by, words["log"]
+        )
         figure = points_figure(self.rows, self.definition, chosen, size)
         if file is not None:
-            save(figure, os.fspath(file), size)
+            save(figure, str(file), size)
         return figure
 
     def answer(self) -> str:
@@ -374,7 +384,12 @@ class SweepResult(Listed):
         """Labels and cells, with units, of the first rows: varied keys, then metrics.
 
         If a point failed, a column between them has the status.
+
+        Raises:
+            InputError: there is no such metric.
         """
+        most = whole_number(most, "most", 0)
+        metrics = several(metrics, "metrics", lambda name, key: choice(name, key, self.metrics, "metric"))
         plain = [*self.definition.varied, *(["status"] if self.failed else [])]
         cells = [
             [

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.workload.models.expert import Matrix
 from ndpsim.workload.models.indexed import Index
 
 
 @dataclass(frozen=True)
-class Attention:
+class Attention(Annotated):
     """The attention of a layer with keys and values.
 
     Attributes:
@@ -194,7 +195,7 @@ class Attention:
 _CONVOLUTION_BITS = 16
 
 
-class WithoutKeys:
+class WithoutKeys(Annotated):
     """What a layer has in place of attention caches no keys and values of tokens."""
 
     @property

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.workload.models.expert import Matrix
 from ndpsim.workload.models.indexed import Index
 
@@ -17,7 +18,7 @@ _KEPT_BITS = 16
 
 
 @dataclass(frozen=True)
-class CompressedAttention:
+class CompressedAttention(Annotated):
     """The compressed attention of a layer.
 
     Attributes:

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.workload.models.expert import Matrix
 
 
 @dataclass(frozen=True)
-class Index:
+class Index(Annotated):
     """The index of a layer.
 
     Attributes:

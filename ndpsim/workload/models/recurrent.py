@@ -151,6 +151,8 @@ class Lightning(LinearAttention):
 class ShortConvolution(LinearAttention):
     """A convolution between two gates: one head of `value_size` channels, without a further state."""
 
+    may_be_zero = ("key_heads", "key_size")
+
     @property
     def title(self) -> str:
         """Always "short convolution"."""

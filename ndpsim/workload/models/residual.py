@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models.expert import MAX_SIZE, Matrix
 
 
 @dataclass(frozen=True)
-class Residual:
+class Residual(Annotated):
     """What stands between the blocks.
 
     Attributes:

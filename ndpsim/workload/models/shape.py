@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
+from ndpsim.base.annotated import Annotated
+from ndpsim.base.arguments import whole_number
 from ndpsim.base.errors import InputError
 from ndpsim.base.reported import Shown
 from ndpsim.workload.models.attention import Attention, LinearAttention, Network
@@ -15,20 +17,28 @@ from ndpsim.workload.models.quantization import Quantization
 from ndpsim.workload.models.residual import Residual
 from ndpsim.workload.models.stored import WeightFile
 
+_MAX_LAYERS = 1 << 16
+
 #: The attention of a layer.
 LayerAttention = Attention | LinearAttention | CompressedAttention | Network
 
 
 @dataclass(frozen=True)
-class MixedAttention:
+class MixedAttention(Annotated):
     """The attention of a model whose layers differ: its `kinds`, and for each layer the index of its kind."""
 
     kinds: tuple[LayerAttention, ...]
     of_layer: tuple[int, ...]
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if max(self.of_layer, default=0) >= len(self.kinds):
+            problem = f"{max(self.of_layer, default=0)} is no index of {len(self.kinds)} kinds"
+            raise InputError(problem, "range", key="of_layer")
+
 
 @dataclass(frozen=True, repr=False)
-class MoeShape(Shown):
+class MoeShape(Annotated, Shown):
     """A model: a mixture of experts, or a dense one, in which no layer has experts.
 
     Attributes:
@@ -60,6 +70,11 @@ class MoeShape(Shown):
             is their input: they have no weights.
     """
 
+    may_be_zero: ClassVar = (
+        *("expert_intermediate", "moe_layers", "dense_intermediate", "routed_experts", "experts_per_token"),
+        *("shared_experts", "shared_intermediate"),
+    )
+
     name: str
     family: str
     source: str
@@ -85,6 +100,10 @@ class MoeShape(Shown):
     stored: Quantization | WeightFile | None = None
     zero_experts: int = 0
     single_blocks: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        whole_number(self.layers, "layers", 1, _MAX_LAYERS)
 
     @property
     def choices(self) -> int:

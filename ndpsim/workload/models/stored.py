@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
+from ndpsim.base.annotated import Annotated
 from ndpsim.base.arguments import choice
 from ndpsim.workload.models.blocks import Block
 
@@ -55,7 +56,7 @@ class Tensor:
 
 
 @dataclass(frozen=True)
-class WeightFile:
+class WeightFile(Annotated):
     """The tensors of a model in a weight file. `source`: where the recipe of the file is published."""
 
     name: str
