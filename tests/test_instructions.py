@@ -199,8 +199,9 @@ def test_elements_at_constant_places_are_of_one_type_found_once(monkeypatch):
     found = np.zeros(5, dtype=np.uint16)
     turned(np.arange(4, dtype=np.int16), found)
     assert found.tolist() == [2, 1, 0, 3, 7]
-    assert asked[operator.getitem] <= 1  # none: another kernel has asked
-    assert asked[operator.setitem] <= 2  # of elements and of a constant
+    most = 2 if numba.config.BOUNDSCHECK else 1  # Numba asks again for code that checks bounds
+    assert asked[operator.getitem] <= most  # none: another kernel has asked
+    assert asked[operator.setitem] <= 2 * most  # of elements and of a constant
 
 
 @TRIED
