@@ -16,6 +16,7 @@ from fuzz.values import ODD
 from mistakes import refused
 from ndpsim.dram.traces import HEADER
 from ndpsim.inference.processors.operations import Step
+from ndpsim.studies.sweeps.values import Definition
 from ndpsim.workload.models import CompressedAttention, Index
 from ndpsim.workload.models.recurrent import StateSpace
 from test_python_face import CALLS, DEVICE, TRACE
@@ -34,7 +35,13 @@ RECORDS = (
     ndpsim.load_bank_hardware("aim"),
     DEVICE,
 )
-SWEPT = ndpsim.sweep("gemv", {"tokens": [1, 2]}, fixed={"shape": "256,128"})
+SWEPT = ndpsim.SweepResult(
+    Definition("gemv", varied={"tokens": [1, 2]}),
+    [
+        {"tokens": n, "status": "ok", "reason": None, "time_ns": 90.0 * n, "version": "1", "config": "{}"}
+        for n in (1, 2)
+    ],
+)
 DENSE = ndpsim.load_processors().dense_time("deepseek-v2", 2, 5)
 _WRONG = {name: [key for key, values in wrong.items() if values] for name, (*_, wrong) in CALLS.items()}
 _PAIRS = [(name, argument) for name, arguments in _WRONG.items() for argument in arguments]

@@ -340,7 +340,7 @@ def weigh(programme, point, work):
             for other in range(place, rows):
                 to = _LANES * (rows * place + other)
                 add_products(system, to, work.scaled, _LANES * place, means, of_means + _LANES * other)
-        if block + 1 == blocks or lowest[block + 1] != lowest[block]:
+        if is_last(lowest, block):
             for place in range(rows):
                 for other in range(place, rows):
                     band[lowest[block] + place, other - place] += taken(system[place, other])
@@ -353,6 +353,12 @@ def weigh(programme, point, work):
                 there = programme.rows[following]
                 band[here, there - here] += weighted * programme.other_uses[following]
     eliminate(band, work.height)
+
+
+@inlined
+def is_last(lowest, block):
+    """Whether no block with the same rows follows."""
+    return block + 1 == len(lowest) or lowest[block + 1] != lowest[block]
 
 
 @inlined
@@ -426,7 +432,7 @@ def direct(programme, point, work, step, centre, share, curvature):
         add_uses(work.sums, programme, block, step.x)
         for place in range(rows):
             add_products(work.sums, _LANES * place, work.lanes, 0, means, _LANES * (rows * block + place))
-        if block + 1 == blocks or lowest[block + 1] != lowest[block]:
+        if is_last(lowest, block):
             for place in range(rows):
                 prices[lowest[block] + place] += taken(work.sums[place])
     add_other_uses(prices, programme, step.x, 1.0)
@@ -522,7 +528,7 @@ def move(programme, point, step, work, along, down):
                 left -= x[_LANES * (ways * block + one) + lane]
             missing[block, lane] = left
         add_uses(work.sums, programme, block, x)
-        if block + 1 == blocks or lowest[block + 1] != lowest[block]:
+        if is_last(lowest, block):
             for place in range(len(work.sums)):
                 short[lowest[block] + place] -= taken(work.sums[place])
     add_other_uses(short, programme, x, -1.0)

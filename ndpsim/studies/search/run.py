@@ -232,7 +232,7 @@ class _SearchRun(SweepRun):
             self._points += batch
             self._trials += trials
             yield from self._tasks_of(batch)
-            while any(point.record is None for point in batch):
+            while any(point.outcome is None for point in batch):
                 yield None
             self._tell(trials, batch)
 
@@ -263,7 +263,7 @@ class _SearchRun(SweepRun):
         )
 
     def _rows(self) -> list[dict[str, Any]]:
-        finished = [number for number, point in enumerate(self._points, 1) if point.record is not None]
+        finished = [number for number, point in enumerate(self._points, 1) if point.outcome is not None]
         rows = self._rows_of(self._points)
         return [
             {"run": number, **self._problem.judged(row)} for number, row in zip(finished, rows, strict=True)

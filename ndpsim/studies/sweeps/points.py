@@ -56,7 +56,7 @@ class SweepPoint:
     values: dict[str, Any]
     name: str = ""
     config: str = "{}"
-    record: dict[str, Any] | None = None
+    outcome: dict[str, Any] | None = None
 
 
 class SweepRun:
@@ -111,7 +111,7 @@ class SweepRun:
         self._find_noted()
         if self._noted_rows is not None:
             return iter(())
-        return self._tasks_of([point for point in self._points if point.record is None])
+        return self._tasks_of([point for point in self._points if point.outcome is None])
 
     def _find_noted(self) -> None:
         """Finish the points whose records the note in the folder names."""
@@ -133,7 +133,7 @@ class SweepRun:
                 point.name, point.config = name, record["config"]
                 self._same.setdefault(name, []).append(point)
                 self._stored_before.add(name)
-                self._finish([point], record)
+                self._finish([point], _outcome(record))
 
     def _tasks_of(self, points: Sequence[SweepPoint]) -> Tasks:
         """Tasks of points, resolved if requested; points without a task are finished at once."""
@@ -145,24 +145,25 @@ class SweepRun:
                 self._inputs |= digests_of(inputs - self._inputs.keys())
             except Exception as error:  # other points continue after any error
                 point.name = point_name(self.command.name, ["given", settings])
-                self._finish([point], self._record(point, failure(reason_of(error))), store=True)
+                record = self._record(point, failure(reason_of(error)))
+                self._finish([point], _outcome(record), record)
                 continue
             point.name = point_name(self.command.name, resolved.key)
             point.config = resolved.text
             same = self._same.setdefault(point.name, [])
             same.append(point)
-            if same[0].record is not None:
-                self._finish([point], same[0].record)
+            if same[0].outcome is not None:
+                self._finish([point], same[0].outcome)
             elif same[0] is point:
-                record = self._stored(point.name)
-                if record is None:
+                found = self._stored(point.name)
+                if found is None:
                     if not self._has_begun:
                         self._has_begun = True
                         self._begin()
                     yield Task(point.name, settings, resolved.key)
                 else:
                     self._stored_before.add(point.name)
-                    self._finish([point], record)
+                    self._finish([point], _outcome(found))
 
     def _stored(self, name: str) -> dict[str, Any] | None:
         record = None if self._store is None else self._store.find(name)
@@ -182,7 +183,7 @@ class SweepRun:
                     earlier = self._store.find(task.name)
                     if earlier is not None and earlier["status"] == "ok":
                         record, stored = earlier, False
-                self._finish(same, record, store=stored)
+                self._finish(same, _outcome(record), record if stored else None)
                 self._write_tables_now_and_then()
 
     def claim(self, name: str, described: Mapping[str, Any]) -> None:
@@ -212,17 +213,18 @@ class SweepRun:
             "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         }
 
-    def _finish(self, points: list[SweepPoint], record: dict[str, Any], store: bool = False) -> None:
+    def _finish(
+        self, points: list[SweepPoint], outcome: dict[str, Any], new: dict[str, Any] | None = None
+    ) -> None:
         """Finish points, and store their record if it is new."""
-        outcome = _outcome(record)
         for point in points:
-            if point.record is None:
+            if point.outcome is None:
                 self._done += 1
-                self._failed += record["status"] != "ok"
+                self._failed += outcome["status"] != "ok"
                 self._found += point.name in self._stored_before
-            point.record = outcome
-        if store and self._store is not None:
-            self._store.put(record)
+            point.outcome = outcome
+        if new is not None and self._store is not None:
+            self._store.put(new)
         self._show()
 
     def _show(self) -> None:
@@ -300,8 +302,8 @@ def _outcome(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finished(points: Sequence[SweepPoint]) -> list[tuple[Any, dict[str, Any], str]]:
-    """Values, record and configuration of each finished point."""
-    return [(point.values, point.record, point.config) for point in points if point.record is not None]
+    """Values, outcome and configuration of each finished point."""
+    return [(point.values, point.outcome, point.config) for point in points if point.outcome is not None]
 
 
 def _version() -> dict[str, str]:

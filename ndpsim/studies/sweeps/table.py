@@ -225,11 +225,8 @@ class SweepResult(Listed):
         found: int = 0,
         lists: Sequence[dict[str, Any]] | None = None,
     ) -> None:
-        self.definition, self.listed, self._lists = (
-            instance(definition, "definition", Definition),
-            rows,
-            lists,
-        )
+        self.definition = instance(definition, "definition", Definition)
+        self.listed, self._lists = rows, lists
         self._stored = rows if isinstance(rows, StoredRows) else None
         self.computed, self.found = computed, found
 

@@ -32,9 +32,9 @@ class MixedAttention(Annotated):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if max(self.of_layer, default=0) >= len(self.kinds):
-            problem = f"{max(self.of_layer, default=0)} is no index of {len(self.kinds)} kinds"
-            raise InputError(problem, "range", key="of_layer")
+        last = max(self.of_layer, default=0)
+        if last >= len(self.kinds):
+            raise InputError(f"{last} is no index of {len(self.kinds)} kinds", "range", key="of_layer")
 
 
 @dataclass(frozen=True, repr=False)
