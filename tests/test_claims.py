@@ -160,6 +160,9 @@ claims:
         ),
         ("unit: GB/s", "units: GB/s", "form made.yaml:9 claims.0.published.units"),
         ("place: Table 1", "place: Table 1\n    given_by: x", "form made.yaml:6 claims.0"),
+        ("place: Table 1", "place: Table 1\n    why: '{dimm.ranks}'", "form made.yaml:6 claims.0"),
+        ("place: Table 1", "place: Table 1\n    why: '{hw.link +}'", "form made.yaml:6 claims.0"),
+        ("place: Table 1", "place: Table 1\n    why: 'set {1, 2'", "form made.yaml:6 claims.0"),
     ],
 )
 def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, words):
@@ -170,6 +173,44 @@ def test_a_mistake_in_a_claim_is_one_line_with_its_place(tmp_path, old, new, wor
     file.write_text(CLAIM.replace(old, new, 1))
     with refused(words):
         read_paper(file)
+
+
+@pytest.mark.parametrize(
+    ("how", "told"),
+    [
+        ("reduce: min", "2 ranks make 16, a half of 32"),
+        ("reduce: max", "8 ranks make 64, a half of 128"),
+        ("reduce: mean", "4.66667 ranks make 37.3333, a half of 74.6667"),
+        ("reduce: all", "4 ranks make 32, a half of 64"),  # the first that is not so
+    ],
+)
+def test_a_why_has_the_figures_of_the_combination_that_decides(tmp_path, how, told):
+    trend = "all" in how
+    text = CLAIM.replace(
+        "    runs: {hw: {command: hardware, given: {hw: trimoe}}}\n    ours: hw.link.lanes * hw.link.lane_gbit_s / 8\n",
+        "    over: {ranks: [2, 4, 8]}\n"
+        "    runs: {hw: {command: hardware, given: {hw: trimoe, dimm.ranks: '{ranks}'}}}\n"
+        f"    ours: hw.dimm.ranks * 8 {'< 32' if trend else ''}\n    {how}\n"
+        "    expected: 'off'\n    why: '{ranks:g} ranks make {8 * hw.dimm.ranks:g}, a half of {16 * hw.dimm.ranks:g}'\n",
+    )
+    if trend:
+        text = text.replace("exact\n    pub", "trend\n    pub").replace(
+            "    tolerance: exact\n", "    given_by: x\n"
+        )
+        text = text.replace("{value: 25, unit: GB/s, quote", "{statement: few, quote")
+    file = tmp_path / "made.yaml"
+    file.write_text(text)
+    paper = read_paper(file)
+    outcome = evaluate([(paper, paper.claims[0])], 1)[0]
+    assert outcome.verdict == "off", outcome.reason
+    assert outcome.why == outcome.to_dict()["why"] == told
+    assert outcome.metrics == {
+        "hw.dimm.ranks": float(told.split()[0]) if trend else pytest.approx(float(told.split()[0]), abs=1e-4)
+    }
+    write_report(tmp_path, [outcome], None)
+    report = (tmp_path / "REPORT.md").read_text()
+    assert told in report
+    assert ("hw.dimm.ranks 4 |" in report) == trend
 
 
 # ---- The claims of measured times: published values equal those of tables, and fits are marked

@@ -85,7 +85,7 @@ def changed_metrics(claim: Claim, factor: float):
         other = {run: dict(found[run]) for of in runs for run in of.values()}
         for of in runs:
             other[of[name]][metric] *= factor
-        yield judged(claim, paper, evaluation._worked_out(claim, runs, other)[0], {}, TOLERANCES).verdict
+        yield evaluation._outcome(paper, claim, runs, other, TOLERANCES).verdict
 
 
 @pytest.mark.parametrize("pairs", by_paper(EXACT))

@@ -6,6 +6,7 @@ import ast
 import fnmatch
 import functools
 import statistics
+import string
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,22 +98,61 @@ class Expression:
         """The names of the runs in the expression."""
         return {node.id for node in ast.walk(self._tree) if isinstance(node, ast.Name)} - set(_FUNCTIONS)
 
+    @functools.cached_property
+    def metrics(self) -> list[str]:
+        """Its metrics, as they are in the text: ``RUN.METRIC`` and ``metric(RUN, "name")``."""
+        found: list[str] = []
+
+        def visit(node: ast.AST) -> None:
+            called = isinstance(node, ast.Call) and ast.unparse(node.func) == "metric"
+            if called or isinstance(node, ast.Attribute):
+                found.append(ast.unparse(node))
+            else:
+                for child in ast.iter_child_nodes(node):
+                    visit(child)
+
+        visit(self._tree)
+        return list(dict.fromkeys(found))
+
     @property
     def is_one_metric(self) -> bool:
         """Whether the expression is a single metric, without arithmetic."""
         return isinstance(self._tree.body, ast.Attribute)
 
-    def of(self, metrics: Metrics) -> Any:
+    def of(self, metrics: Metrics, keys: Mapping[str, Any] | None = None) -> Any:
         """Its value.
+
+        Args:
+            metrics: of each run.
+            keys: values of further names.
 
         Raises:
             InputError: a metric is not there, is not known (None), or a division is by 0.
         """
         runs = {name: _RunMetrics(name, values) for name, values in metrics.items()}
         try:
-            return eval(self._code, {"__builtins__": {}}, {**_FUNCTIONS, **runs})
+            return eval(self._code, {"__builtins__": {}}, {**_FUNCTIONS, **(keys or {}), **runs})
         except ZeroDivisionError:
             raise InputError(f"'{self.text}' divides by 0", "invalid") from None
+
+
+def parts_of(text: str) -> list[tuple[str, Expression | None, str]]:
+    """The parts of a text with figures in braces, ``{fast.time_ns / 1e6:.1f} ms``.
+
+    Returns:
+        for each part the words before a figure, its expression, and its format of Python; the expression of
+        the last words is None.
+
+    Raises:
+        InputError: a figure in braces is no expression, or a brace is alone.
+    """
+    try:
+        parts = list(string.Formatter().parse(text))
+    except ValueError as error:
+        raise InputError(f"'{text}': {error}", "form") from None
+    return [
+        (words, None if field is None else Expression(field), spec or "") for words, field, spec, _ in parts
+    ]
 
 
 # ---- Claims of papers, checked
@@ -256,7 +296,9 @@ class Claim(_Part):
             prediction.
         assumptions: values that the claim needs and the paper does not give.
         expected: the known verdict, which `why` explains; any other verdict is news, also "holds".
-        why: the reason why the claim is not reproducible or off.
+        why: the reason why the claim is not reproducible or off. Figures of the claim's own runs stand in
+            braces as expressions, ``{fast.time_ns / 1e6:.1f} ms``, and keys of `over` by their name: of the
+            combination that `reduce` takes, of the first that is not so, or the mean over all.
         figure: the paper's figure that contains it, for the picture: "Figure 6".
     """
 
@@ -309,9 +351,15 @@ class Claim(_Part):
             raise ValueError("a tolerance is for exact and simulated claims only, and each of them needs one")
         if self.expected != "holds" and not self.why:
             raise ValueError("a claim that is expected to be off needs why")
-        unknown = Expression(self.ours).runs - set(self.runs)
-        if unknown:
-            raise ValueError(f"ours names a run that the claim does not have: {', '.join(sorted(unknown))}")
+        named = {"ours": Expression(self.ours).runs - set(self.runs)}
+        for _, figure, _ in parts_of(self.why or ""):
+            named["why"] = named.get("why", set()) | (
+                figure.runs - {*self.runs, *self.over} if figure else set()
+            )
+        for key, unknown in named.items():
+            if unknown:
+                problem = f"{key} names a run that the claim does not have: {', '.join(sorted(unknown))}"
+                raise ValueError(problem)
         for assumption in self.assumptions:
             if set(assumption.runs) - set(self.runs):
                 raise ValueError(f"the assumption {assumption.key} names a run that the claim does not have")

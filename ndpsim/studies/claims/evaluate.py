@@ -8,7 +8,7 @@ import math
 import re
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import Any
 
@@ -17,9 +17,11 @@ from ndpsim.studies.claims.claim import (
     Assumption,
     Claim,
     Expression,
+    Metrics,
     Paper,
     PublishedFigure,
     ToleranceClass,
+    parts_of,
     read_papers,
     read_tolerances,
 )
@@ -64,6 +66,8 @@ class Outcome:
         tolerance: the allowed error; None for a trend.
         verdict: "holds", "off", "not-comparable" or "not-run".
         reason: the reason why there is no value.
+        why: `Claim.why` with its figures.
+        metrics: the values of the metrics in `Claim.ours`, of the combination that `Claim.why` speaks of.
     """
 
     claim: Claim
@@ -74,6 +78,8 @@ class Outcome:
     tolerance: float | None
     verdict: str
     reason: str | None = None
+    why: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def is_skipped(self) -> bool:
@@ -114,9 +120,10 @@ class Outcome:
             "falsified_by": claim.falsified_by and claim.falsified_by.says,
             "verdict": self.verdict,
             "expected": claim.expected,
-            "why": claim.why,
+            "why": self.why,
             "reason": self.reason,
             "values": dict(self.values),
+            "metrics": dict(self.metrics),
         }
 
 
@@ -267,16 +274,25 @@ def loads_of(claim: Claim) -> str | None:
     return kinds.pop() if len(kinds) == 1 else None
 
 
-def _worked_out(
-    claim: Claim, runs: Sequence[Mapping[str, ResolvedRun]], found: Measured
-) -> tuple[Any, dict[str, Any]]:
-    """The simulated figure, and the value of each combination.
+@dataclass(frozen=True)
+class _Case:
+    """A combination of `Claim.over`, and the metrics of its runs."""
+
+    keys: Mapping[str, Any]
+    metrics: Metrics
+
+    @property
+    def name(self) -> str:
+        return ", ".join(map(str, self.keys.values())) or "ours"
+
+
+def _cases(claim: Claim, runs: Sequence[Mapping[str, ResolvedRun]], found: Measured) -> list[_Case]:
+    """The combinations of a claim.
 
     Raises:
-        InputError: a run has no result, or not that metric.
+        InputError: a run has no result.
     """
-    assert claim.ours is not None
-    expression, values = Expression(claim.ours), {}
+    cases = []
     for combination, named in zip(_combinations(claim), runs, strict=True):
         metrics = {}
         for name, run in named.items():
@@ -284,8 +300,30 @@ def _worked_out(
             if isinstance(result, str):
                 raise InputError(f"{name}: {result}", "missing")
             metrics[name] = result
-        values[", ".join(map(str, combination.values())) or "ours"] = expression.of(metrics)
-    return _REDUCE[claim.reduce](list(values.values())), values
+        cases.append(_Case(combination, metrics))
+    return cases
+
+
+def _spoken_of(claim: Claim, cases: Sequence[_Case], ours: Any, values: Sequence[Any]) -> Sequence[_Case]:
+    """The combinations that `Claim.why` speaks of."""
+    if claim.reduce == "mean":
+        return cases
+    decides = False if claim.reduce == "all" else ours
+    return [cases[values.index(decides) if decides in values else 0]]
+
+
+def _figure(expression: Expression, cases: Sequence[_Case]) -> Any:
+    """The value of an expression, or its mean over several cases."""
+    values = [expression.of(case.metrics, case.keys) for case in cases]
+    return values[0] if len(values) == 1 else statistics.fmean(values)
+
+
+def _with_figures(text: str, cases: Sequence[_Case]) -> str:
+    """A text with its figures in braces worked out."""
+    return "".join(
+        words if expression is None else words + format(_figure(expression, cases), spec)
+        for words, expression, spec in parts_of(text)
+    )
 
 
 def evaluate(
@@ -314,14 +352,20 @@ def _outcome(
     found: Measured,
     tolerances: Mapping[str, ToleranceClass],
 ) -> Outcome:
-    nothing = Outcome(claim, paper, None, {}, None, None, "not-comparable", claim.why)
+    nothing = Outcome(claim, paper, None, {}, None, None, "not-comparable", claim.why, claim.why)
     if claim.kind == "not-reproducible":
         return nothing
+    assert claim.ours is not None
     try:
-        ours, values = _worked_out(claim, runs, found)
+        cases, expression = _cases(claim, runs, found), Expression(claim.ours)
+        values = {case.name: expression.of(case.metrics) for case in cases}
+        ours = _REDUCE[claim.reduce](list(values.values()))
+        told = _spoken_of(claim, cases, ours, list(values.values()))
+        why = claim.why and _with_figures(claim.why, told)
+        metrics = {name: _figure(Expression(name), told) for name in expression.metrics}
     except InputError as error:
         return replace(nothing, verdict="not-run", reason=str(error))
-    return judged(claim, paper, ours, values, tolerances)
+    return replace(judged(claim, paper, ours, values, tolerances), why=why, metrics=metrics)
 
 
 def sensitivity(

@@ -165,7 +165,7 @@ def _paper_section(
     compared = [outcome for outcome in outcomes if outcome.claim.kind != "not-reproducible"]
     rows = ((*row_of(outcome), f"`{command_of(outcome.claim)}`") for outcome in compared)
     lines += ["", *markdown_table((*COLUMNS, "command"), rows)]
-    reasons = [(outcome.claim.name, outcome.claim.why or outcome.reason) for outcome in compared]
+    reasons = [(outcome.claim.name, outcome.why or outcome.reason) for outcome in compared]
     explained = [f"- `{name}`: {reason}" for name, reason in reasons if reason]
     if explained:
         lines += ["", f"### {paper.paper}: why not", "", *explained]
@@ -192,8 +192,9 @@ def _trends(paper: Paper, outcomes: Sequence[Outcome]) -> list[str]:
     for outcome in outcomes:
         claim = outcome.claim
         says = claim.falsified_by.says if claim.falsified_by else f"given by {claim.given_by}"
-        rows.append((claim.name, says, outcome.verdict))
-    header = ("trend", "false where", "verdict")
+        figures = (f"{name} {number_in_words(value)}" for name, value in outcome.metrics.items())
+        rows.append((claim.name, says, "; ".join(figures), outcome.verdict))
+    header = ("trend", "false where", "figures", "verdict")
     return ["", f"### {paper.paper}: what would make its trends false", "", *markdown_table(header, rows)]
 
 
