@@ -360,6 +360,40 @@ def test_a_measured_layer_by_hand() -> None:
     assert (calls.columns["active"] * calls.columns["memory_us"] * 4.8e6).min() > 50e6
 
 
+def test_uneven_loads_have_all_pairs_and_follow_the_power_law() -> None:
+    uneven = script("validation/gpu_uneven.py")
+    rng = np.random.default_rng(7)
+    for tokens, experts, top_k in ((1, 128, 8), (16, 128, 8), (300, 8, 2), (4096, 128, 8)):
+        loads = uneven.drawn_loads(tokens, experts, top_k, rng)
+        assert (loads.sum(), len(loads)) == (tokens * top_k, experts)
+        assert 0 <= loads.min() <= loads.max() <= tokens
+    # Half of the shares lie below the median of a density of x^-1.2 between 1 and 3,276.8: 11.7.
+    draws = np.concatenate([uneven.drawn_loads(4096, 4000, 16, rng) for _ in range(5)])
+    median = ((1 + 3276.8**-0.2) / 2) ** -5
+    mean = 0.2 / 0.8 * (3276.8**0.8 - 1) / (1 - 3276.8**-0.2)
+    assert np.median(draws) == pytest.approx(4096 * 16 / 4000 * median / mean, abs=1)
+
+
+def test_an_uneven_call_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    uneven = script("validation/gpu_uneven.py")
+    monkeypatch.setattr(uneven, "drawn_loads", lambda *given: np.array([40.0, 17.0, 0.0, 7.0]))
+    row = {
+        "hidden": "4096",
+        "intermediate": "14336",
+        "experts": "4",
+        "top_k": "2",
+        "slices": "1",
+        "32": "3000",
+    }
+    load, error = uneven._error("h200_sxm", row, 32, (0.5, 0.8, 20.0, 0.3), 2.0, 16)
+    weights = 3 * 4096 * 14336
+    each = [
+        math.hypot(tokens * 2 * weights / 989.4e6 / 0.5, 2 * weights / 4.8e6 / 0.8) for tokens in (48, 32, 16)
+    ]
+    passed = 64 * 2 * (3 * 4096 + 6 * 14336) / 4.8e6 / 0.8
+    assert (load, error) == (16, pytest.approx((20 + sum(each) + 3 * 0.3 + passed) / 3000 - 1))
+
+
 def test_layers_give_the_values_that_they_were_made_with() -> None:
     calls = script("validation/gpu_layers.py").Layers(["l40s"], "vllm", ["bfloat16"])
     values = (0.5, 0.8, 15.0, 0.4)

@@ -17,6 +17,7 @@ import numpy as np
 
 import gpu_attention
 import gpu_layers
+import gpu_uneven
 from gpu_fits import (
     FUSED,
     POWERS,
@@ -89,6 +90,15 @@ percentile. The goal was 8% and 30%.
 
 The B200's calls are of several kernels, which read large experts twice from 9 tokens on. The median error
 over all families, by exponent: {layer_powers}.
+
+Uneven loads: vLLM's layers of the same models, whose tokens choose experts by a power law (exponent 1.2;
+`gpu_measured/moe_layers_uneven.csv`). Nothing is fitted to them: the values are those above. A call is the
+mean of five draws of loads, as in the benchmark; ranges are those of the mean over active experts of even
+loads.
+
+| card | calls | {ranges} |
+|---|---|{range_rule}
+{uneven}
 
 Narrower numbers are multiplied at `gpu.fp8_efficiency` and `gpu.fp4_efficiency` of `gpu.fp8_tflops` and
 `gpu.fp4_tflops`. These shares are fitted with all other values as in 16 bits:
@@ -291,7 +301,7 @@ NARROW = {
 
 def layer_lines() -> tuple[list[Fit], dict[str, str]]:
     """Fits of measured layers, and the page's tables."""
-    fits, values, errors, narrow, programs = [], [], [], [], []
+    fits, values, errors, uneven, narrow, programs = [], [], [], [], [], []
     for family, of_it in layers().items():
         calls = measured_layers(family, gpu_layers.PROGRAM, "bfloat16")
         off = calls.left_out(POWER, TILE)
@@ -305,6 +315,7 @@ def layer_lines() -> tuple[list[Fit], dict[str, str]]:
             chosen = calls.cards == card
             cells = gpu_layers.by_range(calls.columns["load"][chosen], off[chosen])
             errors.append(f"| {gpu_layers.CARDS[card].name} | {chosen.sum()} | {cells} |")
+        uneven += gpu_uneven.lines(family, of_it, POWER, TILE)
         for numbers in NARROW[family]:
             share = gpu_layers.narrow_efficiency(family, numbers, of_it, POWER, TILE)
             calls = measured_layers(family, gpu_layers.PROGRAM, numbers)
@@ -325,7 +336,7 @@ def layer_lines() -> tuple[list[Fit], dict[str, str]]:
         ),
         "layer_keys": " | ".join(gpu_layers.KEYS), "layer_values": "\n".join(values),
         "ranges": gpu_layers.range_names(), "range_rule": "---|" * len(gpu_layers.RANGES),
-        "layer_errors": "\n".join(errors), "narrow": "\n".join(narrow), "programs": "\n".join(programs),
+        "layer_errors": "\n".join(errors), "uneven": "\n".join(uneven), "narrow": "\n".join(narrow), "programs": "\n".join(programs),
         "layer_powers": ", ".join(
             f"{'the longer' if power is None else f'p = {power:g}'} {error:.1%}"
             for power, error in gpu_layers.by_power(TILE).items()

@@ -52,6 +52,20 @@ FAMILIES = ("hopper", "ada", "blackwell", "b200")
 PROGRAM = "vllm"
 
 
+def expert_us(
+    load: Floats,
+    compute_us: Floats,
+    memory_us: Floats,
+    values: Sequence[float],
+    power: float | None,
+    tile: int,
+) -> Floats:
+    """The time of experts in a call, by their tokens, with values of `KEYS`."""
+    fused, memory, _, slice_us = values
+    tokens = -(-load // tile) * tile
+    return np.asarray(together(tokens * compute_us / fused, memory_us / memory, power)) + slice_us
+
+
 class Layers:
     """Calls of measured layers.
 
@@ -66,7 +80,7 @@ class Layers:
             if (card := row["card"]) in cards and row["program"] == program and row["numbers"] in numbers
             for tokens in map(int, filter(str.isdigit, row))
         ]  # fmt: skip
-        fields = [_call(CARDS[card], row, tokens) for card, row, tokens in calls]
+        fields = [call(CARDS[card], row, tokens) for card, row, tokens in calls]
         columns = dict(zip(_FIELDS, np.array(fields).T, strict=True))
         kept = columns.pop("active_mb") > np.array([CARDS[card].l2_mb for card, *_ in calls])
         self.columns: dict[str, Floats] = {name: column[kept] for name, column in columns.items()}
@@ -88,16 +102,15 @@ class Layers:
 
     def predicted_us(self, values: Sequence[float], power: float | None, tile: int) -> Floats:
         """The times of the calls with values of `KEYS`."""
-        fused, memory, call_us, slice_us = values
+        _, memory, call_us, _ = values
         of = self.columns
         few = np.floor(of["load"])
         more = of["load"] - few  # this share of the experts has one token more
 
         def each(load: Floats) -> Floats:
-            tokens = -(-load // tile) * tile
-            return np.asarray(together(tokens * of["compute_us"] / fused, of["memory_us"] / memory, power))
+            return expert_us(load, of["compute_us"], of["memory_us"], values, power, tile)
 
-        experts = (1 - more) * each(few) + more * each(few + 1) + slice_us
+        experts = (1 - more) * each(few) + more * each(few + 1)
         return np.asarray(call_us + of["active"] * experts + of["activation_us"] / memory)
 
     def errors(self, values: Sequence[float], power: float | None, tile: int) -> Floats:
@@ -133,7 +146,7 @@ class Layers:
 _FIELDS = ("us", "load", "active", "compute_us", "memory_us", "activation_us", "active_mb")
 
 
-def _call(card: Card, row: Mapping[str, str], tokens: int) -> tuple[float, ...]:
+def call(card: Card, row: Mapping[str, str], tokens: int) -> tuple[float, ...]:
     """`_FIELDS` of a call: compute of a token, memory of an expert, activations of the whole call."""
     hidden, whole, experts, top_k, slices = (
         int(row[key]) for key in ("hidden", "intermediate", "experts", "top_k", "slices")

@@ -1,4 +1,4 @@
-"""Writes gpu_measured/moe_layers.csv and attention.csv: a part of what AIConfigurator has measured.
+"""Writes tables of gpu_measured: moe_layers, moe_layers_uneven, attention: a part of what AIConfigurator has measured.
 
 Run with pandas and pyarrow: python validation/gpu_tables.py FOLDER, where FOLDER is
 `aiconfigurator_core/systems/data` of the package aiconfigurator-core 0.12.0 (Apache-2.0).
@@ -29,11 +29,11 @@ HEADER = """\
 """
 
 
-def table(folder: Path, card: str, program: str, version: str) -> pd.DataFrame:
+def table(folder: Path, card: str, program: str, version: str, loads: str = "balanced") -> pd.DataFrame:
     """The chosen rows of a table, a row for each shape and type of numbers."""
     rows = pd.read_parquet(folder / card / "moe" / program / version / "moe_perf.parquet")
     rows = rows[
-        (rows.moe_ep_size == 1) & (rows.distribution == "balanced") & rows.moe_dtype.isin(DTYPES)
+        (rows.moe_ep_size == 1) & (rows.distribution == loads) & rows.moe_dtype.isin(DTYPES)
         & rows.moe_tp_size.isin((1, 4, 8)) & rows.num_tokens.isin(TOKENS)
         & (rows.inter_size // rows.moe_tp_size % 64 == 0)
     ]  # fmt: skip
@@ -48,6 +48,21 @@ def table(folder: Path, card: str, program: str, version: str) -> pd.DataFrame:
         columns={"moe_dtype": "numbers", "hidden_size": "hidden", "inter_size": "intermediate",
                  "num_experts": "experts", "topk": "top_k", "moe_tp_size": "slices"}
     )  # fmt: skip
+
+
+#: The steeper of the two power laws by which tokens choose experts.
+UNEVEN = "power_law_1.2"
+UNEVEN_HEADER = """\
+# As moe_layers.csv, of vLLM in 16 bits, with experts that get tokens by a power law: the mean of five draws.
+# An expert's share is drawn from a density of x^-1.2, from 1 to 0.8 times the tokens, or from 0.01 to 2 if there
+# are no more pairs than experts. Source: as there.
+"""
+
+
+def uneven(folder: Path, card: str, program: str, version: str) -> pd.DataFrame:
+    """The chosen rows with uneven loads."""
+    rows = table(folder, card, program, version, UNEVEN)
+    return rows[rows.numbers == "bfloat16"].drop(columns=["program", "numbers"])
 
 
 #: Card, program and version of each table of attention.
@@ -107,6 +122,8 @@ def main(folder: Path) -> None:
     """Write the files."""
     layers = pd.concat([table(folder, *one) for one in TABLES], ignore_index=True)
     write("moe_layers.csv", HEADER, layers)
+    of_vllm = [uneven(folder, *one) for one in TABLES if one[1] == "vllm"]
+    write("moe_layers_uneven.csv", UNEVEN_HEADER, pd.concat(of_vllm, ignore_index=True))
     found = pd.concat([attention(folder, *one) for one in ATTENTION], ignore_index=True)
     found = found.rename(
         columns={"num_heads": "heads", "num_key_value_heads": "key_heads", "head_dim": "head_size",
