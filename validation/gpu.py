@@ -336,7 +336,8 @@ def layer_lines() -> tuple[list[Fit], dict[str, str]]:
         ),
         "layer_keys": " | ".join(gpu_layers.KEYS), "layer_values": "\n".join(values),
         "ranges": gpu_layers.range_names(), "range_rule": "---|" * len(gpu_layers.RANGES),
-        "layer_errors": "\n".join(errors), "uneven": "\n".join(uneven), "narrow": "\n".join(narrow), "programs": "\n".join(programs),
+        "layer_errors": "\n".join(errors), "uneven": "\n".join(uneven),
+        "narrow": "\n".join(narrow), "programs": "\n".join(programs),
         "layer_powers": ", ".join(
             f"{'the longer' if power is None else f'p = {power:g}'} {error:.1%}"
             for power, error in gpu_layers.by_power(TILE).items()

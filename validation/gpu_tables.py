@@ -1,4 +1,4 @@
-"""Writes tables of gpu_measured: moe_layers, moe_layers_uneven, attention: a part of what AIConfigurator has measured.
+"""Writes tables of gpu_measured, parts of what AIConfigurator has measured: layers, uneven ones, attention.
 
 Run with pandas and pyarrow: python validation/gpu_tables.py FOLDER, where FOLDER is
 `aiconfigurator_core/systems/data` of the package aiconfigurator-core 0.12.0 (Apache-2.0).
@@ -54,8 +54,8 @@ def table(folder: Path, card: str, program: str, version: str, loads: str = "bal
 UNEVEN = "power_law_1.2"
 UNEVEN_HEADER = """\
 # As moe_layers.csv, of vLLM in 16 bits, with experts that get tokens by a power law: the mean of five draws.
-# An expert's share is drawn from a density of x^-1.2, from 1 to 0.8 times the tokens, or from 0.01 to 2 if there
-# are no more pairs than experts. Source: as there.
+# An expert's share is drawn from a density of x^-1.2, from 1 to 0.8 times the tokens, or from 0.01 to 2
+# if there are no more pairs than experts. Source: as there.
 """
 
 

@@ -33,7 +33,7 @@ def drawn_loads(tokens: int, experts: int, top_k: int, rng: np.random.Generator)
 def _error(
     card: str, row: dict[str, str], tokens: int, values: Sequence[float], power: float, tile: int
 ) -> tuple[float, float] | None:
-    """Tokens of an expert in the mean, and the error of a call; None: its weights may stay in the L2 cache."""
+    """Tokens of an expert in the mean, and the error of a call; None: the L2 cache may have its weights."""
     about = CARDS[card]
     us, load, active, compute_us, memory_us, activation_us, active_mb = call(
         about, {**row, "numbers": "bfloat16"}, tokens
