@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import gzip
 import io
 import json
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
@@ -238,3 +240,69 @@ def test_a_damaged_file_is_refused_in_a_line_or_read(name, damages, tmp_path_fac
 @given(name=st.sampled_from(sorted(FILES)), damages=_DAMAGES)
 def test_damaged_files_for_hours(name, damages, tmp_path_factory):
     _attempt(name, damages, tmp_path_factory.getbasetemp())
+
+
+# ---- Trees: YAML and JSON of the right form, with values of other kinds
+
+
+#: Files that are trees, as such.
+TREES = {
+    name: yaml.safe_load(content)
+    for name, (content, end, _) in FILES.items()
+    if end.endswith((".yaml", ".json"))
+}
+_KINDS = (
+    None, True, 0, -1, 2**63, 10**400, 0.5, 1e308, float("inf"), float("nan"), "", "x", "1e400", "x" * 3000, "../..",
+    "\u202e", "a\nb", "\u0663", [], {}, [[]], [None], {"a": 1}, {"value": None}, {"value": {"value": 1}},
+    {"file": "/dev/null"}, list(range(300)), {"": 1}, {1: 2},
+)  # fmt: skip
+
+
+def _places(tree: Any) -> list[tuple[Any, Any]]:
+    """Each container of a tree with each of its keys."""
+    keys = tree if isinstance(tree, dict) else range(len(tree)) if isinstance(tree, list) else ()
+    return [place for key in keys for place in ((tree, key), *_places(tree[key]))]
+
+
+def _attempt_tree(name: str, changes: list[tuple[int, Any, str]], folder: Path) -> None:
+    tree, end = copy.deepcopy(TREES[name]), FILES[name][1]
+    for place, value, kind in changes:
+        places = _places(tree)
+        if not places:
+            break
+        container, key = places[place % len(places)]
+        if kind == "remove":
+            container.pop(key)
+        elif kind == "wrap":
+            container[key] = [container[key]]
+        elif kind == "add" and isinstance(container, dict):
+            container["x" if isinstance(value, list | dict) else value] = 1
+        else:
+            container[key] = copy.deepcopy(value)
+    text = json.dumps(tree) if end.endswith(".json") else yaml.safe_dump(tree, sort_keys=False)
+    path = folder / "trees" / name.replace(" ", "-") / end
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    attempt(FILES[name][2], path)
+
+
+_CHANGES = st.lists(
+    st.tuples(
+        st.integers(0, 1 << 12), st.sampled_from(_KINDS), st.sampled_from(["put", "put", "remove", "wrap", "add"])
+    ),
+    min_size=1,
+    max_size=3,
+)  # fmt: skip
+
+
+@settings(max_examples=200)
+@given(name=st.sampled_from(sorted(TREES)), changes=_CHANGES)
+def test_a_value_of_another_kind_is_refused_in_a_line_or_read(name, changes, tmp_path_factory):
+    _attempt_tree(name, changes, tmp_path_factory.getbasetemp())
+
+
+@pytest.mark.long
+@settings(max_examples=examples(50_000))
+@given(name=st.sampled_from(sorted(TREES)), changes=_CHANGES)
+def test_values_of_other_kinds_for_hours(name, changes, tmp_path_factory):
+    _attempt_tree(name, changes, tmp_path_factory.getbasetemp())
