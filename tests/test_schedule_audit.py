@@ -9,6 +9,7 @@ import json
 import re
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ import ndpsim.audit
 from calls import call, refused_call
 from mistakes import refused
 from ndpsim.audit import check_schedule
+from ndpsim.audit.schedule_layer import _order_faults
 from ndpsim.base.errors import InputError
 from ndpsim.inference.layers.log import writing_log
 
@@ -395,3 +397,19 @@ def test_a_prefill_comes_before_the_steps(good, judged):
 
     assert judged(with_prefill) == (set(), [])
     assert (2, "order") in judged(lambda lines: lines[0].update(prompt_tokens=8))[0]
+
+
+@pytest.mark.parametrize(("order", "faults"), [([2, 1, 3, 4], 0), ([1, 2, 3, 4], 1), ([2, 1, 4, 3], 1)])
+def test_copied_experts_are_computed_as_their_copies_end(order, faults):
+    """Half of expert 2 arrives before expert 1, whose copy began with it; 3 and 4 are residents."""
+    copies = [{"kind": "copy", "expert": 1, "end_ns": 20.0}, {"kind": "copy", "expert": 2, "end_ns": 10.0}]
+    computing = [
+        {"kind": "expert", "resource": "gpu", "expert": expert, "start_ns": 30.0 + place}
+        for place, expert in enumerate(order)
+    ]
+    line = {
+        "assign": {"gpu": [[1, 1.0], [2, 0.5], [3, 1.0], [4, 1.0]]},
+        "placement": {"3": {"gpu": True}, "4": {"gpu": True}},
+    }
+    found = list(_order_faults(SimpleNamespace(gpu_order="arrived"), line, iter([*copies, *computing])))
+    assert len(found) == faults, found

@@ -17,7 +17,8 @@ from builders.small_moe import CACHED_BYTES, MODEL
 from mistakes import refused
 from ndpsim.base.options.serve import ServeSettings, ServiceLevel
 from ndpsim.inference.layers.residents import Residents
-from ndpsim.inference.serving.gpus import Exchange, GpuSteps
+from ndpsim.inference.processors.parallel import Exchange
+from ndpsim.inference.serving.gpus import GpuSteps
 from ndpsim.inference.serving.kv import KvCache
 from ndpsim.inference.serving.scheduler import Limits
 from ndpsim.inference.serving.server import set_up

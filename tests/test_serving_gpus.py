@@ -19,7 +19,8 @@ from ndpsim.audit import check_serving
 from ndpsim.config import data_path
 from ndpsim.inference.prediction.machine import OwnMachine
 from ndpsim.inference.processors.banks import BankAttention
-from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
+from ndpsim.inference.processors.parallel import Exchange, tensor_part
+from ndpsim.inference.serving.gpus import Experts, GpuSteps
 from ndpsim.inference.serving.log import writing_serving_log
 from ndpsim.inference.serving.server import run_serving
 from ndpsim.simulate.results.serving import ServingResult

@@ -156,17 +156,23 @@ def _assignment_faults(line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator
 def _order_faults(machine: Header, line: Mapping[str, Any], jobs: Iterable[Job]) -> Iterator[Fault]:
     """Each engine computes its experts in the order of the assignment, and each DIMM the experts on it.
 
-    A GPU with the order of arrival has two such orders: copied experts, and residents.
+    A GPU with the order of arrival has three such orders: residents, awaited experts, and copied ones, which
+    come as their copies end: of two copies at once the smaller part of an expert ends first.
     """
-    started: dict[tuple[str, bool], list[tuple[float, int]]] = defaultdict(list)
+    jobs = list(jobs)
+    copied = {job["expert"]: job["end_ns"] for job in jobs if job["kind"] == "copy"}
+    started: dict[tuple[str, str], list[tuple[float, int]]] = defaultdict(list)
     for job in computed(jobs):
-        resource = job["resource"]
-        in_memory = machine.gpu_order == "arrived" and resource == "gpu" and is_resident(line, job["expert"])
-        started[resource, in_memory].append((job["start_ns"], job["expert"]))
-    for (resource, _), computed_experts in started.items():
+        resource, expert, kind = job["resource"], job["expert"], ""
+        if machine.gpu_order == "arrived" and resource == "gpu":
+            kind = "resident" if is_resident(line, expert) else "copied" if expert in copied else "awaited"
+        started[resource, kind].append((job["start_ns"], expert))
+    for (resource, kind), computed_experts in started.items():
         experts = [expert for _, expert in sorted(computed_experts)]
         order = [expert for expert, _ in line["assign"].get(resource.partition(" ")[0], ())]
         due = [expert for expert in order if expert in experts]
+        if kind == "copied":
+            due.sort(key=lambda expert: copied[expert])
         if experts != due and sorted(experts) == sorted(due):
             yield "order of experts", f"{resource} computes {experts}, which were assigned as {due}"
 

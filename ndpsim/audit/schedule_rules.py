@@ -177,8 +177,13 @@ class Figures:
         self._end_ns = end
 
     def _bound_faults(self, line: Line) -> Iterator[Fault]:
-        """No layer is faster than its bound or its shared experts; equal loads have equal bounds."""
+        """No layer is faster than its bound or its shared experts; equal loads have equal bounds.
+
+        A run without bounds has none (null).
+        """
         bound, took = line["bound_ns"], line["end_ns"] - line["start_ns"]
+        if bound is None:
+            return
         if bound > took and not close(bound, took):
             yield "bound", f"it takes {microseconds(took)}, less than its bound {bound} ns"
         shared = max((job["alone_ns"] for job in line["jobs"] if job["kind"] == "shared"), default=0.0)

@@ -277,7 +277,9 @@ class Gpu(Section):
     reserved_gb: Annotated[float, Field(ge=0, le=1e6), unit("GB")] = key(
         "memory reserved for driver, libraries and fragmentation", 0.0
     )
-    count: int = key("number of GPUs, each with this memory and these rates; for serving", 1, ge=1, le=64)
+    count: int = key(
+        "number of GPUs, each with this memory, these rates and a link to the host", 1, ge=1, le=64
+    )
     link_gbps: Gbps | None = key(
         "bandwidth of a GPU's link to other GPUs, in one direction; null: pcie_gbps", None
     )

@@ -217,7 +217,7 @@ def bits_of(config: Mapping[str, Any]) -> str:
 
 def traffic_of(config: Mapping[str, Any]) -> str:
     """The host's own traffic beside the layers of a model, for a title; "": there is none."""
-    gbps = config["host_gbps"]
+    gbps = config.get("host_gbps")  # a dense model has none
     return "" if gbps is None else f", beside host traffic of {gbps:.4g} GB/s on each DIMM"
 
 

@@ -80,9 +80,9 @@ class Bounds:
         self._costs, self._transfers = costs, transfers
         self._found: dict[tuple[object, ...], float] = {}
         self.has_solver = has_solver()
-        expert = machine.model.expert
+        expert, on_gpu = machine.model.expert, processors.gpu_expert(machine.model.expert)
         # The same numbers of tokens occur in every step.
-        self._gpu_ns = functools.cache(lambda n, bits: processors.gpu.expert_time(expert, n, bits).time_ns)
+        self._gpu_ns = functools.cache(lambda n, bits: processors.gpu.expert_time(on_gpu, n, bits).time_ns)
         self._cpu_ns = functools.cache(lambda n, bits: processors.cpu.expert_time(expert, n, bits).time_ns)
         self._ndp_ns = functools.cache(self._on_ndp_ns)
         self._one_token = functools.cache(
@@ -138,8 +138,8 @@ class Bounds:
         size, vector = self._smallest(bits), machine.model.hidden * ACTIVATION_BYTES
         pcie = transfers.pcie
         return MachineUses(
-            wire_ns=transfers.wire_ns(machine.expert_bytes) * size / machine.expert_bytes,
-            copy_ns=transfers.pcie_ns(size) / pcie.copy_engines,
+            wire_ns=transfers.copy_wire_ns(machine.expert_bytes) * size / machine.expert_bytes,
+            copy_ns=transfers.copy_ns(size) / pcie.copy_engines,
             copies=machine.expert_buffers > 0,
             read_ns=self._read_ns(bits),
             read_alone_ns=size / self._host_gbps(),

@@ -18,6 +18,7 @@ from ndpsim.inference.layers.setup import decode_context
 from ndpsim.inference.layers.visits import windows_of_step
 from ndpsim.inference.layers.weights import RunWeights, run_weights
 from ndpsim.inference.processors import Processors, Step
+from ndpsim.inference.processors.parallel import with_exchanges
 from ndpsim.simulate.results.moe import ENGINES, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape
@@ -26,7 +27,7 @@ from ndpsim.workload.models import MoeShape
 NO_POLICY = "none"
 
 _NOTE = "the energy of GPUs is not known"
-_OF_EXPERTS = ("routing", "bits", "gpu_experts")
+_OF_EXPERTS = ("routing", "bits", "gpu_experts", "host_gbps")
 
 
 def run_dense(
@@ -45,14 +46,16 @@ def run_dense(
     weights = run_weights(shape, None, settings.dense_bits, settings.weights)
     batch, steps = settings.batch or BATCH.default, settings.steps or STEPS.default
     processors, context = Processors(hardware), decode_context(settings)
+    part = processors.gpu_part(shape)
     memory = processors.gpu_memory(
-        shape, batch, context, kv="gpu", kv_bits=settings.kv_bits, dense_bits=weights.dense
+        part, batch, context, kv="gpu", kv_bits=settings.kv_bits, dense_bits=weights.dense
     )
     layers = layers or tuple(range(shape.layers))
 
     def step_ns(context: int, new_tokens: int) -> float:
         step = Step(batch, context, new_tokens, settings.kv_bits)
-        time = processors.step_time(shape, step, kv="gpu", bits=weights.dense)
+        time = processors.step_time(part, step, kv="gpu", bits=weights.dense)
+        time = with_exchanges(time, part, step, processors.exchange)
         return windows_of_step((), layers, "", time)[1].gpu_ns
 
     prompt = settings.prompt

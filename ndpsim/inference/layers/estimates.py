@@ -55,7 +55,8 @@ def estimates_of(
     cpu_ns = np.full(most + 1, np.inf)
     if machine.has_cpu:
         cpu_ns = by_tokens(lambda n: processors.cpu.expert_time(expert, n, machine.weights).time_ns, most)
-    gpu_ns = by_tokens(lambda n: processors.gpu.expert_time(expert, n, machine.weights).time_ns, most)
+    on_gpu = processors.gpu_expert(expert)
+    gpu_ns = by_tokens(lambda n: processors.gpu.expert_time(on_gpu, n, machine.weights).time_ns, most)
     arrays = (gpu_ns, cpu_ns, ndp_ns)
     for array in arrays:
         array.flags.writeable = False
@@ -63,12 +64,12 @@ def estimates_of(
     banks_ns, links_ns = _in_banks_ns(decode, transfers)
     cache_bytes = decode.host_read_bytes, decode.host_write_bytes
     to_gpu_ns, to_host_ns = (transfers.pcie_ns(size) if size else 0.0 for size in cache_bytes)
-    read_ns, written_ns = (striped * size / machine.expert_bytes for size in cache_bytes)
+    read_ns, written_ns = (striped * transfers.gpus * size / machine.expert_bytes for size in cache_bytes)
     sharded_ns = functools.cache(lambda dimms: costs.expected_ns(most, dimms, _EACH_SHARDED)[0])
     return Estimates(
         *arrays,
         error,
-        transfers.pcie_ns(machine.expert_bytes),
+        transfers.copy_ns(machine.expert_bytes),
         striped,
         localized,
         *moves,
@@ -84,14 +85,14 @@ def estimates_of(
         vector_ns=transfers.pcie_ns(vector),
         sharded_ns=sharded_ns,
         gpu_part_ns=_part_ns(
-            lambda share: processors.gpu.expert_time(expert, 1, machine.weights, share).time_ns
+            lambda share: processors.gpu.expert_time(on_gpu, 1, machine.weights, share).time_ns
         ),
         cpu_part_ns=_part_ns(
             lambda share: processors.cpu.expert_time(expert, 1, machine.weights, share).time_ns
         )
         if machine.has_cpu
         else 0.0,
-        pcie_part_ns=_part_ns(lambda share: transfers.pcie_ns(round(share * machine.expert_bytes))),
+        pcie_part_ns=_part_ns(lambda share: transfers.copy_ns(round(share * machine.expert_bytes))),
         ndp_part_ns=functools.cache(
             lambda dimms: _part_ns(lambda share: costs.expert(1, dimms, share).time_ns)
         ),

@@ -242,9 +242,12 @@ def _job_reading(costs: Costs, record: LayerRecord, job: JobRecord) -> _Reading:
 
 def _copy_reading(costs: Costs, record: LayerRecord, move: MovingRecord) -> _Reading:
     """The rest of a copy to the GPU that was decided before."""
-    link = costs.hardware.system.pcie
+    link, gpu = costs.hardware.system.pcie, costs.hardware.system.gpu
     assert link is not None  # otherwise nothing would remain to copy
-    gbps = link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes) * move.pcie_part
+    assert gpu is not None
+    gbps = (
+        gpu.count * link.gbps * link.packet_bytes / (link.packet_bytes + link.header_bytes) * move.pcie_part
+    )
     return _Reading(
         *Location.from_name(move.source),
         move.share,

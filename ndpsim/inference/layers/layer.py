@@ -38,6 +38,7 @@ from ndpsim.inference.processors.operations import ACTIVATION_BYTES
 from ndpsim.policies.answers import CheckedAssignment
 from ndpsim.policies.interface import GpuOrder, Parts
 from ndpsim.policies.views import LayerPlacement, Machine
+from ndpsim.workload.models import Expert
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -251,15 +252,17 @@ class LayerJobs:
         )
 
     def _gpu_row(self, tokens: int, share: float, bits: int | None) -> Mapping[str, float]:
-        row = self._row(self._processors.gpu, tokens, share, bits)
-        return {**row, "pcie_ns": self._transfers.pcie_ns(int(row["bytes"]))}
+        gpu = self._processors.gpu
+        row = self._row(gpu, tokens, share, bits, self._processors.gpu_expert(self._machine.model.expert))
+        return {**row, "pcie_ns": self._transfers.copy_ns(int(row["bytes"]))}
 
     def _cpu_row(self, tokens: int, share: float, bits: int | None) -> Mapping[str, float]:
-        return self._row(self._processors.cpu, tokens, share, bits)
+        return self._row(self._processors.cpu, tokens, share, bits, self._machine.model.expert)
 
-    def _row(self, on: Gpu | Cpu, tokens: int, share: float, bits: int | None) -> Mapping[str, float]:
-        machine = self._machine
-        ns = on.expert_time(machine.model.expert, tokens, bits or machine.weights, share).time_ns
+    def _row(
+        self, on: Gpu | Cpu, tokens: int, share: float, bits: int | None, expert: Expert
+    ) -> Mapping[str, float]:
+        ns = on.expert_time(expert, tokens, bits or self._machine.weights, share).time_ns
         size, of_full = self._weights(share, bits)
         return {"tokens": tokens, "bytes": size, "ns": ns, "of_full": of_full}
 

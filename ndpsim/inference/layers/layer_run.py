@@ -204,10 +204,10 @@ class LayerRun:
         for direction, size in ways:
             if size:
                 alone = transfers.pcie_ns(size)
-                label = Label(f"pcie-{direction}", "cache", bytes=size, alone_ns=alone)
+                label = Label(f"pcie-{direction}", "cache", bytes=transfers.gpus * size, alone_ns=alone)
                 jobs.add(label, alone, kind=transfers.cache(size, direction), per_ns=1 / alone)
         for listener in self.listeners:
-            listener.cache_read(to_gpu)
+            listener.cache_read(transfers.gpus * to_gpu)
 
     def _no_jobs(self) -> JobList:
         """The jobs of a phase that begins."""

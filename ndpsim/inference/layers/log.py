@@ -96,7 +96,7 @@ def _plain(value: Any) -> Any:
 
 def _run_entry(run: RunRecord) -> dict[str, Any]:
     machine, hardware = run.machine, run.hardware
-    link, pcie = hardware.system.link, hardware.gpu_link
+    link, pcie, gpu = hardware.system.link, hardware.gpu_link, hardware.system.gpu
     own = not hardware.host_reads_dimms
     return {
         "log": LOG_VERSION,
@@ -120,7 +120,7 @@ def _run_entry(run: RunRecord) -> dict[str, Any]:
         "copy_engines": 0 if pcie is None else pcie.copy_engines,
         "link_ports": 0 if link is None else link.ports,
         "gbps": {
-            "pcie": 0.0 if pcie is None else pcie.gbps,
+            "pcie": 0.0 if pcie is None or gpu is None else gpu.count * pcie.gbps,
             "channel": hardware.host_memory.host_gbps if own else hardware.dimm_host_gbps,
             "link": 0.0 if link is None else link.link_gbps,
             "dimm": hardware.unit_read_gbps,

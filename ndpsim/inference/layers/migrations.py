@@ -117,7 +117,7 @@ class Migrations:
         if one.kind in _TO_GPU:
             places.start_to_gpu(row, one.expert, one.bits)
             target, transfer = "gpu", transfers.copy(source)
-            work_ns = transfers.pcie_ns(size)
+            work_ns = transfers.copy_ns(size)
         else:
             goal = Location(one.to)
             if not places.start_move(row, one.expert, one.to):

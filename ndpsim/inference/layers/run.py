@@ -26,9 +26,9 @@ from ndpsim.inference.layers.setup import (
     RunSize,
     Setup,
     attention_devices,
+    check_gpus,
     check_link,
     check_machine,
-    check_one_gpu,
     decode_context,
     set_up_machine,
 )
@@ -36,6 +36,8 @@ from ndpsim.inference.layers.totals import ENGINES, Totals, machine_results
 from ndpsim.inference.layers.visits import itinerary
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors import DenseTime, Processors, Step
+from ndpsim.inference.processors.memory import cache_of
+from ndpsim.inference.processors.parallel import with_exchanges
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
@@ -83,7 +85,7 @@ def run_moe(
     chosen = choose_policies(settings.policies)
     checked_arbitration(settings.arbitration)
     check_link(hardware, check_layer, settings.arbitration)
-    check_one_gpu(hardware)
+    check_gpus(hardware, settings.attention)
     check_limit, bounds = CHECKS["check-limit"].checked(check_limit), flag(bounds, "bounds")
     layers = None if settings.layers is None else _layers(settings.layers, shape)
     if not shape.has_experts:
@@ -244,10 +246,10 @@ def _set_up(
     """The machine that all policies share, and the routing; `policies`: those that were named."""
     weights = run_weights(shape, settings.bits, settings.dense_bits, settings.weights)
     processors, context, prompt = Processors(hardware), decode_context(settings), settings.prompt
-    devices = attention_devices(settings, hardware, shape)
+    devices, part = attention_devices(settings, hardware, shape), processors.gpu_part(shape)
     # A prefill computes attention and dense parts in pieces that need no more memory than a decode step.
     memory = processors.gpu_memory(
-        shape,
+        part,
         asked.batch,
         context,
         kv=settings.kv if devices is None else "ndp",
@@ -255,13 +257,17 @@ def _set_up(
         bits=weights.expert,
         dense_bits=weights.dense,
     )
+    if memory.kv == "host":  # which has the whole cache
+        whole = cache_of(shape, Step(asked.batch, context, 1, settings.kv_bits), "host")
+        memory = replace(memory, host_kv_bytes=whole.bytes)
     in_banks = 0 if devices is None else devices.check_room(asked.batch, context)
     checked = check_machine(settings, processors, shape, weights, memory, asked.layers, in_banks, policies)
     trace = asked.draw()
 
     def dense_time(context: int, new_tokens: int = 1) -> DenseTime:
         step = Step(trace.batch, context, new_tokens, settings.kv_bits)
-        return processors.step_time(shape, step, kv=memory.kv, bits=weights.dense, devices=devices)
+        time = processors.step_time(part, step, kv=memory.kv, bits=weights.dense, devices=devices)
+        return with_exchanges(time, part, step, processors.exchange)
 
     prefill = dense_time(settings.prefix + prompt, prompt) if prompt else None
     size = RunSize(layers, trace.batch, trace.prefill_tokens, int(max(trace.batch, trace.prefill_tokens)))

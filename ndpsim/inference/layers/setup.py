@@ -116,12 +116,18 @@ def check_link(hardware: Hardware, check_layer: object, arbitration: str) -> Non
         raise hardware.origins[key].error(problem, key, "conflict")
 
 
-def check_one_gpu(hardware: Hardware) -> None:
-    """Make sure that there are not several GPUs."""
+def check_gpus(hardware: Hardware, attention: str) -> None:
+    """Refuse several GPUs that would share one link, or devices with units in their banks."""
     gpu = hardware.system.gpu
-    if gpu is not None and gpu.count > 1:
-        problem = f"{gpu.count} are for ndpsim serve; a policy has one GPU"
-        raise hardware.origins["gpu.count"].error(problem, "gpu.count", "unsupported")
+    if gpu is None or gpu.count == 1:
+        return
+    problem = None
+    if hardware.system.cxl is not None:
+        problem = "have a PCIe link each, and there is one CXL link"
+    elif hardware.experts_in_banks or attention == "ndp":
+        problem = "are not supported beside units in banks"
+    if problem is not None:
+        raise hardware.origins["gpu.count"].error(f"{gpu.count} {problem}", "gpu.count", "unsupported")
 
 
 def decode_context(settings: MoeSettings) -> int:

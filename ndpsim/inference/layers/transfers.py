@@ -1,5 +1,8 @@
 """The use of PCIe, of the links between DIMMs and of the host's channels, for each kind of transfer.
 
+Several GPUs have parts of each expert and of the KV cache, which move over all of their links at once:
+"pcie-down" and "pcie-up" are these links together. Activations and results move over the link of one GPU.
+
 A host with its own memory reads experts from it: "host memory" then replaces its channels.
 
 A memory device behind a CXL link has one wire in each direction to the GPU: "pcie-down" and "pcie-up" are
@@ -75,6 +78,9 @@ class Transfers:
         self._first_channel = 2 + len(wires)
         self._channel = np.array([self._first_channel + one for one in channel], dtype=np.int64)
         self._own_memory = not hardware.host_reads_dimms
+        gpu = hardware.system.gpu
+        #: GPUs, each with a link of its own, over which its part of an expert and of the KV cache moves.
+        self.gpus = 1 if gpu is None else gpu.count
         #: Whether the DIMMs of NDP units have other users.
         self.meets_units = self._units and (not self._own_memory or hardware.system.link is not None)
         channels = [f"channel {number}" for number in range(max(channel) + 1)]
@@ -91,6 +97,10 @@ class Transfers:
     def _copy_ns(self, size_bytes: int) -> float:
         arrival_ps = self.pcie.arrivals(np.zeros(1, np.int64), np.array([size_bytes], np.int64))[0]
         return float(arrival_ps) / 1000 + self._overhead_ns
+
+    def copy_ns(self, size_bytes: int) -> float:
+        """Time of an expert's copy alone: each GPU gets an equal part over its own link."""
+        return self.pcie_ns(-(-size_bytes // self.gpus))
 
     @property
     def has_bank_link(self) -> bool:
@@ -115,9 +125,10 @@ class Transfers:
         return self._number(("copy", location))
 
     def cache(self, size_bytes: int, direction: Literal["up", "down"]) -> int:
-        """The kind of transfers of the KV cache between the host's memory (striped) and the GPU.
+        """The kind of transfers of the KV cache between the host's memory (striped) and each GPU.
 
-        It has this size until the next call: a run would have a kind for each step otherwise.
+        size_bytes: of one GPU. It has this size until the next call: a run would have a kind for each step
+        otherwise.
         """
         number = self._number((f"cache {direction}", None))
         self._rows[number] = self._cache_row(size_bytes, direction)
@@ -172,7 +183,7 @@ class Transfers:
             self._add_relayout(where, shared, moved)  # type: ignore[arg-type]
         else:
             if kind == "copy":
-                shared[PCIE_DOWN] = self.wire_ns(self._costs.host_read(None).bytes)
+                shared[PCIE_DOWN] = self.copy_wire_ns(self._costs.host_read(None).bytes)
             stream_dimms = self._add_read(where, 1.0, shared, read_ns, read_bytes)  # type: ignore[arg-type]
         return shared, read_ns, read_bytes, moved, stream_dimms
 
@@ -180,13 +191,17 @@ class Transfers:
         """The row of a transfer of the KV cache; its bytes are read as a share of a striped expert."""
         shared, read_ns, read_bytes = np.zeros(len(self.shared_names)), *np.zeros((2, self._dimms))
         shared[PCIE_UP if direction == "up" else PCIE_DOWN] = self.wire_ns(size_bytes)
-        share = size_bytes / self._costs.host_read(None).bytes
+        share = self.gpus * size_bytes / self._costs.host_read(None).bytes
         stream_dimms = self._add_read(Location(STRIPED), share, shared, read_ns, read_bytes)
         return shared, read_ns, read_bytes, np.zeros((self._dimms, 2)), stream_dimms
 
     def wire_ns(self, size_bytes: int) -> float:
-        """Time for which a copy occupies PCIe: packets with their headers."""
+        """Time for which a transfer occupies PCIe: packets with their headers."""
         return self.pcie_ns(size_bytes) - self.pcie.latency_ns - self._overhead_ns
+
+    def copy_wire_ns(self, size_bytes: int) -> float:
+        """Time for which an expert's copy occupies the links of all GPUs."""
+        return self.copy_ns(size_bytes) - self.pcie.latency_ns - self._overhead_ns
 
     def _add_read(
         self, location: Location, share: float, shared: Floats, read_ns: Floats, read_bytes: Floats

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from os import PathLike
 from pathlib import Path
@@ -25,9 +25,10 @@ from ndpsim.inference.processors.fitted import fitted_values
 from ndpsim.inference.processors.gpu import Gpu
 from ndpsim.inference.processors.memory import GpuMemory
 from ndpsim.inference.processors.operations import AnyStep, DenseBits, MixedStep, Step
+from ndpsim.inference.processors.parallel import Exchange, tensor_part
 from ndpsim.inference.processors.power import read_power
 from ndpsim.inference.processors.table import ExpertTable, read_table
-from ndpsim.workload.models import MoeShape, load_model
+from ndpsim.workload.models import Expert, MoeShape, load_model
 
 T = TypeVar("T")
 
@@ -88,6 +89,35 @@ class Processors(Annotated):
             if values["attention_overhead_us"] is None
             else nanoseconds("attention_overhead_us"),
         )
+
+    @property
+    def gpus(self) -> int:
+        """The number of GPUs; 1 without a GPU."""
+        gpu = self.hardware.system.gpu
+        return 1 if gpu is None else gpu.count
+
+    @property
+    def exchange(self) -> Exchange:
+        """Exchanges between the GPUs."""
+        gpu = self.hardware.system.gpu
+        assert gpu is not None
+        link_gbps = gpu.pcie_gbps if gpu.link_gbps is None else gpu.link_gbps
+        return Exchange(self.gpus, link_gbps, 1e3 * gpu.link_latency_us)
+
+    def gpu_part(self, model: MoeShape) -> MoeShape:
+        """A GPU's part of a model that all GPUs have together, in equal parts of each matrix.
+
+        Raises:
+            InputError: heads or sizes cannot be divided into equal parts.
+        """
+        try:
+            return model if self.gpus == 1 else tensor_part(model, self.gpus)
+        except InputError as error:
+            raise self.hardware.origins["gpu.count"].error(error.problem, "gpu.count", error.code) from None
+
+    def gpu_expert(self, expert: Expert) -> Expert:
+        """A GPU's part of an expert, whose columns `gpu_part` has divided."""
+        return replace(expert, intermediate=expert.intermediate // self.gpus)
 
     @property
     def has_cpu(self) -> bool:
@@ -157,7 +187,7 @@ class Processors(Annotated):
         return min((rate for rate in rates if rate is not None), default=None)
 
     def power_w(self, model: str | PathLike[str] | MoeShape) -> dict[str, float] | None:
-        """Measured power in W of "cpu" and "gpu" while the model runs; None if no source gives it.
+        """Measured power in W of "cpu" and "gpu" (all GPUs) while the model runs; None if no source gives it.
 
         Raises:
             InputError: a table is wrong, or has nothing for the number of threads of the CPU.
@@ -165,7 +195,7 @@ class Processors(Annotated):
         host, expert = self.hardware.system.host, load_model(model).expert
         for table in self._read("host.measured_power", host.measured_power, read_power, host.cpu_threads):
             if table.expert == expert:
-                return {"cpu": table.cpu_w, "gpu": table.gpu_w}
+                return {"cpu": table.cpu_w, "gpu": self.gpus * table.gpu_w}
         return None
 
     def dense_time(

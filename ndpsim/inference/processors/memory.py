@@ -97,13 +97,7 @@ def gpu_memory(
     kv = choice(kv, "kv", ("auto", "gpu", "host", "ndp"), "place of the cache")
     if not isinstance(dense_bits, Mapping):
         dense_bits = whole_number(dense_bits, "dense_bits", 1, 32)
-    of_layer = [
-        0 if kv == "ndp" and isinstance(kind, Attention) else step.kept_bytes(kind)
-        for kind in attention_of(model)
-    ]
-    cache = sum(layers * size for layers, size in zip(model.layers_of_kind, of_layer, strict=True))
-    what = f"{step.sequences} sequences of {step.context} tokens"
-    return memory_with_cache(gpu, model, step, Cache(cache, max(of_layer), kv, what), bits, dense_bits)
+    return memory_with_cache(gpu, model, step, cache_of(model, step, kv), bits, dense_bits)
 
 
 @dataclass(frozen=True)
@@ -114,6 +108,16 @@ class Cache:
     layer_bytes: int
     kv: str
     what: str
+
+
+def cache_of(model: MoeShape, step: Step, kv: str) -> Cache:
+    """The KV cache of a step at the location `kv`: without what devices have, with "ndp"."""
+    of_layer = [
+        0 if kv == "ndp" and isinstance(kind, Attention) else step.kept_bytes(kind)
+        for kind in attention_of(model)
+    ]
+    cache = sum(layers * size for layers, size in zip(model.layers_of_kind, of_layer, strict=True))
+    return Cache(cache, max(of_layer), kv, f"{step.sequences} sequences of {step.context} tokens")
 
 
 def memory_with_cache(

@@ -56,7 +56,7 @@ class Operation(NamedTuple):
 
 
 class OperationTime(NamedTuple):
-    """An operation and its time; `bound`: "compute" or "memory"; `kind` as in `Operation`."""
+    """An operation and its time; `bound`: "compute", "memory" or "link"; `kind` as in `Operation`."""
 
     part: str
     name: str

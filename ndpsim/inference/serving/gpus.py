@@ -14,103 +14,28 @@ Not modelled: the token that an engine without requests computes, and the router
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ndpsim.base.errors import InputError
 from ndpsim.dram.energy import add_up
 from ndpsim.inference.layers.residents import Residents
 from ndpsim.inference.layers.visits import Window, windows_of_step
 from ndpsim.inference.processors import DenseTime
 from ndpsim.inference.processors.operations import ACTIVATION_BYTES, MixedStep
+from ndpsim.inference.processors.parallel import Exchange
 from ndpsim.inference.serving.scheduler import Chunk
 from ndpsim.inference.serving.steps import mixed_step, tokens_of
 from ndpsim.simulate.results.moe import ENGINES
-from ndpsim.workload.models import (
-    CompressedAttention,
-    LayerAttention,
-    LinearAttention,
-    MixedAttention,
-    MoeShape,
-    Network,
-)
+from ndpsim.workload.models import MoeShape
 from ndpsim.workload.routing.sequences import TokenRouting
 from ndpsim.workload.routing.trace import loads_of
 
 Floats = NDArray[np.float64]
 
 _NOTE = "the energy of GPUs is not known"
-
-
-@dataclass(frozen=True)
-class Exchange:
-    """Exchanges between GPUs.
-
-    Attributes:
-        gpus: the number of GPUs.
-        gbps: the bandwidth of a GPU's link in each direction.
-        latency_ns: the time of an exchange besides that of its bytes.
-    """
-
-    gpus: int
-    gbps: float
-    latency_ns: float
-
-    def reduce_ns(self, size: float) -> float:
-        """The time of adding up `size` bytes of each GPU in a ring."""
-        return self._ns(2 * (self.gpus - 1) / self.gpus * size)
-
-    def gather_ns(self, sizes: Sequence[float]) -> float:
-        """The time in which each GPU gets the data of the others, or adds up their parts of its data."""
-        return self._ns(sum(sizes) - min(sizes))
-
-    def _ns(self, size: float) -> float:
-        return 0.0 if self.gpus == 1 else self.latency_ns + size / self.gbps
-
-
-def tensor_part(model: MoeShape, gpus: int) -> MoeShape:
-    """A GPU's part of a model whose matrices are cut into equal parts.
-
-    Raises:
-        InputError: heads or sizes cannot be divided into equal parts.
-    """
-
-    def part(size: int, what: str) -> int:
-        if size % gpus:
-            problem = f"{gpus} GPUs cannot share the {size} {what} of {model.name} evenly"
-            raise InputError(problem, "unsupported", key="gpu.count")
-        return size // gpus
-
-    def of_attention(kind: LayerAttention) -> LayerAttention:
-        if isinstance(kind, Network):
-            return replace(kind, intermediate=part(kind.intermediate, "columns of a network"))
-        if isinstance(kind, LinearAttention):
-            key_heads = part(kind.key_heads, "heads of keys")
-            return replace(kind, key_heads=key_heads, value_heads=part(kind.value_heads, "heads of values"))
-        heads = part(kind.heads, "heads")
-        if isinstance(kind, CompressedAttention):
-            return replace(kind, heads=heads, output_groups=part(kind.output_groups, "groups of heads"))
-        # With fewer heads of keys than GPUs, several GPUs have the same head.
-        is_shared = kind.kv_heads < gpus and gpus % kind.kv_heads == 0
-        kv_heads = 1 if is_shared else part(kind.kv_heads, "heads of keys")
-        return replace(kind, heads=heads, kv_heads=kv_heads)
-
-    attention = model.attention
-    if isinstance(attention, MixedAttention):
-        attention = replace(attention, kinds=tuple(map(of_attention, attention.kinds)))
-    elif attention is not None:
-        attention = of_attention(attention)
-    return replace(
-        model,
-        attention=attention,
-        expert_intermediate=part(model.expert_intermediate, "columns of an expert"),
-        shared_intermediate=part(model.shared_intermediate, "columns of the shared experts"),
-        dense_intermediate=part(model.dense_intermediate, "columns of a dense layer"),
-        vocabulary=None if model.vocabulary is None else -(-model.vocabulary // gpus),
-    )
 
 
 @dataclass(frozen=True)
@@ -221,12 +146,10 @@ class GpuSteps:
     def _exchanges_ns(self, steps: Sequence[MixedStep]) -> float:
         """The time of all exchanges of a step."""
         model, exchange = self._model, self._exchange
-        sizes = [step.tokens * model.hidden * ACTIVATION_BYTES for step in steps]
         if self._engines > 1:
+            sizes = [step.tokens * model.hidden * ACTIVATION_BYTES for step in steps]
             return 2 * len(self._moe_layers) * exchange.gather_ns(sizes)
-        logits = steps[0].sequences * (model.vocabulary or 0) * ACTIVATION_BYTES
-        sums_ns = (2 * model.layers + 1) * exchange.reduce_ns(sizes[0])
-        return sums_ns + exchange.gather_ns([logits] * exchange.gpus)
+        return 2 * model.layers * exchange.sum_ns(model, steps[0]) + exchange.ends_ns(model, steps[0])
 
     def results(self, time_ns: float) -> dict[str, Any]:
         """Fields of a result on the machine in this time: see `ServingResult`."""

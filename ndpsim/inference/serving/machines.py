@@ -18,8 +18,9 @@ from ndpsim.inference.layers.weights import RunWeights
 from ndpsim.inference.processors import DenseTime, Processors
 from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.processors.operations import MixedStep
+from ndpsim.inference.processors.parallel import tensor_part
 from ndpsim.inference.serving.asked import RoutingAsked
-from ndpsim.inference.serving.gpus import Exchange, Experts, GpuSteps, tensor_part
+from ndpsim.inference.serving.gpus import Experts, GpuSteps
 from ndpsim.inference.serving.room import KvRoom
 from ndpsim.inference.serving.steps import MoeSteps, Steps
 from ndpsim.policies.choose import ChosenPolicy
@@ -138,10 +139,7 @@ class Gpus:
 
     def steps_for(self, requests: Requests, observer: Observer | None = None) -> Steps:
         """See `ServingMachine`."""
-        gpu = self.processors.hardware.system.gpu
-        assert gpu is not None
-        link_gbps = gpu.pcie_gbps if gpu.link_gbps is None else gpu.link_gbps
-        exchange = Exchange(self.count, link_gbps, 1e3 * gpu.link_latency_us)
+        exchange = self.processors.exchange
         routing = None if self.routing is None else self.routing.by_sequence(requests.prompt_tokens)
         experts = None if routing is None else self._experts(routing)
         return GpuSteps(
