@@ -365,11 +365,6 @@ def test_what_several_gpus_cannot_do_is_refused(model: Any, sets: Any, more: dic
         serve(requests((100, 2)), model, sets=sets, **more)
 
 
-def test_a_run_of_moe_has_one_gpu():
-    with refused("unsupported sets gpu.count"):
-        ndpsim.run_moe(model=MODEL, sets=("gpu.count=2",))
-
-
 @pytest.mark.parametrize(
     ("given", "policy"),
     [

@@ -6,6 +6,8 @@ run of all policies, and is kept in `best.cells` (`--store`): an ended call goes
 to `validation/figures`. `--machine`, `--model`, `--batch` and `--policy` leave others out; the slow policy
 `oracle` runs at the middle batch, with skewed routing.
 
+``python validation/best.py --gpus > validation/best_gpus.md``: the same on machines with several GPUs.
+
 ``python validation/best.py --routing TRACE.npz --model NAME --title TEXT > validation/recorded.md``: the same
 on a recorded trace, beside routing that is drawn from its counts of each layer and expert. What differs is
 what a generator does not model: which experts tokens choose together, and one after another. The model needs
@@ -53,6 +55,10 @@ SETTINGS: Mapping[str, tuple[Mapping[str, Any], slice]] = {
     "KV on the host": ({"kv": "host", "context": 1024}, slice(1, 3)),
     "context 16384": ({"context": 16384}, slice(0, 2)),
 }
+#: Of machines whose GPUs have a PCIe link each, in place of `SETTINGS`, with `--gpus`.
+SEVERAL: Mapping[str, tuple[Mapping[str, Any], slice]] = {
+    f"{count} GPUs": ({"sets": [f"gpu.count={count}"]}, slice(0, 3)) for count in (2, 4)
+}
 STEPS = 4
 LAYERS = 6  # of each model, spread evenly over those with experts
 BITS = 16  # of a weight
@@ -66,7 +72,7 @@ Row = Mapping[str, Any]
 class Cell:
     """A machine, a model, a batch and a routing, with the runs of all policies in it.
 
-    `setting`: a name in `SETTINGS`, or none.
+    `setting`: a name in `SETTINGS` or `SEVERAL`, or none.
     """
 
     machine: str
@@ -190,14 +196,18 @@ def recorded_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def wanted_points(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """The cells that the options leave, as arguments of `run_moe`; and a name in `SETTINGS`."""
+    """The cells that the options leave, as arguments of `run_moe`; and the name of a setting."""
     found: list[dict[str, Any]] = []
+    settings = SEVERAL if arguments.gpus else SETTINGS
     for machine, (models, batches) in MACHINES.items():
+        if arguments.gpus and ndpsim.load_hardware(machine).system.cxl is not None:
+            continue
         for model in models:
-            plain = [(batch, routing, "") for batch in batches for routing in (MEASURED[model], SKEWED)]
+            kinds = () if arguments.gpus else (MEASURED[model], SKEWED)
+            plain = [(batch, routing, "") for batch in batches for routing in kinds]
             others = [
                 (batch, MEASURED[model], name)
-                for name, (_, which) in SETTINGS.items()
+                for name, (_, which) in settings.items()
                 for batch in batches[which]
             ]
             for batch, routing, setting in plain + others:
@@ -241,7 +251,7 @@ def cells_of(points: Sequence[Row], store: Path) -> Iterator[Cell]:
 def runs_of(point: Row) -> dict[str, Row]:
     """The run of each policy in a cell; none if the model does not fit, or a named policy cannot run."""
     given = {key: value for key, value in point.items() if key not in ("setting", "policies")}
-    changed, _ = SETTINGS.get(point.get("setting", ""), ({}, None))
+    changed, _ = (SETTINGS | SEVERAL).get(point.get("setting", ""), ({}, None))
     try:
         result = ndpsim.run_moe(policies=point["policies"], steps=STEPS, cache=True, **given, **changed)
     except ndpsim.InputError as error:
@@ -460,8 +470,8 @@ HEAD = f"""\
 
 Made by `python validation/best.py`: {LAYERS} layers spread over each model, {STEPS} decode steps, seed 1,
 16 bits, all policies at their defaults, 512 tokens of context unless a cell says otherwise. "KV on the
-host" cells have 1,024, and the KV cache in the host's memory. A policy has one GPU: several are for
-[serving](../docs/serving.md), where no policy runs. Times are the experts' time (`moe_ns`). "Measured"
+host" cells have 1,024, and the KV cache in the host's memory. Machines with several GPUs are in
+[best_gpus.md](best_gpus.md). Times are the experts' time (`moe_ns`). "Measured"
 routing is drawn from measured counts or load curves of this model or of a similar one
 ([routing](../docs/routing.md)); "skewed" routing is drawn from TriMoE's three classes. "Own estimate",
 "bound" and "best known" are shares of the best policy's time: the policy's estimate, a lower bound
@@ -469,6 +479,16 @@ routing is drawn from measured counts or load curves of this model or of a simil
 resource with the largest share of the layers' critical paths. If a policy is missing in a cell, it cannot
 run there. "Least energy" is the sum of the components with known energy ([energy](../docs/energy.md)).
 These components are the same for all policies of a machine.
+"""
+
+
+SEVERAL_GPUS = """\
+# Policies on several GPUs
+
+Made by `python validation/best.py --gpus`: as [best.md](best.md), with measured routing, on machines with two and
+four of their GPUs, which have equal parts of each matrix, of the KV cache and of each expert
+([moe](../docs/moe.md)). Exchanges between them take what a machine's `gpu.link_gbps` and `gpu.link_latency_us`
+say, which is the time of windows, and no part of the experts' time here.
 """
 
 
@@ -485,6 +505,7 @@ def parsed(words: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     for name, kind in (("machine", str), ("model", str), ("batch", int), ("policy", str)):
         parser.add_argument(f"--{name}", type=kind, action="append", help=f"only this {name}; repeatable")
+    parser.add_argument("--gpus", action="store_true", help="several GPUs, in place of other settings")
     parser.add_argument("--routing", help="a recorded trace, as `ndpsim routing import` writes it")
     parser.add_argument("--title", default="", help="what the trace is, with its source")
     parser.add_argument("--store", type=Path, default="best.cells", help="folder of finished cells")
@@ -509,8 +530,14 @@ def main(words: Sequence[str] | None = None) -> None:
             say("Times of all policies in full precision, relative to the best:")
             all_policies([cell for cell in cells if cell.machine == machine], "exact")
         return
-    print(HEAD)
+    print(SEVERAL_GPUS if arguments.gpus else HEAD)
     summary(cells)
+    if arguments.gpus:
+        for machine in dict.fromkeys(cell.machine for cell in cells):
+            print(f"## {machine}\n")
+            say("Times of all policies in full precision, relative to the best:")
+            all_policies([cell for cell in cells if cell.machine == machine], "exact")
+        return
     say("Each system on the machine of its paper, compared with other published systems in full precision:")
     own_systems(cells)
     for machine in dict.fromkeys(cell.machine for cell in cells):
