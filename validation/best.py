@@ -57,7 +57,8 @@ SETTINGS: Mapping[str, tuple[Mapping[str, Any], slice]] = {
 }
 #: Of machines whose GPUs have a PCIe link each, in place of `SETTINGS`, with `--gpus`.
 SEVERAL: Mapping[str, tuple[Mapping[str, Any], slice]] = {
-    f"{count} GPUs": ({"sets": [f"gpu.count={count}"]}, slice(0, 3)) for count in (2, 4)
+    "2 GPUs": ({"sets": ["gpu.count=2"]}, slice(0, 3)),
+    "4 GPUs": ({"sets": ["gpu.count=4"]}, slice(1, 2)),
 }
 STEPS = 4
 LAYERS = 6  # of each model, spread evenly over those with experts
@@ -485,10 +486,10 @@ These components are the same for all policies of a machine.
 SEVERAL_GPUS = """\
 # Policies on several GPUs
 
-Made by `python validation/best.py --gpus`: as [best.md](best.md), with measured routing, on machines with two and
-four of their GPUs, which have equal parts of each matrix, of the KV cache and of each expert
-([moe](../docs/moe.md)). Exchanges between them take what a machine's `gpu.link_gbps` and `gpu.link_latency_us`
-say, which is the time of windows, and no part of the experts' time here.
+Made by `python validation/best.py --gpus`: as [best.md](best.md), with measured routing, on machines with
+two and four of their GPUs, which have equal parts of each matrix, of the KV cache and of each expert
+([moe](../docs/moe.md)). Exchanges between them take what a machine's `gpu.link_gbps` and
+`gpu.link_latency_us` say. This is time of windows, and no part of the experts' time here.
 """
 
 
