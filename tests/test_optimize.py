@@ -398,6 +398,7 @@ def test_formulas_are_what_python_makes_of_them(a, b):
         assert parse_formula(text, "x").value(known.get) == pytest.approx(meant)
     for text in ("a.x / (b - b)", "missing + 1", "(0 - b) ** 0.5", "10 ** 400 + b"):
         assert not is_number(parse_formula(text, "x").value(known.get))
+    assert parse_formula("b", "x").value({"b": 10**400}.get) is None  # no float has as many digits
 
 
 # The command line
