@@ -110,6 +110,10 @@ def test_a_legal_assignment_comes_back_as_arrays():
             Assignment(cpu=[0, 2, 3, 6, 7], details={"greedy": float("inf")}),
             "policy policy mine: step 3, layer 2",
         ),
+        (
+            Assignment(cpu=[0, 2, 3, 6, 7], details={"greedy": 10**400}),
+            "policy policy mine: step 3, layer 2 100000000000000000 0000000000000000000",
+        ),
         (None, "policy policy mine: step 3, layer 2"),
     ],
 )

@@ -207,6 +207,14 @@ def test_parts_are_dealt_over_devices_and_the_fullest_counts():
     assert numbered.time_ns == max(written_and_read(turns, contexts) for contexts in loads)
 
 
+def test_long_sequences_are_dealt_over_all_devices_part_by_part():
+    # Every third of 18 sequences is long: as wholes they would all be on the first of three devices. Of their four
+    # parts that device has two.
+    machine, lengths = load_hardware("dgx-attacc", ["banks.count=3"]), [512, 128, 128] * 6
+    found = devices(machine).attention(0, MixedStep(tuple((1, length) for length in lengths)), 0.0, 0.0)
+    assert found.time_ns == written_and_read(turns_of("attacc"), [512] * 12 + [128] * 12)
+
+
 def test_bytes_of_a_step_by_hand():
     found = devices().attention(0, Step(3, 100), 5.0, 0.0)
     queries, new = 3 * 16 * 64 * 2, 3 * 4 * (64 + 64) * 2

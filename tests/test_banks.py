@@ -20,6 +20,7 @@ from mistakes import refused
 from ndpsim.audit.banks import check_units
 from ndpsim.base.errors import InputError
 from ndpsim.config.banks import bank_hardware_names, load_bank_hardware
+from ndpsim.config.files import data_folder
 from ndpsim.dimm.banks import aim, attacc, hbm_pim
 from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
 from ndpsim.dram.banks import lines as bank_lines
@@ -432,6 +433,17 @@ def test_wrong_changes_are_refused_in_one_line(sets, code):
         load_bank_hardware("attacc", [sets])
     assert (refused.value.code, refused.value.file) == (code, "sets")
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("key", ["nREFI", "nRCDRD"])
+def test_a_device_without_a_timing_is_refused_with_its_file(key, tmp_path):
+    file = tmp_path / "aim.yaml"
+    file.write_text(
+        (data_folder("hwconfigs") / "banks/aim.yaml").read_text().replace(f"  {key}:", f"  {key}x:")
+    )
+    with pytest.raises(InputError) as refused:
+        load_bank_hardware(file)
+    assert (refused.value.code, refused.value.file, refused.value.key) == ("missing", str(file), key)
 
 
 @pytest.mark.parametrize(

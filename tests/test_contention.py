@@ -435,3 +435,13 @@ def test_the_command_line_tells_both_slowdowns(tmp_path):
     assert set(told) == {f.name for f in dataclasses.fields(ContentionResult)} - {"command_traces"}
     assert told["ndp_slowdown"] >= 1
     assert told["energy_nj"]["total"] > 0
+
+
+@pytest.mark.parametrize("read_share", [0.0, 1.0])
+def test_one_request_of_the_host_between_activations_and_results_changes_the_rank_twice(read_share):
+    """On its sub-channel the bus goes to the buffer chip, to the rank and back; on each it turns for the results."""
+    run = simulate_contention(
+        model=Expert(256, 128), host_gbps=1e-4, read_share=read_share, sets=("dimm.ranks=1",)
+    )
+    assert run.host_requests == 1
+    assert (run.bus_rank_switches, run.bus_turnarounds) == (2, 2)

@@ -54,7 +54,7 @@ def test_a_table_of_slowdowns_is_kept_by_all_that_it_depends_on(monkeypatch):
     others = [
         dict(hardware=load_hardware("trimoe")), dict(hardware=load_hardware("trimoe", (UNREFRESHED, "dram.nRC=142"))),
         dict(model=Expert(96, 41)), dict(model=Expert(98, 40)), dict(bits=8),
-        dict(arbitration="slice"), dict(arbitration="ndp-first"), dict(shards=2),
+        dict(arbitration="slice"), dict(arbitration="ndp-first"), dict(shards=2), dict(shards=2, model=Expert(96, 80)),
         dict(traffic=HostTraffic(4.0, 0.67, "sequential")), dict(traffic=HostTraffic(8.0, 0.67, "sequential")),
     ]  # fmt: skip
     for changed in ({}, *others):

@@ -94,6 +94,24 @@ def test_a_new_file_has_the_usual_permissions(tmp_path):
     assert stat.S_IMODE((tmp_path / "out.json").stat().st_mode) == 0o640
 
 
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_keeps_one_that_another_run_has_put_there_meanwhile(tmp_path, monkeypatch, links):
+    def refusing(*paths):
+        raise PermissionError(1, "no links here")
+
+    if not links:
+        monkeypatch.setattr(os, "link", refusing)
+    with replacing(tmp_path / "first", new=True) as file:
+        file.write(b"ours")
+    with refused("unwritable"), replacing(tmp_path / "second", new=True) as file:
+        file.write(b"ours")
+        (tmp_path / "second").write_bytes(b"theirs")
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {
+        "first": b"ours",
+        "second": b"theirs",
+    }
+
+
 def test_a_replaced_file_keeps_its_permissions(tmp_path):
     target = tmp_path / "out.json"
     target.write_bytes(b"old")

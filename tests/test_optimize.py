@@ -398,6 +398,17 @@ def test_formulas_are_what_python_makes_of_them(a, b):
         assert parse_formula(text, "x").value(known.get) == pytest.approx(meant)
     for text in ("a.x / (b - b)", "missing + 1", "(0 - b) ** 0.5", "10 ** 400 + b"):
         assert not is_number(parse_formula(text, "x").value(known.get))
+    assert parse_formula("b", "x").value({"b": 10**400}.get) is None  # no float has as many digits
+
+
+def test_formulas_have_metrics_before_fixed_keys_before_the_configuration():
+    problem = problem_of(
+        "gemv", {"tokens": "1..2"}, {"release-ns": 5.0}, False,
+        objectives={"all": "minimize"}, derived={"all": "release_ns * tokens + time_ns + dimm.count"},
+    )  # fmt: skip
+    config = {"release-ns": 7.0, "tokens": 9, "hardware": {"dimm": {"count": 1000}}}
+    row = {"tokens": 2, "status": "ok", "time_ns": 100.0, "config": json.dumps(config)}
+    assert problem.judged(row)["all"] == 5 * 2 + 100 + 1000
 
 
 # The command line

@@ -630,6 +630,9 @@ def test_what_is_under_way_is_not_decided_again() -> None:
         [("relayout", 1), ("relayout", 0)],
         [],
     ]
+    # On its way to the GPU, expert 0 (80) makes DIMM 0 no longer busy: DIMM 1, which got expert 1, has 60.
+    left = again([0, 0, 1, 2, 3], [4, 1, 1, 1, 1], gpu_experts=1)
+    assert left == [[("rebalance", 1), ("prefetch", 0)], [("rebalance", 2)]]
 
 
 def test_an_expert_on_its_way_is_no_candidate() -> None:

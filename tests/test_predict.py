@@ -218,6 +218,15 @@ def test_experts_on_the_cpu_read_or_compute_whichever_takes_longer():
     assert computing[EXPERTS_ON_CPU[1]] == pytest.approx(operations / (0.5 * 100) + reading_ns, rel=0.01)
 
 
+def test_experts_that_the_channels_hold_up_are_read_though_computing_takes_longer_than_their_peak():
+    # 4.72 MFLOP at 0.1417 TFLOPS take 33.3 us, 2.51 MB at the peak of 76.8 GB/s 32.6 us; refresh makes it 35.7.
+    limits = ("tflops=0.1417", "compute_efficiency=1", "added_tokens=0", "read_share=1", "family=null")
+    overheads = ("roofline_power=20", "expert_overhead_us=0", "layer_overhead_us=0", "thread_overhead_us=0")
+    parts_ns = predicted(sets=[f"host.cpu_{text}" for text in (*limits, *overheads)]).decode.parts_ns
+    assert EXPERTS_ON_CPU[1] not in parts_ns
+    assert 33.4e3 * CHOSEN < parts_ns[EXPERTS_ON_CPU[0]] < 1.2 * 32.6e3 * CHOSEN
+
+
 # ---- Chunks of a prompt ----
 
 
@@ -432,6 +441,13 @@ def test_a_rate_is_named_if_the_median_error_of_its_kind_is_small(tmp_path, monk
         )
     finally:
         band._ratios.cache_clear()
+
+
+def test_few_runs_of_a_kind_count_with_the_others(monkeypatch):
+    few, many = (("CPU alone", 0.5),) * 2, (("GPU and server", 1.0),) * 3
+    for runs, known in ((few, False), ((*few, *many), True), ((*few[:1], *many[:1], *few[:1]), False)):
+        monkeypatch.setattr(band, "_ratios", lambda phase, runs=runs: runs)
+        assert band.is_known("CPU alone", "decode") == known
 
 
 @pytest.mark.parametrize(("runs", "left_out"), [(9, 0), (18, 0), (19, 1), (29, 2), (39, 3)])

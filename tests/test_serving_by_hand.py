@@ -105,8 +105,12 @@ def test_requests_wait_until_the_one_before_has_ended(ahead):
     ran.run()
     done = served(asked, ran.sequences)
     assert [(one.admitted_ns, one.end_ns) for one in done] == [(0, 20), (20, 40), (40, 60)]
-    _, means = _over_time(done, ran.history, 0.0, 60.0)
+    lines, means = _over_time(done, ran.history, 0.0, 60.0)
     assert means == pytest.approx({"running": 1.0, "queue": (15 + 15) / 60})
+    # Four tokens and one in turn, of one sequence, in blocks of four; 200 parts of the time.
+    assert lines["batch"] == pytest.approx([1.0] * 200)
+    assert np.mean(lines["kv_blocks"]) == pytest.approx((1 + 2) / 2)
+    assert np.mean(lines["tokens_per_step"]) == pytest.approx((4 + 1) / 2)
     assert _most_waiting(done, ran.history) == 1
 
 

@@ -248,6 +248,15 @@ def test_a_group_of_resources_is_used_as_much_as_its_resources_in_the_mean():
     assert sorted(shares) == sorted([percent(0.2), percent(0.5)])
 
 
+def test_blocks_in_use_are_of_those_of_all_engines():
+    result = serve(requests((20, 3)), block_tokens=16)
+    three = replace(result, config=result.config | {"engines": 3, "kv_blocks": 500})
+    assert (
+        dict(serving_table(three))["most blocks of the KV cache in use"]
+        == f"{result.most_kv_blocks} of 1,500"
+    )
+
+
 def test_tried_rates_show_the_percentile_that_their_column_names(capsys: pytest.CaptureFixture[str]):
     times = {"mean": 11e6, "p50": 22e6, "p90": 33e6, "p99": 44e6}
     tried = TriedRate(2.0, 0.9, 0.99, times, {name: ns / 100 for name, ns in times.items()})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import ndpsim
 from builders.small_moe import CACHED_BYTES, EXPERT_BYTES, MODEL
 from mistakes import refused
 from ndpsim.audit import check_serving
+from ndpsim.base.options.serve import ServeSettings
 from ndpsim.inference.layers.layer_run import LayerRun
 from ndpsim.inference.layers.setup import host_room_bytes
 from ndpsim.inference.serving.engine import Arrivals, DoneStep, Engines
@@ -23,11 +25,12 @@ from ndpsim.inference.serving.kv import HostRoom, KvCache, SharedRoom, SharedSiz
 from ndpsim.inference.serving.log import ServingLog, writing_serving_log
 from ndpsim.inference.serving.scheduler import Chunk, Limits, schedulers
 from ndpsim.inference.serving.sequence import Sequence
+from ndpsim.inference.serving.server import set_up
 from ndpsim.policies import Policy
 from ndpsim.policies.interface import GivesRoom
 from ndpsim.policies.published.on_demand import OnDemand
 from ndpsim.simulate.results.serving import ServingResult
-from ndpsim.workload.models import Expert
+from ndpsim.workload.models import Expert, LinearAttention, MixedAttention
 from ndpsim.workload.requests import Requests
 
 MACHINE = "dali-7532-3090"
@@ -137,6 +140,34 @@ def test_blocks_are_no_more_than_have_room_without_experts():
     many = Requests(np.zeros(120), np.full(120, 90), np.full(120, 2))
     asked = dict(requests=many, max_batch=120, max_tokens=2048)
     assert serve(ALL, **asked).config["kv_blocks"] == ALL // BLOCK_BYTES < 120 * BLOCKS
+
+
+@pytest.mark.parametrize(("max_tokens", "each"), [(64, 8), (65, 9)])
+def test_the_work_space_is_that_of_as_many_tokens_of_each_sequence(max_tokens: int, each: int):
+    settings = ServeSettings(
+        hw=MACHINE, model=MODEL, requests=ASKED, policy="on-demand", max_batch=8, max_tokens=max_tokens
+    )
+    # Of a token two vectors of 512 and three of the networks' 512, of a sequence logits of 4 B.
+    of_token = (2 * MODEL.hidden + 3 * MODEL.dense_intermediate) * 2
+    assert set_up(settings).room.memory.parts["workspace"] == 8 * (each * of_token + 4 * 1000)
+
+
+def test_the_cache_is_for_the_longest_requests_that_run_together():
+    asked = Requests(np.zeros(10), np.array([32] * 8 + [4] * 2), np.array([60] * 8 + [2] * 2))
+    assert serve(20 * EXPERT_BYTES, kv="gpu", requests=asked).config["kv_blocks"] == 8 * BLOCKS
+
+
+def test_room_beside_blocks_is_kept_for_the_states_of_all_sequences():
+    linear = LinearAttention(key_heads=2, value_heads=4, key_size=64, value_size=64, convolution=4)
+    model = replace(MODEL, attention=MixedAttention((MODEL.attention, linear), (0, 0, 0, 1)))
+    settings = ServeSettings(
+        hw=MACHINE, model=model, requests=ASKED, policy="on-demand", max_batch=8, kv_blocks=60
+    )
+    # A state of 64 x 64 numbers of 32 bits a head, and of three tokens queries, keys and values of 16 bits.
+    state = 4 * 64 * 64 * 4 + 3 * (2 * 64 + 2 * 64 + 4 * 64) * 2
+    room = set_up(settings).room
+    assert room.memory.parts["kv_cache"] == 60 * 16 * 3 * CACHED_BYTES + 8 * state
+    assert room.kept_bytes([2, 5]) == 7 * 16 * 3 * CACHED_BYTES + 2 * state
 
 
 def test_experts_come_back_when_sequences_have_ended():

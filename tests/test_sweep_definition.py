@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from builders.small_config import write_config
 from calls import GIVEN
 from mistakes import refused
+from ndpsim.base.errors import InputError
 from ndpsim.inference.processors import table as tables
 from ndpsim.studies.sweeps import records as records_module
 from ndpsim.studies.sweeps import store as store_module
@@ -45,6 +46,8 @@ GEMV, MOE, RELAYOUT, DRAM, SERVE = map(swept_commands().get, ("gemv", "moe", "re
         ("tokens", "log:1..4:9", (1, 2, 3, 4)),
         ("dimm.ranks", "1, 2", (1, 2)),
         ("link.link_gbps", "log:10..1000:3", (10.0, 100.0, 1000.0)),
+        ("link.link_gbps", "log:0.1..1:3", (0.1, 0.316, 1.0)),
+        ("host.cpu_tflops", "log:0.01..0.1:3", (0.01, 0.03162, 0.1)),
         ("link.link_gbps", "12.5,25", (12.5, 25)),
         ("dram.refresh", "none,all-bank", ("none", "all-bank")),
         ("layout", "localized,sharded:4", ("localized", "sharded:4")),
@@ -55,6 +58,13 @@ GEMV, MOE, RELAYOUT, DRAM, SERVE = map(swept_commands().get, ("gemv", "moe", "re
 )
 def test_values_are_lists_ranges_or_a_factor_apart(key, text, values):
     assert values_of(GEMV, key, text) == values
+
+
+def test_a_value_that_a_rule_excludes_is_refused_with_the_rule():
+    with pytest.raises(InputError, match=r"link\.link_gbps: 0\.0316 has more than three decimals$"):
+        values_of(GEMV, "link.link_gbps", [0.0316])
+    with pytest.raises(InputError, match=r"100,000 characters"):
+        values_of(GEMV, "link.link_gbps", ["x" * 100_000])
 
 
 @given(st.integers(1, 1000), st.integers(1, 1000), st.integers(2, 30))
@@ -360,6 +370,8 @@ def test_a_success_replaces_a_failure_and_not_the_reverse(tmp_path):
     stored(tmp_path, record("one"))
     stored(tmp_path, failed)
     assert store.find("one") == Store(tmp_path).find("one") == record("one")
+    stored(tmp_path / "one file", record("one"), failed)
+    assert Store(tmp_path / "one file").find("one") == record("one")
 
 
 def test_a_name_depends_on_command_point_and_version(monkeypatch):

@@ -57,6 +57,14 @@ def number(value: Any, name: str, least: float, most: float = math.inf) -> float
         raise InputError(f"{shown(value)} is too large", "range", key=name) from None
 
 
+def is_finite(value: float) -> bool:
+    """Whether a number is one as a float, too: whole numbers may have more digits."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
+
+
 def is_flag(value: Any) -> bool:
     """Whether `value` is True or False, Python's or NumPy's."""
     return isinstance(value, bool) or (

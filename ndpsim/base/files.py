@@ -118,14 +118,16 @@ def _descriptor(target: Path) -> int | None:
 
 
 @contextmanager
-def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
+def replacing(path: str | os.PathLike[str], new: bool = False) -> Iterator[IO[bytes]]:
     """A binary file that becomes `path` if the block ends without an error, and is removed otherwise.
 
     If `path` is a link, its target is replaced. Devices, pipes and open files that have a name, such as
     /dev/stdout, are written in place. Temporary files of killed runs in the folder are removed.
 
+    new: keep a file that another run has put there meanwhile.
+
     Raises:
-        InputError: the file cannot be written, or the call reads it.
+        InputError: the file cannot be written, or the call reads it, or with `new` is there.
     """
     target = ensure_writable(path)
     descriptor = _descriptor(target)
@@ -143,11 +145,21 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
                 file.flush()
                 os.fsync(file.fileno())  # the new content is on disk before the old one is replaced
                 ensure_writable(target)
-                os.replace(file.name, _place(target))
+                (_put_new if new else os.replace)(file.name, _place(target))
     except OSError as error:
         named = error.filename if isinstance(error.filename, str) else ""
         subject = f"{named}: " if named and named != str(target) and not is_temporary(named) else ""
         raise InputError(f"cannot write {target}: {subject}{error.strerror or error}", "unwritable") from None
+
+
+def _put_new(name: str, target: Path) -> None:
+    """Give a file the name `target`, which no file may have."""
+    try:
+        os.link(name, target)
+    except OSError:
+        if os.path.lexists(target):
+            raise
+        os.replace(name, target)  # the file system has no links
 
 
 @contextmanager

@@ -46,5 +46,5 @@ def command(options: Options) -> None:
     if out is None:
         click.echo(imported.text, nl=False)
     else:
-        with replacing(out) as stream:
+        with replacing(out, new="force" not in options) as stream:
             stream.write(imported.text.encode())

@@ -124,7 +124,10 @@ def load_bank_hardware(hw: str | PathLike[str], sets: Sets = (), rules: str = "s
             ideal = _idealised(value, extension)
         else:
             values[key] = Stated(value, "--set")
-    return _resolved(path.stem, values, extension, ideal, rules)
+    try:
+        return _resolved(path.stem, values, extension, ideal, rules)
+    except InputError as error:
+        raise (error if error.file else error.at(path)) from None
 
 
 def is_bank_hardware(hw: str) -> bool:

@@ -11,6 +11,7 @@ from annotated_types import MaxLen
 from pydantic import BaseModel, ValidationError, create_model
 from pydantic.fields import FieldInfo
 
+from ndpsim.base.errors import shown
 from ndpsim.config.files import PART_SECTIONS
 from ndpsim.config.quantities import Section
 from ndpsim.config.system import MULTIPLIERS, UNITS, System
@@ -130,8 +131,9 @@ def refusal(path: tuple[str, ...], value: Any) -> str | None:
     field, section = _leaf(path)
     try:
         section.model_validate({"value": value})
-    except ValidationError:
-        return f"{value!r} is not {allowed(field)}"
+    except ValidationError as error:
+        why = error.errors()[0].get("ctx", {}).get("error")  # of a rule in Python, as for decimals
+        return f"{shown(value)} {why or f'is not {allowed(field)}'}"
     return None
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from ndpsim.base.arguments import is_finite
 from ndpsim.base.reported import Quantity, quantity_of, with_unit
 from ndpsim.base.units import TIMES, Scale, scale_for
 from ndpsim.config.keys import field_at, unit_of
@@ -28,7 +28,7 @@ _KEYS = {
 
 def is_number(value: Any) -> bool:
     """Whether a value can be drawn: a finite number, and not a Boolean."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return isinstance(value, int | float) and not isinstance(value, bool) and is_finite(value)
 
 
 # In all functions below `results` are the classes of results that may have the metric.

@@ -231,6 +231,8 @@ def test_a_good_file_of_every_kind_is_read(name, tmp_path):
 @given(name=st.sampled_from(sorted(FILES)), damages=_DAMAGES)
 @example(name="routed.npz", damages=[("replace", 130, 8, b"'''")])
 @example(name="bank case", damages=[("number", 721, 0, b"NaN")])
+@example(name="losses", damages=[("number", 25, 0, b"9" * 30)])
+@example(name="model", damages=[("replace", 1, 0, b'"sliding_window": [1],')])
 def test_a_damaged_file_is_refused_in_a_line_or_read(name, damages, tmp_path_factory):
     _attempt(name, damages, tmp_path_factory.getbasetemp())
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import math
 import numbers
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from ndpsim.base.arguments import is_finite
 from ndpsim.base.errors import shown
 from ndpsim.base.jit import same_types
 from ndpsim.policies.answers.asking import Call, moment_of, sequence, time_from, whole
@@ -94,7 +94,7 @@ def checked_assignment(
     estimated, planning = assignment.estimated_ns, assignment.planning
     for key, value in assignment.details.items():
         real = type(value) is float or type(value) is int or isinstance(value, numbers.Real)
-        if not real or not math.isfinite(value):
+        if not real or not is_finite(value):
             raise call.error(f"details['{key}'] is {shown(value)}, not a number")
     return CheckedAssignment(
         gpu,

@@ -30,7 +30,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
-from ndpsim.base.arrays import read_npz
+from ndpsim.base.arguments import is_finite
+from ndpsim.base.arrays import as_array, read_npz
 from ndpsim.base.errors import InputError, shown
 from ndpsim.base.text_files import numbered_lines
 from ndpsim.policies.interface import Assignment, Migration, PolicyParameters
@@ -115,7 +116,7 @@ def _numbers(text: str, columns: tuple[str, ...], path: Path, line: int) -> list
         except ValueError:
             value = np.nan
         if (
-            not np.isfinite(value)
+            not is_finite(value)
             or (column == "bits" and value not in BITS)
             or (column != "loss" and value < 0)
         ):
@@ -166,8 +167,9 @@ def prefix_split(losses: NDArray[Any], mean_bits: float, rounding: Rounding = "f
     Raises:
         InputError: `losses` has another shape or is not finite.
     """
-    losses = np.asarray(losses)
-    if losses.ndim != 2 or losses.shape[1] != len(BITS) or not np.isfinite(losses.astype(float)).all():
+    losses = as_array(losses)
+    of_numbers = losses.dtype.kind in "fiu" and losses.ndim == 2 and losses.shape[1] == len(BITS)
+    if not of_numbers or not np.isfinite(losses).all():
         raise InputError(
             f"are not finite losses of experts with {len(BITS)} numbers of bits", "form", key="losses"
         )

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from ndpsim.base.errors import one_of, shortened
+from ndpsim.base.errors import one_of, shortened, shown
 from ndpsim.workload.models._config import Config
 from ndpsim.workload.models._read_index import SPARSE, read_index
 from ndpsim.workload.models._read_state import STATE_TYPE, layers_with_state, read_state
@@ -258,9 +258,9 @@ def _window(config: Config) -> int:
 
 def _names(config: Config, family: Family, layers: int) -> list[str]:
     """For each layer the name of its kind, as in `layer_types`."""
-    windows = {config.values.get(key) for key in ("sliding_window", "sliding_window_size")} - {None}
-    if len(windows) > 1:
-        problem = f"is not the sliding_window of {config.values['sliding_window']}"
+    window, other = (config.values.get(key) for key in ("sliding_window", "sliding_window_size"))
+    if None not in (window, other) and window != other:
+        problem = f"is not the sliding_window of {shown(window)}"
         raise config.error("sliding_window_size", problem, code="conflict")
     if family.compressed:
         return compressed_names(config, layers)
@@ -276,8 +276,8 @@ def _names(config: Config, family: Family, layers: int) -> list[str]:
             names = [_SAME_KIND.get(name, name) if isinstance(name, str) else name for name in names]
         for layer, name in enumerate(names):
             if name not in _KINDS:
-                shown = one_of(name, _KINDS, "kind of attention")
-                raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
+                wrong = one_of(name, _KINDS, "kind of attention")
+                raise config.error("layer_types", f"entry {layer}: {wrong}", code="form")
         return names
     if with_state := layers_with_state(config, family.state, layers):
         return [_LINEAR if flag else _FULL for flag in with_state]
@@ -421,8 +421,8 @@ def compressed_names(config: Config, layers: int) -> list[str]:
         names = config.list_of("layer_types", layers)
         for layer, name in enumerate(names):
             if name not in _COMPRESSED_KINDS:
-                shown = one_of(name, _COMPRESSED_KINDS, "kind of attention")
-                raise config.error("layer_types", f"entry {layer}: {shown}", code="form")
+                wrong = one_of(name, _COMPRESSED_KINDS, "kind of attention")
+                raise config.error("layer_types", f"entry {layer}: {wrong}", code="form")
         return names
     if ratios:
         kinds: dict[Any, str] = {0: _WINDOW, **{rate: kind for kind, rate in _RATES.items()}}
