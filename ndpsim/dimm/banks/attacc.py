@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -118,18 +118,15 @@ class _Layout:
     def macs(self, first: int, last: int, first_row: int, channels: Channels, stride: int = 1) -> Piece:
         """The MACs of a range of numbers, from a row on."""
         x, columns = np.arange(first, last, stride), self.units.columns
-        zero = np.zeros(len(x), dtype=np.int64)
-        rank = group = bank = zero
-        row, column = x // columns, x % columns
+        zero, place = np.zeros(len(x), dtype=np.int64), np.zeros((len(x), 4), dtype=np.int64)
+        if self.units.level == "buffer":
+            place[:, 1], place[:, 2], place[:, 3] = x // 4 % 2, x % 4, x // 8 % 4
+            x = x // 32
+        row, column = np.divmod(x, columns)
         if self.units.level == "bankgroup":
-            bank, row = row % 4, row // 4
-        elif self.units.level == "buffer":
-            rank, group, bank, column = x % 8 // 4, x % 4, x // 8 % 4, x // 32 % columns
-            row = x // (32 * columns)
-        place = np.stack((zero, rank, group, bank), axis=1)
-        return Piece(
-            (_MACS[self.units.level],), (channels,), zero, zero, place, first_row + row, column, zero + 1
-        )
+            row, place[:, 3] = np.divmod(row, 4)
+        row += first_row
+        return Piece((_MACS[self.units.level],), (channels,), zero, zero, place, row, column, zero + 1)
 
     def written(self, first_row: int, steps: int, stride: int, channels: Channels) -> Piece:
         """Writes of the last token to the columns that MACs with this stride read; groups take turns."""
@@ -221,6 +218,12 @@ def items_of(shape: Attention, units: Units) -> int:
     return shape.heads * (1 if shape.latent else up(shape.queries, units.vectors))
 
 
+@lru_cache(maxsize=2)
+def _held_pairs(shape: Attention, units: Units) -> dict[int, Piece]:
+    """Room for the full pairs of rounds of an attention at row 0, by the pass of the first."""
+    return {}
+
+
 class _Rounds:
     """The program of all rounds, which have an item in each channel: keys and values, and some queries.
 
@@ -237,7 +240,7 @@ class _Rounds:
         self.passes = groups if shape.latent else 1
         self.items = items_of(shape, units)
         self.rounds = up(self.items, units.channels) * self.passes
-        self.held: dict[int, Piece] = {}  # pairs of rounds at row 0, by the pass of the first
+        self.held = _held_pairs(shape._replace(heads=0), units)
 
     def layout(self, number: int) -> _Layout:
         """The layout of a round."""

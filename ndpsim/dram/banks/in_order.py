@@ -85,8 +85,8 @@ def offer_line(tables, program, state, line, clock):
 
     A channel with a request for its units acts no sooner: it takes these in their order.
     """
-    left = 0
-    for index in range(program.first[line], program.first[line + 1]):
+    left, listed = 0, program.listed[line]
+    for index in range(program.first[listed], program.first[listed + 1]):
         channel = program.channel[index]
         facts = state.channel[channel]
         before, queued = facts[LEFT], state.size[channel, PIM]
@@ -118,7 +118,8 @@ def decode(tables, program, state, clock):
     if program.command[line] == NO_COMMAND:
         value[LINE] += 1
         return clock + 1
-    for index in range(program.first[line], program.first[line + 1]):
+    listed = program.listed[line]
+    for index in range(program.first[listed], program.first[listed + 1]):
         state.channel[program.channel[index], LEFT] = program.size[line]
         value[BLOCKED] += program.blocks[line] * program.size[line]
     value[POSITION] = offer_line(tables, program, state, line, clock)

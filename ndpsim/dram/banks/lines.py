@@ -117,7 +117,6 @@ class Lines:
         _, ranks, groups, banks = self._device.shape
         bank = ((p * ranks + r) * groups + g) * banks + b
         code = ((listed * (1 << 17) + piece.size) * len(self._words) + word) * self._device.banks + bank
-        first, channel = self._channels(listed)
         ends = self._following is None and self._words[piece.words[piece.word[-1]]].ends
         return BankProgram(
             lines=len(word),
@@ -130,18 +129,11 @@ class Lines:
             place=piece.place,
             row=piece.row,
             column=piece.column,
-            first=first,
-            channel=channel,
+            listed=listed,
+            first=np.cumsum([0, *map(len, self._numbers)]),
+            channel=np.concatenate(self._numbers),
             code=code,
         )
-
-    def _channels(self, listed: Ints) -> tuple[Ints, Ints]:
-        """Where the channels of each line start, and the channels."""
-        lengths = np.array([len(found) for found in self._numbers])[listed]
-        offsets = np.cumsum([0, *map(len, self._numbers)])[listed]
-        first = np.concatenate(([0], np.cumsum(lengths)))
-        within = np.arange(first[-1]) - np.repeat(first[:-1], lengths)
-        return first, np.concatenate(self._numbers)[np.repeat(offsets, lengths) + within]
 
     def advance(self, state: BankState, repeats: Repeats) -> BankState:
         """Drop lines that no request needs, and take those that follow. All lines have been offered."""
@@ -153,12 +145,9 @@ class Lines:
             _check_without_host(new)
         arrays: dict[str, Any] = {
             name: np.concatenate((getattr(old, name)[:own], getattr(old, name)[keep:], getattr(new, name)))
-            for name in ("command", "host", "blocks", "size", "place", "row", "column", "code")
+            for name in ("command", "host", "blocks", "size", "place", "row", "column", "listed", "code")
         }
-        offered = np.zeros(old.lines - dropped, dtype=np.int64)
-        self.program = new._replace(
-            lines=len(offered) + new.lines, first=np.concatenate((offered, new.first)), **arrays
-        )
+        self.program = new._replace(lines=old.lines - dropped + new.lines, **arrays)
         for lines in (state.line, state.answer[:, :, 1]):
             lines[...] = np.where(lines >= own, lines - dropped, lines)
         state.value[LINE] -= dropped
