@@ -895,3 +895,53 @@ def test_layouts_are_shown_on_the_command_line(here):
         status, _, err = call("show", "layout", wrong[0], "--model", "mixtral-8x7b", *wrong[1:])
         assert (status, err.count("\n")) == (2, 1)
     assert call("show", "layout", "gemv", "--hw", "aim", "--bits", "4")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("a: 1", "begins with 'a: 1'"),
+        ("\xe3", "is not ASCII text"),
+        ("", "begins with an empty line"),
+        ("instruction,size,channels,bank,row\nEOC,,,,\n", "is a program of units in banks"),
+        ("clock,command\n", "give --standard"),
+    ],
+)
+def test_check_says_of_a_file_that_it_reads_no_such_file_before_it_asks_for_options(tmp_path, content, named):
+    (tmp_path / "file").write_text(content)
+    assert named in call("check", tmp_path / "file").err
+
+
+@pytest.mark.parametrize("host", [None, {"host_gbps": 40.0}])
+def test_a_program_beside_one_on_other_channels_has_the_commands_that_it_has_alone(tmp_path, host):
+    hardware = load_bank_hardware("attacc", ["channels=4"])
+    files = [tmp_path / "long.csv", tmp_path / "short.csv"]
+    for file, channels, rows in zip(files, ("0 3", "1"), (60, 9), strict=True):
+        lines = [f"MACAB,{channels},0,0,0,0,{row},{column}" for row in range(rows) for column in range(32)]
+        file.write_text("\n".join(["request,channels,pseudochannel,rank,bankgroup,bank,row,column", *lines]))
+    both = run_pim(files, hardware, record_commands=True, host=host)
+    long, short = (run_pim(file, hardware, record_commands=True, host=host) for file in files)
+    assert (both.cycles, both.requests) == (long.cycles, long.requests + short.requests)
+    assert long.cycles > short.cycles + hardware.device.timings["nREFI"]
+    found, of_long, of_short = (r.command_traces.columns for r in (both, long, short))
+    assert np.array_equal(found[:, found[2] % 3 == 0], of_long[:, of_long[2] % 3 == 0])
+    early = found[:, (found[2] == 1) & (found[0] <= short.cycles)]
+    assert np.array_equal(early, of_short[:, of_short[2] == 1])
+    # Behind its end a program's channel is refreshed, and so is one without a program.
+    late = [both.command_traces.names[n] for n in found[1, (found[2] == 1) & (found[0] > short.cycles)]]
+    assert "REFab" in late
+    assert "MACAB" not in late
+    assert both.commands["MACAB"] == 32 * (2 * 60 + 9)
+    assert check_units(both.command_traces, hardware.device).ok
+    if host is not None:
+        assert both.host["units_cycles_alone"] == run_pim(files[0], hardware).cycles
+
+
+def test_two_programs_do_not_share_a_channel(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "request,channels,pseudochannel,rank,bankgroup,bank,row,column\nMACAB,{},0,0,0,0,1,1\n"
+    for name, channels in (("a", "0-2"), ("b", "2-3")):
+        Path(f"{name}.csv").write_text(text.format(channels))
+    done = call("pim", "a.csv", "b.csv", "--hw", "attacc")
+    assert done.status == 2
+    assert "programs 1 and 2 have commands for channel 2" in done.err

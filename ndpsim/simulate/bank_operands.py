@@ -114,7 +114,7 @@ def simulate_bank_expert(
     hardware = bank_hardware_of(hw, sets, rules)
     expert = model if isinstance(model, Expert) else load_model(model).expert
     whole_number(tokens, "tokens", 1, MAX_TOKENS)
-    result = run_lines(expert_program(hardware, expert, tokens)[0], hardware, record_commands)
+    result = run_lines([expert_program(hardware, expert, tokens)[0]], hardware, record_commands)
     return _with_workload(
         result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
     )
@@ -173,7 +173,7 @@ def simulate_bank_attention(
     kind = "attention"
     if flag(append, "append"):
         program, kind = _appending_program(hardware, shape, context, batch), "new tokens"
-    result = run_lines(program, hardware, record_commands)
+    result = run_lines([program], hardware, record_commands)
     return _with_workload(result, kind=kind, model=shape.name, context=context, batch=batch)
 
 

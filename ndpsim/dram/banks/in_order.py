@@ -26,6 +26,7 @@ from ndpsim.dram.banks.state import (
     KNOWN_VERSION,
     LEFT,
     LINE,
+    LINES_FOLLOW,
     LOGGED,
     MASTER,
     MODE,
@@ -368,7 +369,7 @@ def run_in_order(
     room = len(state.log) - 2 * channels
     while value[CLOCK] < until and (len(state.log) == 0 or value[LOGGED] <= room):
         clock = value[CLOCK] + 1
-        if value[LINE] >= program.lines and program.more:
+        if value[LINE] >= program.lines and program.more == LINES_FOLLOW:
             return 2
         wake = decode(tables, program, state, clock)
         waiting = value[POSITION] > 0

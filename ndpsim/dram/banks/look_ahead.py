@@ -22,6 +22,7 @@ from ndpsim.dram.banks.state import (
     HOST_FIRST,
     LAST_PIM,
     LINE,
+    LINES_FOLLOW,
     LOGGED,
     MASTER,
     MOST_QUEUED,
@@ -120,7 +121,7 @@ def offer(tables, program, state, clock):
             value[POSITION] += 1
         value[LINE] += 1
         value[POSITION] = 0
-    return program.more == 1
+    return program.more == LINES_FOLLOW
 
 
 @outlined

@@ -47,6 +47,7 @@ CLOCK, LINE, POSITION, LOGGED, STAMPS, BLOCKED, ENDED, PROGRESS = range(8)
 CHANNEL_VALUES = 22
 # Whose commands come first in a channel. Alone, a program has its own accesses of the host, in its order.
 ALONE, UNIT_FIRST, UNIT_ALONE, HOST_FIRST = range(4)
+LINES_FOLLOW, RESTS = 1, 2  # of `BankProgram.more`
 _STILL = 1 << 20  # clocks without progress
 _LONG_AGO = -(1 << 40)
 _FEW_ANSWERS = 64  # at least as many are on their way at most
@@ -57,7 +58,7 @@ class BankProgram(NamedTuple):
     """The lines of a program that are in use; arrays are indexed by line."""
 
     lines: int
-    more: int  # 1: lines follow that are not here yet
+    more: int  # LINES_FOLLOW: that are not here yet; RESTS: the device goes on behind the last
     ends: int  # 1: the answers of the last line end the run, whatever is left
     command: Ints  # that serves it, or NO_COMMAND, BARRIER, WAITS
     host: Ints
