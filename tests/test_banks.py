@@ -714,6 +714,48 @@ def test_a_new_token_is_written_where_attention_reads_it(name, level, written):
     assert opened[1] <= opened[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        # By hand: as above for each token; AiM writes the values of 16 tokens in the columns of all banks.
+        ("attacc", {"WR": 40 * 8 * 4 * 16}),
+        ("aim", {"WR": 40 * 8 * 8, "WRA16": 3 * 8 * 8}),
+    ],
+)
+def test_a_prompt_is_written_where_attention_reads_it(name, written):
+    hardware = load_bank_hardware(name, ["refresh=none"])
+    run, read = (
+        simulate_bank_attention(
+            hardware, "mixtral-8x7b", 40, record_commands=True, append=append, append_tokens=40
+        )
+        for append in (True, False)
+    )
+    assert check_units(run.command_traces, hardware.device).ok
+    assert {word: count for word, count in run.commands.items() if word.startswith("WR")} == written
+    assert set(rows_opened(run.command_traces)) == set(rows_opened(read.command_traces))
+
+
+@pytest.mark.parametrize("name", ["attacc", "aim"])
+def test_weights_of_an_expert_lie_behind_the_cache_in_the_same_banks(name):
+    hardware, model = load_bank_hardware(name), load_model("qwen3-30b-a3b")
+    asked = partial(simulate_bank_attention, hardware, model, 40, record_commands=True)
+    expert = simulate_bank_expert(hardware, model, 1)
+    alone, both = asked(), asked(expert_tokens=1)
+    assert check_units(both.command_traces, hardware.device).ok
+    read = "MACAB" if name == "attacc" else "MAC16"
+    assert both.commands[read] == alone.commands[read] + expert.commands[read]
+    of_cache, of_both = (rows_opened(run.command_traces) for run in (alone, both))
+    weights = set(of_both[len(of_cache) :]) - set(of_cache)
+    assert min(row for _, row in weights) > max(row for _, row in of_cache)
+    with refused("too-large"):
+        simulate_bank_attention(
+            load_bank_hardware(name, ["rows=8226" if name == "attacc" else "rows=1035"]),
+            model,
+            40,
+            expert_tokens=1,
+        )
+
+
 def test_latent_vectors_of_a_new_token_are_written_once():
     run = simulate_bank_attention("attacc", "deepseek-v2", 40, 2, append=True)
     assert run.commands["WR"] == 2 * (512 + 64) * 2 // 32

@@ -128,9 +128,9 @@ class _Layout:
         row += first_row
         return Piece((_MACS[self.units.level],), (channels,), zero, zero, place, row, column, zero + 1)
 
-    def written(self, first_row: int, steps: int, stride: int, channels: Channels) -> Piece:
-        """Writes of the last token to the columns that MACs with this stride read; groups take turns."""
-        number, group = divmod(self.shape.context - 1, self.groups)
+    def written(self, token: int, first_row: int, steps: int, stride: int, channels: Channels) -> Piece:
+        """Writes of a token to the columns that MACs with this stride read; groups take turns."""
+        number, group = divmod(token, self.groups)
         begin = number * steps if stride == 1 else number
         macs = self.macs(begin, begin + steps * stride, first_row, channels, stride)
         if self.units.level == "bank":  # each MAC reads four banks of the group
@@ -395,16 +395,17 @@ def turn(shape: Attention, units: Units, items: int) -> Program:
     return attention(shape._replace(heads=items, queries=queries), units)
 
 
-def appended(shape: Attention, units: Units, items: int) -> Program:
-    """The writes of the last token of so many items: its key, and its value where the context reads it."""
+def appended(shape: Attention, units: Units, items: int, tokens: int = 1) -> Program:
+    """The writes of the last tokens of so many items: keys, then values where the context reads them."""
     queries = shape.queries if shape.latent else min(shape.queries, units.vectors)
     rounds = _Rounds(shape._replace(heads=items, queries=queries), units)
 
     def lines() -> Iterator[Piece]:
         for number in range(0, rounds.rounds, rounds.passes):
             layout, channels = rounds.layout(number), rounds.channels(number)
-            yield layout.written(layout.keys, layout.steps, 1, channels)
-            if not shape.latent:
-                yield layout.written(layout.values, layout.value_steps, layout.tokens, channels)
+            for token in range(shape.context - tokens, shape.context):
+                yield layout.written(token, layout.keys, layout.steps, 1, channels)
+            for token in range(shape.context - tokens, shape.context) if not shape.latent else ():
+                yield layout.written(token, layout.values, layout.value_steps, layout.tokens, channels)
 
     return Program(lines, (WRITE,))
