@@ -243,7 +243,17 @@ def test_prompts_attend_on_the_gpu_beside_the_devices():
     alone = processors.step_time(MODEL, Step(1, 64, 64)).operations
     attend = next(one.time_ns for one in alone if one.name == "attend")
     assert found.in_banks.beside_ns == pytest.approx(attend)
-    assert found.in_banks.time_ns == written_and_read(turns_of("attacc"), [300])
+    turns = turns_of("attacc")
+    assert found.in_banks.time_ns == turns.prompts_ns([64]) + written_and_read(turns, [300])
+
+
+@pytest.mark.parametrize("device", ["attacc", "aim"])
+def test_the_writes_of_a_prompt_take_as_long_as_those_of_its_last_tokens_for_each(device):
+    turns = turns_of(device)
+    items = turns.sizes.slots
+    whole = turns.written(512, items, 512).time_ns
+    assert turns.prompts_ns([512] * (items // turns.sizes.items)) == pytest.approx(whole, rel=0.05)
+    assert turns.prompts_ns([300]) > turns.prompts_ns([256]) > 20 * turns.written_ns([256])
 
 
 def test_a_window_has_fewer_tokens_to_attend_to():

@@ -726,6 +726,48 @@ def test_a_new_token_is_written_where_attention_reads_it(name, level, written):
     assert opened[1] <= opened[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        # By hand: as above for each token; AiM writes the values of 16 tokens in the columns of all banks.
+        ("attacc", {"WR": 40 * 8 * 4 * 16}),
+        ("aim", {"WR": 40 * 8 * 8, "WRA16": 3 * 8 * 8}),
+    ],
+)
+def test_a_prompt_is_written_where_attention_reads_it(name, written):
+    hardware = load_bank_hardware(name, ["refresh=none"])
+    run, read = (
+        simulate_bank_attention(
+            hardware, "mixtral-8x7b", 40, record_commands=True, append=append, append_tokens=40
+        )
+        for append in (True, False)
+    )
+    assert check_units(run.command_traces, hardware.device).ok
+    assert {word: count for word, count in run.commands.items() if word.startswith("WR")} == written
+    assert set(rows_opened(run.command_traces)) == set(rows_opened(read.command_traces))
+
+
+@pytest.mark.parametrize("name", ["attacc", "aim"])
+def test_weights_of_an_expert_lie_behind_the_cache_in_the_same_banks(name):
+    hardware, model = load_bank_hardware(name), load_model("qwen3-30b-a3b")
+    asked = partial(simulate_bank_attention, hardware, model, 40, record_commands=True)
+    expert = simulate_bank_expert(hardware, model, 1)
+    alone, both = asked(), asked(expert_tokens=1)
+    assert check_units(both.command_traces, hardware.device).ok
+    read = "MACAB" if name == "attacc" else "MAC16"
+    assert both.commands[read] == alone.commands[read] + expert.commands[read]
+    of_cache, of_both = (rows_opened(run.command_traces) for run in (alone, both))
+    weights = set(of_both[len(of_cache) :]) - set(of_cache)
+    assert min(row for _, row in weights) > max(row for _, row in of_cache)
+    with refused("too-large"):
+        simulate_bank_attention(
+            load_bank_hardware(name, ["rows=8226" if name == "attacc" else "rows=1035"]),
+            model,
+            40,
+            expert_tokens=1,
+        )
+
+
 def test_latent_vectors_of_a_new_token_are_written_once():
     run = simulate_bank_attention("attacc", "deepseek-v2", 40, 2, append=True)
     assert run.commands["WR"] == 2 * (512 + 64) * 2 // 32
@@ -907,3 +949,53 @@ def test_layouts_are_shown_on_the_command_line(here):
         status, _, err = call("show", "layout", wrong[0], "--model", "mixtral-8x7b", *wrong[1:])
         assert (status, err.count("\n")) == (2, 1)
     assert call("show", "layout", "gemv", "--hw", "aim", "--bits", "4")[0] == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        ("a: 1", "begins with 'a: 1'"),
+        ("\xe3", "is not ASCII text"),
+        ("", "begins with an empty line"),
+        ("instruction,size,channels,bank,row\nEOC,,,,\n", "is a program of units in banks"),
+        ("clock,command\n", "give --standard"),
+    ],
+)
+def test_check_says_of_a_file_that_it_reads_no_such_file_before_it_asks_for_options(tmp_path, content, named):
+    (tmp_path / "file").write_text(content)
+    assert named in call("check", tmp_path / "file").err
+
+
+@pytest.mark.parametrize("host", [None, {"host_gbps": 40.0}])
+def test_a_program_beside_one_on_other_channels_has_the_commands_that_it_has_alone(tmp_path, host):
+    hardware = load_bank_hardware("attacc", ["channels=4"])
+    files = [tmp_path / "long.csv", tmp_path / "short.csv"]
+    for file, channels, rows in zip(files, ("0 3", "1"), (60, 9), strict=True):
+        lines = [f"MACAB,{channels},0,0,0,0,{row},{column}" for row in range(rows) for column in range(32)]
+        file.write_text("\n".join(["request,channels,pseudochannel,rank,bankgroup,bank,row,column", *lines]))
+    both = run_pim(files, hardware, record_commands=True, host=host)
+    long, short = (run_pim(file, hardware, record_commands=True, host=host) for file in files)
+    assert (both.cycles, both.requests) == (long.cycles, long.requests + short.requests)
+    assert long.cycles > short.cycles + hardware.device.timings["nREFI"]
+    found, of_long, of_short = (r.command_traces.columns for r in (both, long, short))
+    assert np.array_equal(found[:, found[2] % 3 == 0], of_long[:, of_long[2] % 3 == 0])
+    early = found[:, (found[2] == 1) & (found[0] <= short.cycles)]
+    assert np.array_equal(early, of_short[:, of_short[2] == 1])
+    # Behind its end a program's channel is refreshed, and so is one without a program.
+    late = [both.command_traces.names[n] for n in found[1, (found[2] == 1) & (found[0] > short.cycles)]]
+    assert "REFab" in late
+    assert "MACAB" not in late
+    assert both.commands["MACAB"] == 32 * (2 * 60 + 9)
+    assert check_units(both.command_traces, hardware.device).ok
+    if host is not None:
+        assert both.host["units_cycles_alone"] == run_pim(files[0], hardware).cycles
+
+
+def test_two_programs_do_not_share_a_channel(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = "request,channels,pseudochannel,rank,bankgroup,bank,row,column\nMACAB,{},0,0,0,0,1,1\n"
+    for name, channels in (("a", "0-2"), ("b", "2-3")):
+        Path(f"{name}.csv").write_text(text.format(channels))
+    done = call("pim", "a.csv", "b.csv", "--hw", "attacc")
+    assert done.status == 2
+    assert "programs 1 and 2 have commands for channel 2" in done.err

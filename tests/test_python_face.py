@@ -572,6 +572,8 @@ CALLS: dict[str, tuple[Callable[..., Any], dict[str, Any], dict[str, list[Any]]]
             "batch": _COUNT,
             "record_commands": _FLAG,
             "append": _FLAG,
+            "append_tokens": [*_COUNT, 65],
+            "expert_tokens": [*but(), -1, 2.0, "1"],
             **_IN_BANKS,
         },
     ),

@@ -115,7 +115,7 @@ class _Judge:
             self._findings.add(number, "", unknown_keys(content, _RUN_KEYS, "the run"))
             self._findings.add(number, "", self._run.locations.capacity_faults())
         elif self._run is None:
-            raise InputError("no line before it describes the run", "form")
+            raise InputError("is no log of ndpsim moe or serve: no line before it describes the run", "form")
         else:
             where = f"step {content['step']}, layer {content['layer']}: "
             if content["phase"] == "prefill":

@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from ndpsim.base.errors import InputError
-from ndpsim.base.options import Flag, Parameter, refuse, table
-from ndpsim.base.options.pim import ATTENTION, PIM
+from ndpsim.base.options import Flag, Parameter, Whole, refuse, table
+from ndpsim.base.options.gemv import MAX_TOKENS
+from ndpsim.base.options.pim import ATTENTION, MOST_CONTEXT, PIM
 from ndpsim.cli.command import Options, taking
 from ndpsim.cli.options import answer, plot_of
 from ndpsim.cli.pim import BANK_OUTPUTS, finish, records
 
 _OPERANDS = ("model", "context", "batch")
-_APPEND = table(
+_NAMES = {"append-tokens": "append_tokens", "expert-tokens": "expert_tokens"}
+_ADDED = table(
     {
         "What is simulated": (
             Parameter("append", "Simulate the writes of each sequence's new token instead.", Flag()),
+            Parameter(
+                "append-tokens",
+                "New tokens that --append writes; as many as the context has: those of a prompt.",
+                Whole(1, MOST_CONTEXT),
+                1,
+                needs="append",
+            ),
+            Parameter(
+                "expert-tokens",
+                "Tokens of an expert afterwards, whose weights lie behind the cache in the same banks.",
+                Whole(0, MAX_TOKENS),
+                0,
+            ),
         )
     }
 )
@@ -22,7 +37,7 @@ _APPEND = table(
 @taking(
     ATTENTION,
     table({"What is simulated": (PIM["set"],)}),
-    _APPEND,
+    _ADDED,
     BANK_OUTPUTS,
     examples=(
         "ndpsim attention --hw attacc --model qwen3-235b-a22b --context 4096 --batch 8 --engine bankgroup",
@@ -51,8 +66,10 @@ def command(options: Options) -> None:
     sets = [*options.get("set", ()), *([f"level={options['engine']}"] if "engine" in options else [])]
     hardware = load_bank_hardware(ATTENTION.value(options, "hw"), sets, ATTENTION.value(options, "rules"))
     model, context, batch = (ATTENTION.value(options, name) for name in _OPERANDS)
+    _ADDED.check_needs(options, "--")
+    more = {key: _ADDED.value(options, name) for name, key in _NAMES.items()}
     result = simulate_bank_attention(
-        hardware, model, context, batch, record_commands=records(options), append="append" in options
+        hardware, model, context, batch, record_commands=records(options), append="append" in options, **more
     )
     finish(options, hardware, result, plot)
 
@@ -68,7 +85,7 @@ def _on_machine(options: Options) -> None:
         *(name for name in BANK_OUTPUTS if name != "json"),
     )
     refuse(options, "applies only to a device; a machine uses the rules of the standard", "rules")
-    refuse(options, "applies only to a device; a machine writes new tokens in any case", "append")
+    refuse(options, "applies only to a device; a machine writes new tokens in any case", "append", *_NAMES)
     hw, model, context, batch = (ATTENTION.value(options, name) for name in ("hw", *_OPERANDS))
     engine, sets = options.get("engine"), options.get("set", ())
     result = simulate_layer_attention(hw, model, context, batch, engine, sets)

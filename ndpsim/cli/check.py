@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from ndpsim.base.errors import InputError
+from ndpsim.base.errors import InputError, shown
+from ndpsim.base.files import open_plain_or_gzip
 from ndpsim.base.options import refuse, table
 from ndpsim.base.options.dram import CHECK
 from ndpsim.cli.command import Options, taking
@@ -150,9 +153,30 @@ def command(options: Options) -> None:
     elif is_unit_commands(trace):
         ok = _check_units(options, trace, limit)
     else:
+        _refuse_other_files(trace)
         ok = _check_commands(options, trace, limit)
     if not ok:
         raise click.exceptions.Exit(1)
+
+
+def _refuse_other_files(trace: str) -> None:
+    """Refuse a file that is neither a trace of commands nor a log, before its options are judged."""
+    from ndpsim.dram.banks.programs import HEADERS
+
+    if not os.path.isfile(trace):
+        return
+    with open_plain_or_gzip(Path(trace)) as stream:
+        begin = stream.read(80).decode("ascii", "replace").partition("\n")[0].strip()
+    if begin.startswith("clock"):
+        return
+    reads = "commands (clock,command,...), and logs of ndpsim moe and serve (.jsonl)"
+    start = f"begins with {shown(begin)}" if begin.isascii() and begin.isprintable() else "is not ASCII text"
+    problem = f"is no file that ndpsim check reads: {reads}; it {start}"
+    if not begin:
+        problem = f"begins with an empty line; ndpsim check reads {reads}"
+    if tuple(begin.split(",")) in HEADERS.values():
+        problem = "is a program of units in banks; ndpsim pim --commands writes commands that can be checked"
+    raise InputError(problem, "form", file=trace)
 
 
 def _check_units(options: Options, trace: str, limit: int) -> bool:

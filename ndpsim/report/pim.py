@@ -14,11 +14,16 @@ def pim_title(result: PimResult) -> str:
     """What ran on which device, in a line."""
     hardware, workload = result.config["hardware"], result.config.get("workload")
     what = counted(result.requests, "request")
-    if workload is not None and workload["kind"] == "attention":
+    if workload is not None and "context" in workload:
+        done = "Attention"
+        if workload["kind"] == "new tokens":
+            done = f"Writes of {counted(workload.get('tokens', 1), 'new token')}"
         what = (
-            f"Attention of a layer of {workload['model']}, {counted(workload['batch'], 'sequence')} of "
+            f"{done} of a layer of {workload['model']}, {counted(workload['batch'], 'sequence')} of "
             f"{counted(workload['context'], 'token')}"
         )
+        if workload.get("expert_tokens"):
+            what += f", then an expert of {counted(workload['expert_tokens'], 'token')}"
     elif workload is not None:
         size = f"{workload['hidden']} x {workload['intermediate']}"
         what = f"One expert of {size}, {counted(workload['tokens'], 'token')}"

@@ -15,7 +15,7 @@ from ndpsim.base.options.gemv import MAX_TOKENS
 from ndpsim.base.options.pim import ATTENTION
 from ndpsim.config.banks import BankHardware
 from ndpsim.dimm import banks
-from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
+from ndpsim.dimm.banks.shapes import Attention, Gemv, Units, refuse_rows, up
 from ndpsim.dram.banks.programs import Line, Piece, Program, as_program
 from ndpsim.simulate.pim import bank_hardware_of, run_lines
 from ndpsim.simulate.results.pim import PimResult
@@ -114,14 +114,16 @@ def simulate_bank_expert(
     hardware = bank_hardware_of(hw, sets, rules)
     expert = model if isinstance(model, Expert) else load_model(model).expert
     whole_number(tokens, "tokens", 1, MAX_TOKENS)
-    result = run_lines(expert_program(hardware, expert, tokens)[0], hardware, record_commands)
+    result = run_lines([expert_program(hardware, expert, tokens)[0]], hardware, record_commands)
     return _with_workload(
         result, kind="expert", hidden=expert.hidden, intermediate=expert.intermediate, tokens=tokens
     )
 
 
-def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple[Program, dict[str, range]]:
-    """The program of an expert, and the rows of its matrices in each bank.
+def expert_program(
+    hardware: BankHardware, expert: Expert, tokens: int, first_row: int = 0
+) -> tuple[Program, dict[str, range]]:
+    """The program of an expert, and the rows of its matrices in each bank; the cache has those before.
 
     Raises:
         InputError: the matrices do not fit, or no layout is known.
@@ -130,9 +132,12 @@ def expert_program(hardware: BankHardware, expert: Expert, tokens: int) -> tuple
     *inward, _ = (matrix.name for matrix in expert.matrices())
     first = Gemv(expert.hidden, len(inward) * expert.intermediate)
     second = Gemv(expert.intermediate, expert.hidden)
-    row = layouts.rows_of(first, units)
-    parts = [layouts.gemv(first, units), layouts.gemv(second, units, row)] * tokens
-    rows = {" and ".join(inward): range(row), "down": range(row, row + layouts.rows_of(second, units))}
+    row = first_row + layouts.rows_of(first, units)
+    end = row + layouts.rows_of(second, units)
+    if first_row:
+        refuse_rows(end, units, "keys, values and weights")
+    parts = [layouts.gemv(first, units, first_row), layouts.gemv(second, units, row)] * tokens
+    rows = {" and ".join(inward): range(first_row, row), "down": range(row, end)}
     return joined(parts, hardware), rows
 
 
@@ -145,6 +150,8 @@ def simulate_bank_attention(
     rules: str = "standard",
     record_commands: bool = False,
     append: bool = False,
+    append_tokens: int = 1,
+    expert_tokens: int = 0,
 ) -> PimResult:
     """Simulate scores and context of one step of a layer, for sequences of one length.
 
@@ -163,29 +170,47 @@ def simulate_bank_attention(
         batch: sequences.
         sets, rules: see `load_bank_hardware`.
         record_commands: keep every command.
-        append: simulate the writes of each sequence's last token, its keys and values, in their place.
+        append: simulate the writes of each sequence's last tokens instead, keys and values in their place.
+        append_tokens: so many of them; as many as the context has: the writes of a prompt.
+        expert_tokens: tokens of an expert of the model afterwards, whose weights lie in the rows behind the
+            cache in the same banks.
 
     Raises:
-        InputError: an argument is wrong, or the cache does not fit.
+        InputError: an argument is wrong, or the cache and the weights do not fit.
     """
     hardware, shape = bank_hardware_of(hw, sets, rules), load_model(model)
-    program, _ = attention_program(hardware, shape, context, batch)
-    kind = "attention"
+    program, rows = attention_program(hardware, shape, context, batch)
+    workload = {"kind": "attention", "model": shape.name, "context": context, "batch": batch}
+    whole_number(append_tokens, "append_tokens", 1, context)
     if flag(append, "append"):
-        program, kind = _appending_program(hardware, shape, context, batch), "new tokens"
-    result = run_lines(program, hardware, record_commands)
-    return _with_workload(result, kind=kind, model=shape.name, context=context, batch=batch)
+        program = _appending_program(hardware, shape, context, batch, append_tokens)
+        workload |= {"kind": "new tokens"} | ({"tokens": append_tokens} if append_tokens > 1 else {})
+    if whole_number(expert_tokens, "expert_tokens", 0, MAX_TOKENS):
+        first_row = _rounds(hardware, shape, batch) * max(region.stop for region in rows.values())
+        after, _ = expert_program(hardware, shape.expert, expert_tokens, first_row)
+        program, workload = joined([program, after], hardware), {**workload, "expert_tokens": expert_tokens}
+    return _with_workload(run_lines([program], hardware, record_commands), **workload)
 
 
-def _appending_program(hardware: BankHardware, shape: MoeShape, context: int, batch: int) -> Program:
-    """The program that writes the last token of each sequence; its attention has a program."""
+def _rounds(hardware: BankHardware, shape: MoeShape, batch: int) -> int:
+    """Rounds of sequences, which have rows of their own; those of AttAcc's layout are in its rows."""
+    if hardware.device.extension.controller == "look-ahead":
+        return 1
+    operands = attention_operands(hardware, shape.attention, shape.name, 1)
+    return up(batch, hardware.device.sizes["channels"] // operands.heads)
+
+
+def _appending_program(
+    hardware: BankHardware, shape: MoeShape, context: int, batch: int, tokens: int
+) -> Program:
+    """The program that writes the last tokens of each sequence; its attention has a program."""
     operands = attention_operands(hardware, shape.attention, shape.name, context)
     layouts, units = layouts_of(hardware), units_of(hardware)
     turns = layouts.turns(operands, units)
     items = batch * turns.parts * turns.items
     most = items if turns.overlap else turns.slots
     counts = [min(most, items - first) for first in range(0, items, most)]
-    return joined([layouts.appended(operands, units, count) for count in counts], hardware)
+    return joined([layouts.appended(operands, units, count, tokens) for count in counts], hardware)
 
 
 def attention_program(

@@ -30,6 +30,7 @@ from ndpsim.workload.models.attention import Attention as LayerAttention
 _PERIODS = 20
 _PERIODS_WRITTEN = 2  # new tokens take a hundredth of the time of attention
 _MOST_TURNS = 1024
+_PROMPT = 256  # tokens of a prompt whose writes are simulated
 
 
 class AttentionTurns:
@@ -57,7 +58,7 @@ class AttentionTurns:
         self._sequence = attention_operands(hardware, attention, model, 1)
         self.sizes: Turns = self._layouts.turns(self._sequence, self._units)
         self._times_ns: dict[tuple[int, int], float] = {}
-        self._written_ns: dict[tuple[int, int], float] = {}
+        self._written_ns: dict[tuple[int, int, int], float] = {}
 
     def time_ns(self, contexts: list[int]) -> float:
         """The time of parts of sequences with these contexts, the longest first, and of their softmax."""
@@ -79,27 +80,42 @@ class AttentionTurns:
         queries = sequence.queries * sequence.heads // self.sizes.parts
         return queries * (len(contexts) * each + sum(contexts) * score)
 
+    def prompts_ns(self, tokens: list[int]) -> float:
+        """The time in which parts of prompts with so many new tokens, the most first, are written.
+
+        A turn takes that of the last tokens of its longest prompt, at the next power of two, for all of them.
+        """
+        return self._turns_ns(tokens, _PROMPT)
+
     def written_ns(self, contexts: list[int]) -> float:
         """The time in which the new tokens of parts with these contexts, the longest first, are written.
 
         A turn writes at the next power of two of its longest context, all its tokens in one bank group.
         """
+        return self._turns_ns(contexts, 0)
+
+    def _turns_ns(self, contexts: list[int], most: int) -> float:
+        """The time of the writes of a token of each context, or, with `most`, of all of its tokens."""
         slots, total = self.sizes.slots, 0.0
         items = len(contexts) * self.sizes.items
         for first in range(0, items, slots):
             count, context = min(slots, items - first), contexts[first // self.sizes.items]
-            key = (1 << (context - 1).bit_length(), count)
-            found = self._written_ns.get(key)
+            power = 1 << (context - 1).bit_length()
+            tokens = min(power, most) if most else 1
+            found = self._written_ns.get((power, count, tokens))
             if found is None:
-                found = self._written_ns[key] = self.written(*key).time_ns
-            total += found
+                found = self.written(power, count, tokens).time_ns
+                self._written_ns[power, count, tokens] = found
+            total += found * context / tokens if most else found
         return total
 
-    def written(self, context: int, items: int) -> BankTurn:
-        """The writes of the last token of so many items of this context."""
+    def written(self, context: int, items: int, tokens: int = 1) -> BankTurn:
+        """The writes of the last tokens of so many items of this context."""
         operands = self._operands(context)
         what = {"kind": "new tokens", "items": items, **operands._asdict()}
-        program = self._layouts.appended(operands, self._units, items)
+        if tokens > 1:
+            what["tokens"] = tokens
+        program = self._layouts.appended(operands, self._units, items, tokens)
         return _mean_turn(
             self._hardware,
             what,

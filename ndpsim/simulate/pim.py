@@ -15,7 +15,8 @@ from ndpsim.base.errors import InputError
 from ndpsim.base.jit import compiling_s
 from ndpsim.config.banks import BankHardware, load_bank_hardware
 from ndpsim.dram.banks.programs import Line, Program, read_program
-from ndpsim.dram.banks.run import BankRun, run_program
+from ndpsim.dram.banks.run import BankRun
+from ndpsim.dram.banks.several import run_programs
 from ndpsim.dram.energy.channel import add_up, transfer_nj
 from ndpsim.dram.spec.extension import LEVELS, UnitCommand
 from ndpsim.simulate.pim_host import traffic_of
@@ -23,7 +24,7 @@ from ndpsim.simulate.results.pim import PimResult
 
 
 def run_pim(
-    program: str | PathLike[str] | Sequence[Line] | Program,
+    program: str | PathLike[str] | Sequence[str | PathLike[str]] | Sequence[Line] | Program,
     hw: str | PathLike[str] | BankHardware,
     sets: Sets = (),
     rules: str = "standard",
@@ -36,7 +37,8 @@ def run_pim(
     165
 
     Args:
-        program: a file in the form of the units (docs/banks.md), its lines, or a `Program` that makes them.
+        program: a file in the form of the units (docs/banks.md), its lines, or a `Program` that makes them;
+            or several files, which run at once on channels of their own.
         hw: a name of ``ndpsim list pim-hw``, the path of such a file, or a `BankHardware`.
         sets: changes of the hardware, see `load_bank_hardware`.
         rules: "standard", or "reference": with all idealisations of the units' own simulator.
@@ -50,14 +52,22 @@ def run_pim(
     """
     hardware = bank_hardware_of(hw, sets, rules)
     if isinstance(program, str | os.PathLike):
-        lines = read_program(path_of(program, "program"), hardware.device)
-        return run_lines(lines, hardware, record_commands, os.fspath(program), host)
+        program = [program]
     if isinstance(program, Program):
-        return run_lines(program, hardware, record_commands, host=host)
-    listed = several(program, "program", lambda line, key: instance(line, key, Line))
+        return run_lines([program], hardware, record_commands, host=host)
+    listed = several(program, "program", _file_or_line)
     if not listed:
         raise InputError("has no lines", "range", key="program")
-    return run_lines(listed, hardware, record_commands, host=host)
+    if isinstance(listed[0], Line):
+        lines = [instance(line, "program", Line) for line in listed]
+        return run_lines([lines], hardware, record_commands, host=host)
+    files = [path_of(file, "program") for file in listed]
+    programs = [read_program(file, hardware.device) for file in files]
+    return run_lines(programs, hardware, record_commands, " ".join(map(str, files)), host)
+
+
+def _file_or_line(item: object, key: str) -> Any:
+    return item if isinstance(item, str | os.PathLike) else instance(item, key, Line)
 
 
 def bank_hardware_of(hw: str | PathLike[str] | BankHardware, sets: Sets, rules: str) -> BankHardware:
@@ -66,20 +76,20 @@ def bank_hardware_of(hw: str | PathLike[str] | BankHardware, sets: Sets, rules: 
 
 
 def run_lines(
-    lines: Sequence[Line] | Program,
+    programs: Sequence[Sequence[Line] | Program],
     hardware: BankHardware,
     record_commands: bool,
     name: str | None = None,
     host: Mapping[str, Any] | None = None,
 ) -> PimResult:
-    """Run the lines of a program, which has this file; see `run_pim`."""
+    """Run the lines of programs, which have this file or these; see `run_pim`."""
     record_commands = flag(record_commands, "record_commands")
     started, compiled = time.perf_counter(), compiling_s()
     traffic = None if host is None else traffic_of(host, hardware)
-    run = run_program(
-        lines, hardware.device, record_commands, host=None if traffic is None else traffic.beside
-    )
-    beside = None if traffic is None else traffic.result(run, run_program(lines, hardware.device).cycles)
+    device, beside = hardware.device, None
+    run = run_programs(programs, device, record_commands, None if traffic is None else traffic.beside)
+    if traffic is not None:
+        beside = traffic.result(run, run_programs(programs, device).cycles)
     compile_s = compiling_s() - compiled
     run_s = time.perf_counter() - started - compile_s
     result = _result(name, hardware, run, run_s, compile_s)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from ndpsim.base.arguments import instance
@@ -61,7 +62,7 @@ class PimTraffic:
         end = next((name for name, word in words.items() if word.ends or word.barrier), "")
         device = self.hardware.device
         idle = [Line(end, tuple(range(device.sizes["channels"])), column=0)]
-        alone = run_program(idle, device, host=lambda n: self.beside(n, True), until=run.cycles)
+        alone = run_program(idle, device, host=partial(self.beside, alone=True), until=run.cycles)
         reads, writes = self._bytes(run)
         ns = float(run.cycles * device.clock_ps / 1000)
         return {

@@ -17,10 +17,12 @@ _PROGRAM = table(
         "What is simulated": (
             Parameter(
                 "program",
-                "The program of the units: requests (attacc) or instructions (aim, hbm-pim).",
+                "The program of the units: requests (attacc) or instructions (aim, hbm-pim). Several run at "
+                "once, each on channels of its own.",
                 Kind(form="PROGRAM.csv"),
                 positional=True,
                 required=True,
+                repeatable=True,
                 files=("",),
             ),
             PIM_HW,

@@ -157,17 +157,20 @@ def _beside(lines: Iterable[Line], shape: Attention, items: int) -> list[Line]:
     ]
 
 
-def appended(shape: Attention, units: Units, items: int) -> list[Line]:
-    """The writes of the last token of so many sequences.
+def appended(shape: Attention, units: Units, items: int, tokens: int = 1) -> list[Line]:
+    """The writes of the last tokens of so many sequences.
 
-    Its keys are a row of a bank; each dimension of its values is a column of other tokens, too, which is
-    written for the banks of a channel at once, as in CENT's programs.
+    The keys of a token are a row of a bank; each dimension of its values is a column with those of other
+    tokens, too, which is written for the banks of a channel at once, as in CENT's programs.
     """
-    token, tokens = shape.context - 1, _BANKS * shape.heads
-    number, (channel, bank) = token // tokens, divmod(token % tokens, _BANKS)
+    first, channels, lines = shape.context - tokens, tuple(range(shape.heads)), list[Line]()
     row, columns = units.columns * units.elements, up(shape.head_size, units.elements)
+    for token in range(first, shape.context):
+        number, within = divmod(token, _BANKS * shape.heads)
+        channel, bank = divmod(within, _BANKS)
+        lines += [Line(WRITE, (channel,), (0, 0, *divmod(bank, 4)), number)] * (shape.heads * columns)
     values = cache_rows(shape, units._replace(channels=shape.heads))["values"]
-    spaced, channels = up(shape.longest, row), tuple(range(shape.heads))
-    lines = [Line(WRITE, (channel,), (0, 0, *divmod(bank, 4)), number)] * (shape.heads * columns)
-    lines += [_line("WR_ABK", channels, row=first + token // row) for first in values[::spaced]]
+    for column in range(first // units.elements, up(shape.context, units.elements)):
+        spaced = values[column * units.elements // row :: up(shape.longest, row)]
+        lines += [_line("WR_ABK", channels, row=of_dimension) for of_dimension in spaced]
     return _beside([*lines, _end(channels)], shape, items)

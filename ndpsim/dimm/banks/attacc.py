@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 
 import numpy as np
 
@@ -118,22 +118,19 @@ class _Layout:
     def macs(self, first: int, last: int, first_row: int, channels: Channels, stride: int = 1) -> Piece:
         """The MACs of a range of numbers, from a row on."""
         x, columns = np.arange(first, last, stride), self.units.columns
-        zero = np.zeros(len(x), dtype=np.int64)
-        rank = group = bank = zero
-        row, column = x // columns, x % columns
+        zero, place = np.zeros(len(x), dtype=np.int64), np.zeros((len(x), 4), dtype=np.int64)
+        if self.units.level == "buffer":
+            place[:, 1], place[:, 2], place[:, 3] = x // 4 % 2, x % 4, x // 8 % 4
+            x = x // 32
+        row, column = np.divmod(x, columns)
         if self.units.level == "bankgroup":
-            bank, row = row % 4, row // 4
-        elif self.units.level == "buffer":
-            rank, group, bank, column = x % 8 // 4, x % 4, x // 8 % 4, x // 32 % columns
-            row = x // (32 * columns)
-        place = np.stack((zero, rank, group, bank), axis=1)
-        return Piece(
-            (_MACS[self.units.level],), (channels,), zero, zero, place, first_row + row, column, zero + 1
-        )
+            row, place[:, 3] = np.divmod(row, 4)
+        row += first_row
+        return Piece((_MACS[self.units.level],), (channels,), zero, zero, place, row, column, zero + 1)
 
-    def written(self, first_row: int, steps: int, stride: int, channels: Channels) -> Piece:
-        """Writes of the last token to the columns that MACs with this stride read; groups take turns."""
-        number, group = divmod(self.shape.context - 1, self.groups)
+    def written(self, token: int, first_row: int, steps: int, stride: int, channels: Channels) -> Piece:
+        """Writes of a token to the columns that MACs with this stride read; groups take turns."""
+        number, group = divmod(token, self.groups)
         begin = number * steps if stride == 1 else number
         macs = self.macs(begin, begin + steps * stride, first_row, channels, stride)
         if self.units.level == "bank":  # each MAC reads four banks of the group
@@ -221,6 +218,12 @@ def items_of(shape: Attention, units: Units) -> int:
     return shape.heads * (1 if shape.latent else up(shape.queries, units.vectors))
 
 
+@lru_cache(maxsize=2)
+def _held_pairs(shape: Attention, units: Units) -> dict[int, Piece]:
+    """Room for the full pairs of rounds of an attention at row 0, by the pass of the first."""
+    return {}
+
+
 class _Rounds:
     """The program of all rounds, which have an item in each channel: keys and values, and some queries.
 
@@ -237,7 +240,7 @@ class _Rounds:
         self.passes = groups if shape.latent else 1
         self.items = items_of(shape, units)
         self.rounds = up(self.items, units.channels) * self.passes
-        self.held: dict[int, Piece] = {}  # pairs of rounds at row 0, by the pass of the first
+        self.held = _held_pairs(shape._replace(heads=0), units)
 
     def layout(self, number: int) -> _Layout:
         """The layout of a round."""
@@ -392,16 +395,17 @@ def turn(shape: Attention, units: Units, items: int) -> Program:
     return attention(shape._replace(heads=items, queries=queries), units)
 
 
-def appended(shape: Attention, units: Units, items: int) -> Program:
-    """The writes of the last token of so many items: its key, and its value where the context reads it."""
+def appended(shape: Attention, units: Units, items: int, tokens: int = 1) -> Program:
+    """The writes of the last tokens of so many items: keys, then values where the context reads them."""
     queries = shape.queries if shape.latent else min(shape.queries, units.vectors)
     rounds = _Rounds(shape._replace(heads=items, queries=queries), units)
 
     def lines() -> Iterator[Piece]:
         for number in range(0, rounds.rounds, rounds.passes):
             layout, channels = rounds.layout(number), rounds.channels(number)
-            yield layout.written(layout.keys, layout.steps, 1, channels)
-            if not shape.latent:
-                yield layout.written(layout.values, layout.value_steps, layout.tokens, channels)
+            for token in range(shape.context - tokens, shape.context):
+                yield layout.written(token, layout.keys, layout.steps, 1, channels)
+            for token in range(shape.context - tokens, shape.context) if not shape.latent else ():
+                yield layout.written(token, layout.values, layout.value_steps, layout.tokens, channels)
 
     return Program(lines, (WRITE,))

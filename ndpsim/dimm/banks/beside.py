@@ -29,6 +29,7 @@ from ndpsim.dram.banks.state import (
     FAR,
     HOST_FIRST,
     LINE,
+    LINES_FOLLOW,
     LOGGED,
     MASTER,
     PIM,
@@ -159,7 +160,7 @@ def run_beside(
         if sharing.looks_ahead:
             if look_ahead.offer(tables, program, state, clock):
                 return 2
-        elif value[LINE] >= program.lines and program.more:
+        elif value[LINE] >= program.lines and program.more == LINES_FOLLOW:
             return 2
         else:
             wake = in_order.decode(tables, program, state, clock)

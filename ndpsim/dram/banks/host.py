@@ -159,11 +159,10 @@ def reserve(program: BankProgram, channels: int) -> BankProgram:
     count = RING * channels
     none = {
         name: np.zeros((count, *getattr(program, name).shape[1:]), dtype=np.int64)
-        for name in ("command", "blocks", "place", "row", "column", "code")
+        for name in ("command", "blocks", "place", "row", "column", "listed", "code")
     }
     none |= {"host": np.ones(count, dtype=np.int64), "size": np.ones(count, dtype=np.int64)}
     arrays: dict[str, Any] = {
         name: np.concatenate((array, getattr(program, name))) for name, array in none.items()
     }
-    first = np.concatenate((np.zeros(count, dtype=np.int64), program.first))
-    return program._replace(lines=program.lines + count, first=first, **arrays)
+    return program._replace(lines=program.lines + count, **arrays)

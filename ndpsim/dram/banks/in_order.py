@@ -26,6 +26,7 @@ from ndpsim.dram.banks.state import (
     KNOWN_VERSION,
     LEFT,
     LINE,
+    LINES_FOLLOW,
     LOGGED,
     MASTER,
     MODE,
@@ -85,8 +86,8 @@ def offer_line(tables, program, state, line, clock):
 
     A channel with a request for its units acts no sooner: it takes these in their order.
     """
-    left = 0
-    for index in range(program.first[line], program.first[line + 1]):
+    left, listed = 0, program.listed[line]
+    for index in range(program.first[listed], program.first[listed + 1]):
         channel = program.channel[index]
         facts = state.channel[channel]
         before, queued = facts[LEFT], state.size[channel, PIM]
@@ -118,7 +119,8 @@ def decode(tables, program, state, clock):
     if program.command[line] == NO_COMMAND:
         value[LINE] += 1
         return clock + 1
-    for index in range(program.first[line], program.first[line + 1]):
+    listed = program.listed[line]
+    for index in range(program.first[listed], program.first[listed + 1]):
         state.channel[program.channel[index], LEFT] = program.size[line]
         value[BLOCKED] += program.blocks[line] * program.size[line]
     value[POSITION] = offer_line(tables, program, state, line, clock)
@@ -367,7 +369,7 @@ def run_in_order(
     room = len(state.log) - 2 * channels
     while value[CLOCK] < until and (len(state.log) == 0 or value[LOGGED] <= room):
         clock = value[CLOCK] + 1
-        if value[LINE] >= program.lines and program.more:
+        if value[LINE] >= program.lines and program.more == LINES_FOLLOW:
             return 2
         wake = decode(tables, program, state, clock)
         waiting = value[POSITION] > 0

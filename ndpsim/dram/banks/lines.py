@@ -19,7 +19,9 @@ from ndpsim.dram.banks.state import (
     FIRST_ANSWER,
     KNOWN_LINE,
     LINE,
+    LINES_FOLLOW,
     PIM,
+    RESTS,
     BankProgram,
     BankState,
 )
@@ -39,6 +41,7 @@ class Lines:
         device: its device.
         whole: read all of it first, so that simulated channels stand for the same channels to the end.
         lists: lists of channels that have numbers already.
+        rests: the device goes on behind the last line.
 
     Attributes:
         program: the lines.
@@ -54,6 +57,7 @@ class Lines:
         device: BankDevice,
         whole: bool = False,
         lists: Sequence[tuple[int, ...]] = (),
+        rests: bool = False,
     ) -> None:
         program = as_program(program)
         self._words, everywhere = device.extension.requests, tuple(range(device.sizes["channels"]))
@@ -62,7 +66,7 @@ class Lines:
         asked = self._words.values()
         self._codes = np.array([_code(word, device) for word in asked])
         self._flags = np.array([(w.host, w.blocks, w.everywhere) for w in asked], dtype=np.int64)
-        self._device, self.requests, self._reserved = device, 0, 0
+        self._device, self.requests, self._reserved, self._rests = device, 0, 0, rests
         self._known = frozenset(self._words) if program.words is None else program.words
         finals = [self._codes[number] for word, number in self._names.items() if word in self._known]
         self.finals = np.array(finals, dtype=np.int64)
@@ -96,6 +100,12 @@ class Lines:
         self.program = reserve(self.program, len(self.members))
         state.value[LINE] = self._reserved
 
+    def is_over(self, state: BankState) -> bool:
+        """Whether the device goes on although no line and no request is left."""
+        return bool(
+            self.program.more == RESTS and state.value[LINE] == self.program.lines and not state.size.any()
+        )
+
     def _taken(self) -> Piece:
         """The next lines."""
         found, lines = list[Piece](), 0
@@ -117,12 +127,11 @@ class Lines:
         _, ranks, groups, banks = self._device.shape
         bank = ((p * ranks + r) * groups + g) * banks + b
         code = ((listed * (1 << 17) + piece.size) * len(self._words) + word) * self._device.banks + bank
-        first, channel = self._channels(listed)
         ends = self._following is None and self._words[piece.words[piece.word[-1]]].ends
         return BankProgram(
             lines=len(word),
-            more=int(self._following is not None),
-            ends=int(ends),
+            more=LINES_FOLLOW if self._following is not None else RESTS * self._rests,
+            ends=int(ends and not self._rests),
             command=self._codes[word],
             host=self._flags[word, 0],
             blocks=self._flags[word, 1],
@@ -130,18 +139,11 @@ class Lines:
             place=piece.place,
             row=piece.row,
             column=piece.column,
-            first=first,
-            channel=channel,
+            listed=listed,
+            first=np.cumsum([0, *map(len, self._numbers)]),
+            channel=np.concatenate(self._numbers),
             code=code,
         )
-
-    def _channels(self, listed: Ints) -> tuple[Ints, Ints]:
-        """Where the channels of each line start, and the channels."""
-        lengths = np.array([len(found) for found in self._numbers])[listed]
-        offsets = np.cumsum([0, *map(len, self._numbers)])[listed]
-        first = np.concatenate(([0], np.cumsum(lengths)))
-        within = np.arange(first[-1]) - np.repeat(first[:-1], lengths)
-        return first, np.concatenate(self._numbers)[np.repeat(offsets, lengths) + within]
 
     def advance(self, state: BankState, repeats: Repeats) -> BankState:
         """Drop lines that no request needs, and take those that follow. All lines have been offered."""
@@ -153,12 +155,9 @@ class Lines:
             _check_without_host(new)
         arrays: dict[str, Any] = {
             name: np.concatenate((getattr(old, name)[:own], getattr(old, name)[keep:], getattr(new, name)))
-            for name in ("command", "host", "blocks", "size", "place", "row", "column", "code")
+            for name in ("command", "host", "blocks", "size", "place", "row", "column", "listed", "code")
         }
-        offered = np.zeros(old.lines - dropped, dtype=np.int64)
-        self.program = new._replace(
-            lines=len(offered) + new.lines, first=np.concatenate((offered, new.first)), **arrays
-        )
+        self.program = new._replace(lines=old.lines - dropped + new.lines, **arrays)
         for lines in (state.line, state.answer[:, :, 1]):
             lines[...] = np.where(lines >= own, lines - dropped, lines)
         state.value[LINE] -= dropped

@@ -22,6 +22,7 @@ from ndpsim.dram.banks.state import (
     HOST_FIRST,
     LAST_PIM,
     LINE,
+    LINES_FOLLOW,
     LOGGED,
     MASTER,
     MOST_QUEUED,
@@ -31,6 +32,12 @@ from ndpsim.dram.banks.state import (
     READS,
     REFRESH_DUE,
     REFRESHED,
+    SEEN_COMMANDS,
+    SEEN_LIMITED,
+    SEEN_TO,
+    SEEN_UNTIL,
+    SEEN_VERSION,
+    SEEN_WHILE,
     STAMPS,
     VERSION,
     WAKE,
@@ -95,7 +102,8 @@ def offer(tables, program, state, clock):
     value = state.value
     while value[LINE] < program.lines:
         line = value[LINE]
-        first, last = program.first[line], program.first[line + 1]
+        listed = program.listed[line]
+        first, last = program.first[listed], program.first[listed + 1]
         command, queue = program.command[line], PIM
         if program.host[line]:
             queue = READS if tables.answers[command] else WRITES
@@ -113,7 +121,7 @@ def offer(tables, program, state, clock):
             value[POSITION] += 1
         value[LINE] += 1
         value[POSITION] = 0
-    return program.more == 1
+    return program.more == LINES_FOLLOW
 
 
 @outlined
@@ -196,6 +204,7 @@ def look(tables, program, state, channel, queue, clock):
     line, following = state.line[channel, queue], state.next[channel, queue]
     if following[state.begin[channel, queue]] == BARRIER:
         remove(state, channel, queue, state.begin[channel, queue])
+        state.channel[channel, SEEN_VERSION] = 0
         dropped = 1
         if state.size[channel, queue] == 0:
             return _NOTHING, NO_COMMAND, False, dropped, FAR
@@ -235,7 +244,7 @@ def best_active(tables, program, state, channel, best_at, clock):
     for slot in range(begin + 1, begin + state.size[channel, ACTIVE]):
         command, final = following[slot], program.command[line[slot]]
         hit = command == final and tables.uses[final] == 1
-        if not hit and state.noted[channel, address(tables, program, line[slot])] == stamp:
+        if not hit and state.noted[channel, address(tables, program, line[slot])] >= stamp:
             continue
         from_clock = line_ready(tables, program, state, channel, command, line[slot])
         if from_clock > clock:
@@ -253,47 +262,100 @@ def first_ready(tables, program, state, channel, queue, clock):
     """The first ready request behind the head of a queue, which stands in the order of arrivals.
 
     Returns its slot (-1: none), and a later clock before which no request becomes ready.
+
+    Requests for the units that a search found not ready are passed over while rules keep them back, or
+    another request that is queued. The search is forgotten when rows open or close, a barrier goes, or a
+    request leaves from the middle.
     """
     line, following = state.line[channel, queue], state.next[channel, queue]
-    begin, soonest, limited, stamp = state.begin[channel, queue], FAR, False, -1
+    facts, begin = state.channel[channel], state.begin[channel, queue]
+    first, soonest, held_by, kept, limited, stamp = begin + 1, FAR, FAR, 0, False, -1
     finals, waits_for, after = program.command, tables.waits_for, state.after[channel, 0]
-    seen = 1 << finals[line[begin]]
-    for slot in range(begin + 1, begin + state.size[channel, queue]):
+    if queue == PIM and is_seen(facts, after, begin, clock):
+        first, soonest, held_by = max(first, facts[SEEN_TO]), facts[SEEN_UNTIL], facts[SEEN_WHILE]
+        kept, limited = facts[SEEN_COMMANDS], facts[SEEN_LIMITED] == 1
+    end = begin + state.size[channel, queue]
+    for slot in range(first, end):
         if queue == PIM and is_alike(program, line[slot], line[slot - 1]):
             continue  # the one before it comes first
         command = following[slot]
         if command == BARRIER:
             limited = True
             continue
-        final = finals[line[slot]]
-        waits = waits_for[final] & seen
-        seen |= 1 << final
-        if waits or (limited and tables.opens[command] + tables.closes[command] == 0):
+        if limited and tables.opens[command] + tables.closes[command] == 0:
             continue
-        from_clock = after[command]  # by the rules between all commands of a channel
-        if from_clock <= clock:
-            from_clock = line_ready(tables, program, state, channel, command, line[slot])
+        final = finals[line[slot]]
+        if waits_for[final]:
+            other = last_awaited(program, line, begin, slot, waits_for[final])
+            if other != _NOTHING:
+                held_by = min(held_by, other)
+                continue
+        if after[command] > clock:  # by the rules between all commands of a channel
+            kept |= 1 << command
+            continue
+        from_clock = line_ready(tables, program, state, channel, command, line[slot])
         if from_clock > clock:
             soonest = min(soonest, from_clock)
             continue
         if command == final and tables.uses[final] == 1:
-            return slot, soonest
+            return slot, soonest_of(after, kept, soonest)
         if stamp < 0:
             stamp = note_hits(tables, program, state, channel, queue)
-        if state.noted[channel, address(tables, program, line[slot])] != stamp:
-            return slot, soonest
-    return _NOTHING, soonest
+        noted = state.noted[channel, address(tables, program, line[slot])] - stamp
+        if noted < 0:
+            return slot, soonest_of(after, kept, soonest)
+        held_by = min(held_by, begin + noted)
+    if queue == PIM:
+        facts[SEEN_VERSION], facts[SEEN_TO], facts[SEEN_WHILE] = facts[VERSION], end, held_by
+        facts[SEEN_UNTIL], facts[SEEN_COMMANDS], facts[SEEN_LIMITED] = soonest, kept, 1 if limited else 0
+    return _NOTHING, soonest_of(after, kept, soonest)
+
+
+@inlined
+def is_seen(facts, after, begin, clock):
+    """Whether what a search found about the first requests for the units still holds."""
+    return (
+        facts[SEEN_VERSION] == facts[VERSION]
+        and facts[SEEN_WHILE] >= begin
+        and soonest_of(after, facts[SEEN_COMMANDS], facts[SEEN_UNTIL]) > clock
+    )
+
+
+@inlined
+def soonest_of(after, commands, soonest):
+    """The first clock at which rules of the channel allow one of some commands, or `soonest`."""
+    command = 0
+    while commands >> command:
+        if commands >> command & 1:
+            soonest = min(soonest, after[command])
+        command += 1
+    return soonest
+
+
+@inlined
+def last_awaited(program, line, begin, slot, awaited):
+    """The last slot before a request whose command is among those that it does not overtake; -1: none."""
+    for other in range(slot - 1, begin - 1, -1):
+        final = program.command[line[other]]
+        if final >= 0 and awaited >> final & 1:
+            return other
+    return _NOTHING
 
 
 @inlined
 def note_hits(tables, program, state, channel, queue):
-    """Mark the addressed banks for which a request of the queue has its row open; returns the mark."""
-    state.value[STAMPS] += 1
-    stamp, begin = state.value[STAMPS], state.begin[channel, queue]
-    for slot in range(begin, begin + state.size[channel, queue]):
+    """Mark the addressed banks for which a request of the queue has its row open.
+
+    Returns the mark, from which on it counts the last such request in the queue.
+    """
+    begin, size = state.begin[channel, queue], state.size[channel, queue]
+    stamp = state.value[STAMPS] + 1
+    state.value[STAMPS] += size + 1
+    for slot in range(begin, begin + size):
         command = state.next[channel, queue, slot]
         if command >= 0 and tables.uses[command] == 1:
-            state.noted[channel, address(tables, program, state.line[channel, queue, slot])] = stamp
+            bank = address(tables, program, state.line[channel, queue, slot])
+            state.noted[channel, bank] = stamp + slot - begin
     return stamp
 
 
@@ -331,6 +393,7 @@ def issue(tables, program, state, channel, clock, queue, slot, command):
     """Issue the next command of a request."""
     if command == BARRIER:
         remove(state, channel, queue, slot)
+        state.channel[channel, SEEN_VERSION] = 0
         return 0
     line = state.line[channel, queue, slot]
     coordinates, row = program.place, program.row[line]

@@ -107,6 +107,8 @@ def piece_of(lines: Sequence[Line]) -> Piece:
 
 def joined(pieces: Sequence[Piece]) -> Piece:
     """Pieces one after the other."""
+    if len(pieces) == 1:
+        return pieces[0]
     words = {word: n for n, word in enumerate(dict.fromkeys(w for piece in pieces for w in piece.words))}
     lists = {listed: n for n, listed in enumerate(dict.fromkeys(c for piece in pieces for c in piece.lists))}
     return Piece(

@@ -15,7 +15,16 @@ from ndpsim.dram.banks.look_ahead import run_look_ahead
 from ndpsim.dram.banks.lower import BankTables, Ints, lower
 from ndpsim.dram.banks.programs import Line, Program
 from ndpsim.dram.banks.repeats import SKIPPED, Repeats, make_repeats, repeats_for
-from ndpsim.dram.banks.state import CLOCK, LOGGED, MASTER, UNIT_FIRST, BankProgram, BankState, make_state
+from ndpsim.dram.banks.state import (
+    CLOCK,
+    LOGGED,
+    MASTER,
+    PROGRESS,
+    UNIT_FIRST,
+    BankProgram,
+    BankState,
+    make_state,
+)
 from ndpsim.dram.spec.extension import LEVELS, BankDevice
 from ndpsim.dram.traces.unit_commands import UnitCommands
 
@@ -59,7 +68,7 @@ def run_program(
     record_commands: bool = False,
     skip: bool = True,
     host: Callable[[int], Host] | None = None,
-    until: int = _FOR_EVER,
+    until: int | None = None,
     earlier: BankRun | None = None,
 ) -> BankRun:
     """Run a program to its end.
@@ -70,14 +79,15 @@ def run_program(
         record_commands: keep every command; nothing is skipped.
         skip: restore the ends of stretches that come again, which gives the same result.
         host: makes a host beside the program for so many simulated channels; nothing is skipped.
-        until: the clock at which to stop at the latest.
+        until: the clock at which to end: refreshes, and a host that goes on, fill the time until then.
         earlier: a run of a program with the same words on the same device, whose stretches are known.
 
     Raises:
         InputError: it cannot end under these rules, or too many reads wait for a row.
     """
     known = () if earlier is None else earlier.lists
-    lines, tables = Lines(program, device, whole=host is not None, lists=known), lower(device)
+    lines, tables = Lines(program, device, host is not None, known, rests=until is not None), lower(device)
+    last = _FOR_EVER if until is None else until
     room = _LOG + 2 * len(lines.members)
     state = make_state(tables, lines.program, len(lines.members), room if record_commands else 0)
     controller = device.extension.controller
@@ -93,14 +103,18 @@ def run_program(
         state.channel[:, MASTER] = UNIT_FIRST
         lines.reserve(state)
     parts, outcome = list[Ints](), 0
-    while outcome in (0, 2) and state.value[CLOCK] < until:
+    while outcome in (0, 2) and state.value[CLOCK] < last:
         if beside is None:
-            outcome = run(tables, lines.program, state, repeats, until)
+            outcome = run(tables, lines.program, state, repeats, last)
         else:
-            outcome = beside.run(tables, lines.program, state, until)
+            outcome = beside.run(tables, lines.program, state, last)
         if record_commands:
             parts.append(_expanded(_resolved(state.log[: state.value[LOGGED]], lines, device), lines.members))
         state.value[LOGGED] = 0
+        if outcome == -1 and lines.is_over(state):  # it only waits for its end
+            outcome, state.value[PROGRESS] = 0, state.value[CLOCK]
+            if not device.refreshes:
+                state.value[CLOCK] = last
         if outcome == 2:
             state = lines.advance(state, repeats)
             repeats = repeats_for(repeats, tables, state)

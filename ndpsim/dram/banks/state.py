@@ -37,10 +37,17 @@ CLOCK, LINE, POSITION, LOGGED, STAMPS, BLOCKED, ENDED, PROGRESS = range(8)
     KNOWN_VERSION,
     KNOWN_NEXT,
     MASTER,
-) = range(16)
-CHANNEL_VALUES = 16
+    SEEN_VERSION,
+    SEEN_TO,
+    SEEN_UNTIL,
+    SEEN_LIMITED,
+    SEEN_WHILE,
+    SEEN_COMMANDS,
+) = range(22)
+CHANNEL_VALUES = 22
 # Whose commands come first in a channel. Alone, a program has its own accesses of the host, in its order.
 ALONE, UNIT_FIRST, UNIT_ALONE, HOST_FIRST = range(4)
+LINES_FOLLOW, RESTS = 1, 2  # of `BankProgram.more`
 _STILL = 1 << 20  # clocks without progress
 _LONG_AGO = -(1 << 40)
 _FEW_ANSWERS = 64  # at least as many are on their way at most
@@ -51,7 +58,7 @@ class BankProgram(NamedTuple):
     """The lines of a program that are in use; arrays are indexed by line."""
 
     lines: int
-    more: int  # 1: lines follow that are not here yet
+    more: int  # LINES_FOLLOW: that are not here yet; RESTS: the device goes on behind the last
     ends: int  # 1: the answers of the last line end the run, whatever is left
     command: Ints  # that serves it, or NO_COMMAND, BARRIER, WAITS
     host: Ints
@@ -60,7 +67,8 @@ class BankProgram(NamedTuple):
     place: Ints  # [line, level]
     row: Ints
     column: Ints
-    first: Ints  # where the channels of a line start in the next
+    listed: Ints  # the list of channels of a line
+    first: Ints  # [list]: where its channels start in the next
     channel: Ints
     code: Ints  # equal for lines that differ in their row and column alone
 
@@ -155,6 +163,12 @@ def bank_of(tables, pseudochannel, rank, group, bank):
     return ((pseudochannel * shape[1] + rank) * shape[2] + group) * shape[3] + bank
 
 
+@inlined
+def bounds(tables, command, level, coordinate):
+    """The first coordinate of a level on which a command to this one acts, and the end of these."""
+    return (coordinate, coordinate + 1) if tables.fixed[command, level] else (0, tables.shape[level])
+
+
 @outlined
 def window_ready(tables, state, channel, command, pseudochannel, rank, group, bank):
     """The first clock at which windows allow an activation."""
@@ -164,26 +178,13 @@ def window_ready(tables, state, channel, command, pseudochannel, rank, group, ba
         if weight == 0:
             continue
         family = tables.window_family[rule]
-        for p in range(tables.shape[0]):
-            for r in range(tables.shape[1]):
-                for g in range(tables.shape[2]):
-                    if not meets(tables, command, p, r, g, pseudochannel, rank, group):
-                        continue
+        for p in range(*bounds(tables, command, 0, pseudochannel)):
+            for r in range(*bounds(tables, command, 1, rank)):
+                for g in range(*bounds(tables, command, 2, group)):
                     number = node(tables, family, p, r, g, bank)
                     last = state.window[channel, rule, number, weight - 1]
                     ready = max(ready, last + tables.window_clocks[rule])
     return ready
-
-
-@inlined
-def meets(tables, command, p, r, g, pseudochannel, rank, group):
-    """Whether a command at a place acts on banks of this bank group."""
-    fixed = tables.fixed
-    return (
-        (fixed[command, 0] == 0 or p == pseudochannel)
-        and (fixed[command, 1] == 0 or r == rank)
-        and (fixed[command, 2] == 0 or g == group)
-    )
 
 
 @outlined
@@ -194,11 +195,9 @@ def note_window(tables, state, channel, command, clock, pseudochannel, rank, gro
         if weight == 0:
             continue
         family, size = tables.window_family[rule], tables.window_size[rule]
-        for p in range(tables.shape[0]):
-            for r in range(tables.shape[1]):
-                for g in range(tables.shape[2]):
-                    if not meets(tables, command, p, r, g, pseudochannel, rank, group):
-                        continue
+        for p in range(*bounds(tables, command, 0, pseudochannel)):
+            for r in range(*bounds(tables, command, 1, rank)):
+                for g in range(*bounds(tables, command, 2, group)):
                     times = state.window[channel, rule, node(tables, family, p, r, g, bank)]
                     if times[size - 1] == clock:
                         continue  # another bank group of the node
@@ -266,16 +265,11 @@ def next_command(tables, state, channel, final, row, pseudochannel, rank, group,
     opening = tables.opened_by[final]
     if opening == NO_COMMAND:
         return final
-    fixed, shape = tables.fixed, tables.shape
     closed = half = hit = False
-    for p in range(shape[0]):
-        for r in range(shape[1]):
-            for g in range(shape[2]):
-                if not meets(tables, final, p, r, g, pseudochannel, rank, group):
-                    continue
-                for b in range(shape[3]):
-                    if fixed[final, 3] and b != bank:
-                        continue
+    for p in range(*bounds(tables, final, 0, pseudochannel)):
+        for r in range(*bounds(tables, final, 1, rank)):
+            for g in range(*bounds(tables, final, 2, group)):
+                for b in range(*bounds(tables, final, 3, bank)):
                     number = bank_of(tables, p, r, g, b)
                     if state.half[channel, number]:
                         half = True
@@ -306,17 +300,13 @@ def all_closed(tables, state, channel):
 @outlined
 def note_rows(tables, state, channel, command, row, pseudochannel, rank, group, bank):
     """Open or close the banks on which a command acts."""
-    facts, shape = state.channel[channel], tables.shape
+    facts = state.channel[channel]
     facts[STAMP] += 1
     facts[VERSION] += 1
-    for p in range(shape[0]):
-        for r in range(shape[1]):
-            for g in range(shape[2]):
-                if not meets(tables, command, p, r, g, pseudochannel, rank, group):
-                    continue
-                for b in range(shape[3]):
-                    if tables.fixed[command, 3] and b != bank:
-                        continue
+    for p in range(*bounds(tables, command, 0, pseudochannel)):
+        for r in range(*bounds(tables, command, 1, rank)):
+            for g in range(*bounds(tables, command, 2, group)):
+                for b in range(*bounds(tables, command, 3, bank)):
                     number = bank_of(tables, p, r, g, b)
                     if tables.closes[command]:
                         state.closed[channel, number] = facts[STAMP]
@@ -338,6 +328,8 @@ def note_rows(tables, state, channel, command, row, pseudochannel, rank, group, 
 def remove(state, channel, queue, slot):
     """Take a request out of a queue, which keeps its order."""
     first, size = state.begin[channel, queue], state.size[channel, queue] - 1
+    if slot != first or size == 0:
+        state.channel[channel, SEEN_VERSION] = 0
     if slot == first:
         state.begin[channel, queue] = first + 1 if size > 0 else 0
     else:
@@ -364,6 +356,7 @@ def append(state, channel, queue, line, column, arrived):
         for n in range(size):
             copy(state, channel, queue, n, first + n)
         first = state.begin[channel, queue] = 0
+        state.channel[channel, SEEN_VERSION] = 0
     slot = first + size
     state.line[channel, queue, slot] = line
     state.column[channel, queue, slot] = column

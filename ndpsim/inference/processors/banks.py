@@ -8,8 +8,8 @@ reads their earlier keys and values from the devices.
 
 Parts of a sequence (AttAcc: a head of keys; AiM: all heads) are dealt over the devices in turn, by the number
 of the sequence. A layer waits for the device with the most to do. The products that expand latent vectors
-(MLA) are the GPU's. Not modelled: the commands that write keys and values of prompts in the banks. Linear
-attention stays on the GPU.
+(MLA) are the GPU's. Keys and values of prompts are written in the banks before the attention of other
+sequences. Linear attention stays on the GPU.
 """
 
 from __future__ import annotations
@@ -166,11 +166,12 @@ class AttentionDevices:
         turns = self._turns[kind]
         assert turns is not None
         attention = turns.attention
-        loads: list[list[int]] = [[] for _ in range(self.count)]
-        for number, context in _decoded(step):
+        decoded, prompted = ([list[int]() for _ in range(self.count)] for _ in range(2))
+        for number, new, context in _sequences(step):
             attended = context - attention.first_key(context - 1)
+            loads, length = (decoded, attended) if new == 1 else (prompted, min(new, attended))
             for part in range(number * turns.sizes.parts, (number + 1) * turns.sizes.parts):
-                loads[part % self.count].append(attended)
+                loads[part % self.count].append(length)
         tokens = sum(count for count, new, _ in step.groups if new == 1)
         prompts = self.on_gpu(kind, step)
         read = 0 if prompts is None else prompts.read_bytes(attention)  # earlier keys and values of prompts
@@ -178,22 +179,21 @@ class AttentionDevices:
         if attention.latent_rank:
             query, result = attention.latent_rank + attention.rope_size, attention.latent_rank
         queries = tokens * attention.heads * query * ACTIVATION_BYTES
-        for contexts in loads:
-            contexts.sort(reverse=True)
+        for lengths in (*decoded, *prompted):
+            lengths.sort(reverse=True)
+        both = zip(decoded, prompted, strict=True)
         return BankAttention(
             before_ns,
             beside_ns,
-            max(turns.written_ns(contexts) + turns.time_ns(contexts) for contexts in loads),
+            max(turns.prompts_ns(new) + turns.written_ns(old) + turns.time_ns(old) for old, new in both),
             queries + step.written_bytes(attention),
             tokens * attention.heads * result * ACTIVATION_BYTES + read,
         )
 
 
-def _decoded(step: AnyStep) -> list[tuple[int, int]]:
-    """The number and the context of each sequence with one new token."""
+def _sequences(step: AnyStep) -> list[tuple[int, int, int]]:
+    """The number, the new tokens and the context of each sequence."""
     if isinstance(step, Step):
-        return [(number, step.context) for number in range(step.sequences)] if step.new_tokens == 1 else []
+        return [(number, step.new_tokens, step.context) for number in range(step.sequences)]
     numbers = step.numbers or range(len(step.lengths))
-    return [
-        (number, context) for number, (new, context) in zip(numbers, step.lengths, strict=True) if new == 1
-    ]
+    return [(number, new, context) for number, (new, context) in zip(numbers, step.lengths, strict=True)]
