@@ -56,17 +56,21 @@ def found(layer: Layer) -> tuple[list[int], dict[int, tuple[int, int]], float, n
 
 
 def drawn(seed: int, most_experts: int = 12, splits: int = 3) -> Layer:
-    """Whole numbers, so that sums are exact in any order."""
+    """Whole numbers, so that sums are exact in any order; in every second layer some experts are alike."""
     random = np.random.default_rng(seed)
     count, resources = int(random.integers(1, most_experts + 1)), int(random.integers(3, 7))
     uses = random.integers(0, 40, (count, 3, resources)) * (random.random((count, 3, resources)) < 0.5)
     uses[:, range(3), range(3)] = random.integers(1, 60, (count, 3))
+    overhead = np.floor(uses * (random.random(uses.shape) < 0.3) / 4)
+    if seed % 2:
+        kinds = random.integers(0, count, count)
+        uses, overhead = uses[kinds], overhead[kinds]
     allowed = np.ones((count, 3), np.bool_)
     allowed[:, CPU], allowed[:, NDP] = random.random(2) < 0.8
     here = int(random.integers(0, count + 1))
     return Layer(
         uses.astype(float),
-        np.floor(uses * (random.random(uses.shape) < 0.3) / 4),
+        overhead,
         allowed,
         random.integers(0, 20, resources).astype(float),
         (random.integers(0, 10, (3, resources)) * (random.random((3, resources)) < 0.5)).astype(float),

@@ -137,7 +137,7 @@ def order_experts(sharing, loads, places, dimm, shards):
 
 @inlined
 def note_alike(tokens, places, groups, count, like):
-    """Set the first expert with the tokens, the place and the group of each; experts are in order of tokens."""
+    """Set the first expert with the tokens, place and group of each; experts are in order of tokens."""
     for turn in range(count):
         like[turn], before = turn, turn - 1
         while before >= 0 and tokens[before] == tokens[turn] and like[turn] == turn:

@@ -6,7 +6,7 @@ threshold rule, improves it by moves and exchanges, and then splits a few expert
 lowers the load of the fullest resource, and raises no other one to it. Where several resources are nearly as
 full and each expert uses two of them, no such step may be left. Then steps lower a norm of all loads instead.
 
-What a step does is the same for all experts with equal use on the same way. It is found for the first of them.
+What a step does is the same for all experts with equal use on the same way, found for the first of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ GPU, CPU, NDP = 0, 1, 2
 WAYS = 3
 
 Floats = NDArray[np.float64]
+Flags = NDArray[np.bool_]
 Ints = NDArray[np.int64]
 
 _ROUNDING = 1e-9  # a load lower by no more than this share is not lower
@@ -35,7 +36,7 @@ class Problem(NamedTuple):
 
     uses: Floats  # [expert, way, resource]: the time of a resource that an expert takes in a way
     overhead: Floats  # [expert, way, resource]: what each part takes; the rest of `uses` is divided by share
-    allowed: NDArray[np.bool_]  # [expert, way]: of CPU and NDP units, each computes all experts or none
+    allowed: Flags  # [expert, way]: of CPU and NDP units, each computes all experts or none
     base: Floats  # [resource]: its load without any of these experts
     opening: Floats  # [way, resource]: what a way takes as soon as any expert takes it
     here: int  # so many experts, the first ones, begin on the GPU; the others are in the order of thresholds
@@ -53,8 +54,9 @@ class Room(NamedTuple):
     first: Ints  # [expert]: the first one like it on its way, of those that are not split
     off: Floats  # [expert, way]: what a move takes off the fullest resource,
     added: Floats  # [expert, way]: and adds to others; infinite: another move is better
+    again: Flags  # [expert]: whether its move was the best: one like it may be better, by rounding
     least: Floats  # [way, way]: see `least_growth`
-    helps: NDArray[np.bool_]  # [way]: whether an exchange with an expert on it may lower the largest load
+    helps: Flags  # [way]: whether an exchange with an expert on it may lower the largest load
     norms: Floats  # [resource]: the part of each load in a norm
 
 
@@ -80,6 +82,7 @@ def make_room(experts: int, resources: int) -> Room:
         first=np.zeros(experts, np.int64),
         off=np.zeros((experts, WAYS)),
         added=np.zeros((experts, WAYS)),
+        again=np.zeros(experts, np.bool_),
         least=np.zeros((WAYS, WAYS)),
         helps=np.zeros(WAYS, np.bool_),
         norms=np.zeros(resources),
@@ -180,20 +183,22 @@ def change(grows, opening, counts, source, target, r):
 def begin_by_thresholds(problem, choice, sums, of_here):
     """The first experts that the GPU lacks go there, the last to the NDP units, others to the CPU.
 
-    All pairs of thresholds are tried, but those that leave a resource with more than the best pair has, whatever
-    the CPU gets. Experts that are `here`, the first ones, are the GPU's.
+    All pairs of thresholds are tried, but those that leave a resource with more than the best pair has
+    whatever the CPU gets. Experts that are `here`, the first ones, are the GPU's.
 
     sums: see `Room`; of_here: [resource], of those `here`.
     """
     uses, allowed, base, opening = problem.uses, problem.allowed, problem.base, problem.opening
     here, count, resources = problem.here, len(choice), len(base)
     of_here[:] = 0.0
+    rises = True
     for way in range(WAYS):
         for r in range(resources):
             sums[here, way, r] = 0.0
         for expert in range(here, count):
             for r in range(resources):
                 sums[expert + 1, way, r] = sums[expert, way, r] + uses[expert, way, r]
+                rises = rises and uses[expert, way, r] >= 0.0
     for expert in range(here):
         for r in range(resources):
             of_here[r] += uses[expert, GPU, r]
@@ -223,10 +228,11 @@ def begin_by_thresholds(problem, choice, sums, of_here):
                     break
             if most < best:
                 best, first, last = most, copied, far
-            elif base[full] + of_here[full] + sums[copied, GPU, full] + (
-                sums[count, NDP, full] - sums[far, NDP, full]
-            ) >= best:
-                break
+            elif rises:
+                load = base[full] + of_here[full] + sums[copied, GPU, full]
+                load += sums[count, NDP, full] - sums[far, NDP, full]
+                if load >= best:
+                    break
     for expert in range(count):
         choice[expert] = GPU if expert < first else CPU if expert < last else NDP
     return best
@@ -255,6 +261,10 @@ def move(problem, chosen):
     limit, best, moved, to = loads[full] * (1.0 - _ROUNDING), np.inf, -1, 0
     for expert in range(len(choice)):
         source, first, grows = choice[expert], room.first[expert], room.grows[problem.like[expert]]
+        if first == expert:
+            room.again[expert] = False
+        elif not room.again[first]:
+            continue
         for target in range(WAYS):
             if target == source or not allowed[expert, target]:
                 continue
@@ -273,7 +283,7 @@ def move(problem, chosen):
                 room.off[expert, target], room.added[expert, target] = off, added
             off, added = room.off[first, target], room.added[first, target]
             if added < best * off:
-                best, moved, to = added / off, expert, target
+                best, moved, to, room.again[first] = added / off, expert, target, True
     if moved < 0:
         return False
     take_way(problem, chosen, moved, to)
@@ -289,10 +299,10 @@ def least_growth(problem, chosen, full):
     least, allowed = chosen.room.least, problem.allowed
     least[:] = np.inf
     for expert in range(len(chosen.way)):
-        now = chosen.way[expert]
+        now, grows = chosen.way[expert], chosen.room.grows[problem.like[expert]]
         for way in range(WAYS):
             if chosen.room.first[expert] == expert and way != now and allowed[expert, way]:
-                least[now, way] = min(least[now, way], chosen.room.grows[problem.like[expert], now, way, full])
+                least[now, way] = min(least[now, way], grows[now, way, full])
 
 
 @outlined
