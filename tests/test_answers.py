@@ -140,9 +140,10 @@ def random_lists(random: Random) -> list[list[Any]]:
 
 def test_lists_are_legal_at_once_where_they_are_one_by_one():
     view, columns, seen = layer_view(), MODEL.expert_intermediate, set()
+    dimm = np.zeros(len(view.loads), np.int16)
     for seed in range(600):
         lists = random_lists(Random(seed))
-        at_once = legal_parts(lists, view.loads, columns)
+        at_once = legal_parts(lists, view.loads, dimm, columns)
         try:
             one_by_one = parts_one_by_one(lists, view.loads.tolist(), columns, Call("mine", "step 3"))
         except InputError:
@@ -150,7 +151,7 @@ def test_lists_are_legal_at_once_where_they_are_one_by_one():
         else:
             assert at_once is not None, lists
             assert [of.listed() for of in at_once] == [of.listed() for of in one_by_one]
-            assert legal_parts(at_once, view.loads, columns) == at_once
+            assert legal_parts(at_once, view.loads, dimm, columns) == at_once
         seen.add(at_once is None)
     assert seen == {True, False}
 

@@ -25,7 +25,7 @@ from ndpsim.policies.assignment.expert_uses import (
     PLACES,
     LayerTimes,
 )
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem, make_room
 from ndpsim.policies.assignment.parts import LayerWeights, Sums, count_parts
 from ndpsim.policies.interface import Part, Parts
 from ndpsim.policies.published.cxl import bit_budget, prefix_split, read_losses
@@ -36,30 +36,41 @@ from oracles.least_maximum import Layer
 from oracles.least_maximum import least_maximum as readable
 
 
+def alike(*arrays: np.ndarray) -> np.ndarray:
+    """For each expert the first one with the same values in all arrays [expert, ...]."""
+    rows = [b"".join(array[expert].tobytes() for array in arrays) for expert in range(len(arrays[0]))]
+    return np.array([rows.index(row) for row in rows], np.int64)
+
+
 def found(layer: Layer) -> tuple[list[int], dict[int, tuple[int, int]], float, np.ndarray]:
     """Ways, second ways with parts, the largest load, and all loads, by the kernel."""
     count, _, resources = layer.uses.shape
     choice, second, moved, counts = (np.zeros(n, np.int64) for n in (count, count, count, 3))
-    loads, sums = np.zeros(resources), np.zeros((count + 1, 3, resources))
-    problem = Problem(layer.uses, layer.overhead, layer.allowed, layer.base, layer.opening, layer.here)
-    chosen = Chosen(choice, second, moved, loads, counts, sums)
+    loads = np.zeros(resources)
+    given = layer.uses, layer.overhead, layer.allowed, layer.base, layer.opening, layer.here
+    problem = Problem(*given, alike(layer.uses, layer.overhead, layer.allowed))
+    chosen = Chosen(choice, second, moved, loads, counts, make_room(count, resources))
     most = least_maximum(problem, layer.splits, layer.parts, chosen)
     pairs = enumerate(zip(second.tolist(), moved.tolist(), strict=True))
     return choice.tolist(), {expert: pair for expert, pair in pairs if pair[0] >= 0}, most, loads
 
 
 def drawn(seed: int, most_experts: int = 12, splits: int = 3) -> Layer:
-    """Whole numbers, so that sums are exact in any order."""
+    """Whole numbers, so that sums are exact in any order; in every second layer some experts are alike."""
     random = np.random.default_rng(seed)
     count, resources = int(random.integers(1, most_experts + 1)), int(random.integers(3, 7))
     uses = random.integers(0, 40, (count, 3, resources)) * (random.random((count, 3, resources)) < 0.5)
     uses[:, range(3), range(3)] = random.integers(1, 60, (count, 3))
+    overhead = np.floor(uses * (random.random(uses.shape) < 0.3) / 4)
+    if seed % 2:
+        kinds = random.integers(0, count, count)
+        uses, overhead = uses[kinds], overhead[kinds]
     allowed = np.ones((count, 3), np.bool_)
     allowed[:, CPU], allowed[:, NDP] = random.random(2) < 0.8
     here = int(random.integers(0, count + 1))
     return Layer(
         uses.astype(float),
-        np.floor(uses * (random.random(uses.shape) < 0.3) / 4),
+        overhead,
         allowed,
         random.integers(0, 20, resources).astype(float),
         (random.integers(0, 10, (3, resources)) * (random.random((3, resources)) < 0.5)).astype(float),

@@ -66,6 +66,32 @@ def test_a_table_of_slowdowns_is_kept_by_all_that_it_depends_on(monkeypatch):
     assert keys[-1] == keys[0]
 
 
+def test_the_mean_of_an_expert_is_kept_by_all_that_it_depends_on(monkeypatch):
+    """As above; another GPU changes nothing, and a second machine finds what the first one has simulated."""
+    cache, asked = ResultCache(disk_bytes=0), []
+    simulated = Costs._simulated_over_refresh
+    monkeypatch.setattr(
+        Costs, "_simulated_over_refresh", lambda *given: asked.append(given) or simulated(*given)
+    )
+
+    def cost(*sets, model=MODEL, bits=16, tokens=3, shards=1, share=1.0):
+        return Costs(load_hardware("trimoe", sets), model, bits, cache=cache).expert(tokens, shards, share)
+
+    assert cost() == cost() == cost("gpu.memory_gb=20")
+    assert len(asked) == 1
+    for changed in (
+        dict(tokens=4),
+        dict(shards=2),
+        dict(share=0.5),
+        dict(bits=8),
+        dict(model=Expert(98, 40)),
+    ):
+        cost(**changed)
+    cost("dimm.ranks=2")
+    cost(UNREFRESHED)
+    assert len(asked) == 8
+
+
 def test_a_moved_expert_is_kept_by_all_that_it_depends_on(monkeypatch):
     """As above; an expert of more bytes than move at once is kept by one of its slices."""
     keys = []

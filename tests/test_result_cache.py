@@ -281,7 +281,7 @@ def test_every_kind_of_cached_result_has_a_test_of_what_it_depends_on():
     known = {
         f"simulate/{name}.py" for name in ("contention", "expert", "host", "relayout", "trace", "bank_turns")
     }
-    known |= {f"inference/layers/{name}.py" for name in ("contention", "relayouts", "beside_host")}
+    known |= {f"inference/layers/{name}.py" for name in ("contention", "costs", "relayouts", "beside_host")}
     sources = {path.relative_to(PACKAGE).as_posix(): path.read_text() for path in PACKAGE.rglob("*.py")}
     assert {name for name, text in sources.items() if "= Lookup(" in text} == known
 

@@ -16,7 +16,7 @@ from ndpsim.policies.assignment.expert_uses import (
     PCIE_NS,
     RESIDENT,
 )
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, Chosen, Problem, make_room
 from ndpsim.policies.interface import Parts
 from ndpsim.policies.own.balance.policy import Balance
 from ndpsim.policies.own.balance.uses import Uses
@@ -70,10 +70,10 @@ def shared_out(
     fill_uses(*uses.tables(), tokens, at, own, times, of_each, overhead)
     at_first = int(np.count_nonzero(at != MISSING))
     allowed = uses.allowed.take(at, axis=0)
-    problem = Problem(of_each, overhead, allowed, base, opening, at_first)
+    problem = Problem(of_each, overhead, allowed, base, opening, at_first, np.arange(count))
     first, second, moved = np.zeros((3, count), np.int64)
-    sums = np.empty((count + 1, *opening.shape))
-    chosen = Chosen(first, second, moved, np.empty(len(base)), np.empty(3, np.int64), sums)
+    room = make_room(count, len(base))
+    chosen = Chosen(first, second, moved, np.empty(len(base)), np.empty(3, np.int64), room)
     estimated_ns = least_maximum(problem, splits, parts, chosen)
     if at_first == count:
         on_gpu = base + of_each[:, GPU].sum(axis=0)

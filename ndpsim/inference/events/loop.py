@@ -24,6 +24,10 @@ def make_ready(jobs, work, job, cause):
     else:
         work.waiting[work.counts[2]] = job
         work.counts[2] += 1
+        server = jobs.server[job]
+        work.queued[server] += 1
+        if work.queued[server] == 1 and work.holder[server] < 0:
+            work.counts[6] += 1
 
 
 @inlined
@@ -44,20 +48,20 @@ def begin(jobs, work, job):
 @outlined
 def serve(jobs, work, began_ns):
     """Each server that is free takes, of the jobs that wait for it, the one with the lowest turn."""
-    while True:
+    while work.counts[6] > 0:
         chosen = -1
         for place in range(work.counts[2]):
             job = work.waiting[place]
             if work.holder[jobs.server[job]] < 0 and (chosen < 0 or jobs.turn[job] < jobs.turn[chosen]):
                 chosen = job
-        if chosen < 0:
-            return
         work.counts[2] = remove(work.waiting, work.counts[2], chosen)
         server, cause = jobs.server[chosen], jobs.cause[chosen]
         ready_ns = jobs.end_ns[cause] if cause >= 0 else began_ns
         if ready_ns < work.clock_ns[0]:
             jobs.cause[chosen] = work.freed_by[server]
         work.holder[server] = chosen
+        work.queued[server] -= 1
+        work.counts[6] -= 1
         begin(jobs, work, chosen)
 
 
@@ -86,8 +90,10 @@ def finish(jobs, work, job):
         work.unit[jobs.dimm[job]] = -1
         work.counts[4] = 1
     if jobs.turn[job] >= 0:
-        work.holder[jobs.server[job]] = -1
-        work.freed_by[jobs.server[job]] = job
+        server = jobs.server[job]
+        work.holder[server], work.freed_by[server] = -1, job
+        if work.queued[server] > 0:
+            work.counts[6] += 1
     place = jobs.first_after[job]
     while place >= 0:
         successor = jobs.after[place]
@@ -141,6 +147,7 @@ def run_jobs(jobs, kinds, slowdown, work, prioritised, servers):
     for dimm in range(len(kinds.channel)):
         work.counts[5] = min(work.counts[5], kinds.channel[dimm])
     work.holder[:] = -1
+    work.queued[:] = 0
     work.freed_by[:] = -1
     work.unit[:] = -1
     for job in range(count):

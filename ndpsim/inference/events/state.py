@@ -131,10 +131,12 @@ class Work(NamedTuple):
     part: Floats  # [shared]: the fraction of the way to the next column,
     many: Floats  # [shared]: fractional index into `SlowdownTable.streams`: 1.25 is between 1 and 2
     moved_gbps: Floats  # [DIMM, 2]
-    #: [6]: jobs active, those that transfer, those that wait for their server; `in_use`; 1: speeds may have
-    #: changed; the first channel, behind which all shared resources are channels
+    #: [7]: jobs active, those that transfer, those that wait for their server; `in_use`; 1: speeds may have
+    #: changed; the first channel, behind which all shared resources are channels; free servers with jobs that
+    #: wait
     counts: Ints
     waiting: Ints  # [job]: those that wait for their server
+    queued: Ints  # [server]: how many wait for it
     holder: Ints  # [server]: the job with a turn that is on it; -1: none
     freed_by: Ints  # [server]: the job with a turn that was on it last; -1: none
 

@@ -26,7 +26,7 @@ from ndpsim.simulate import Session
 from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.simulate.machine import lower_machine, named_weights
 from ndpsim.simulate.results.cache import Lookup, ResultCache
-from ndpsim.simulate.results.expert import OverRefresh
+from ndpsim.simulate.results.expert import MeanExpert
 from ndpsim.simulate.results.slowdown import BesideTraffic
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import Expert
@@ -96,7 +96,7 @@ class BesideHost:
         self._memory, self._bits, self._arbitration = memory, bits, arbitration
         self._traffic, self._cache = traffic, cache
 
-    def expert_ns(self, model: Expert, tokens: Sequence[int], dimms: int, alone: OverRefresh) -> float:
+    def expert_ns(self, model: Expert, tokens: Sequence[int], dimms: int, alone: MeanExpert) -> float:
         """Mean time of an expert over the start clocks of its runs without traffic.
 
         Args:

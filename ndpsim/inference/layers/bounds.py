@@ -157,7 +157,8 @@ class Bounds:
         machine = self._machine
 
         def least(time_ns: Callable[[int, int | ExpertFormat], float]) -> Floats:
-            return np.array([min(time_ns(n, one) for one in bits) for n in tokens.tolist()])
+            times_ns: Floats = np.array([[time_ns(n, one) for n in tokens.tolist()] for one in bits])
+            return np.asarray(times_ns.min(axis=0))
 
         gpu_ns = least(self._gpu_ns)
         cpu_ns = ndp_ns = None

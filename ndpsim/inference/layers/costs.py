@@ -51,9 +51,10 @@ from ndpsim.simulate.bank_operands import expert_program
 from ndpsim.simulate.bank_turns import bank_expert_token
 from ndpsim.simulate.host_traffic import HostTraffic
 from ndpsim.simulate.machine import geometry_of, lower_machine, named_weights
-from ndpsim.simulate.results.cache import ResultCache
-from ndpsim.simulate.results.expert import ExpertResult, OverRefresh
+from ndpsim.simulate.results.cache import Lookup, ResultCache
+from ndpsim.simulate.results.expert import MeanExpert
 from ndpsim.simulate.results.slowdown import SlowdownTable
+from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import Expert, MoeShape
 
 Floats = NDArray[np.float64]
@@ -279,17 +280,17 @@ class Costs:
         columns = max(1, round(share * self.shape.intermediate / shards))
         return self._on_dimms(columns, tokens, 1)[1]
 
-    def _on_dimms(self, columns: int, tokens: int, shards: int) -> tuple[ExpertResult, float, Parts]:
+    def _on_dimms(self, columns: int, tokens: int, shards: int) -> tuple[MeanExpert, float, Parts]:
         """A run of so many columns of an expert, its mean time over the phases of refresh, and its energy."""
         model, of_turn = Expert(self.shape.hidden, columns), in_turns(tokens)
-        result, mean = self._over_refresh(model, of_turn, Location(0, shards).layout)
+        mean = result = self._over_refresh(model, of_turn, Location(0, shards).layout)
         added_nj = self.standby.above(mean.mean_energy_nj, shards, mean.mean_ns)
         if self._beside is None:
             return result, mean.mean_ns, added_nj
         part, on_channel = Expert(model.hidden, -(-columns // shards)), 1
         if shards > 1:
             on_channel = -(-shards // self.hardware.system.host.channels)
-            _, mean = self._over_refresh(part, of_turn, "localized")
+            mean = self._over_refresh(part, of_turn, "localized")
         return result, self._beside.expert_ns(part, of_turn, on_channel, mean), unknown(added_nj)
 
     def _simulated_expert(self, tokens: int, shards: int, share: float) -> NdpCost:
@@ -320,10 +321,14 @@ class Costs:
         whole = Expert(self.shape.hidden, columns)
         return NdpCost(tokens * token_ns + vectors_ns, whole.weights * size, None)
 
-    def _over_refresh(
-        self, model: Expert, tokens: Sequence[int], layout: str
-    ) -> tuple[ExpertResult, OverRefresh]:
-        """A run of an expert, and the mean over the phases of refresh."""
+    def _over_refresh(self, model: Expert, tokens: Sequence[int], layout: str) -> MeanExpert:
+        """A run of an expert, and the mean over the phases of refresh, from the cache or simulated."""
+        inputs = self._units, named_weights(model, self.bits)[0], tokens, layout, self.start_clock
+        lookup = Lookup(MeanExpert, self._cache, False, inputs, {})
+        found = lookup.find(Stopwatch(), lambda share: None)
+        return found or lookup.store(self._simulated_over_refresh(model, tokens, layout))
+
+    def _simulated_over_refresh(self, model: Expert, tokens: Sequence[int], layout: str) -> MeanExpert:
         run = partial(
             simulate_expert,
             self._units,
@@ -338,8 +343,10 @@ class Costs:
         phases = min(-(-_PERIODS * self._refreshes.period // result.cycles), _MOST_PHASES)
         if self._refreshes.turns and phases > 1:
             result = run(refresh_phases=phases)
-        assert result.over_refresh is not None
-        return result, result.over_refresh
+        over = result.over_refresh
+        assert over is not None
+        of_one = result.weight_bytes, result.bandwidth_gbps, result.time_ns
+        return MeanExpert(*of_one, over.mean_ns, over.mean_energy_nj, over.start_clocks)
 
     def expected_ns(self, most_tokens: int, shards: int = 1, each_until: int = 0) -> tuple[Floats, float]:
         """Times of an expert on a DIMM that a policy may expect.
@@ -400,11 +407,11 @@ class Costs:
 
     @cached_property
     def _device_read(self) -> HostReadCost:
-        one, mean = self._over_refresh(self.shape, [1], "localized")
-        added = self.standby.above(mean.mean_energy_nj, 1, mean.mean_ns)
+        one = self._over_refresh(self.shape, [1], "localized")
+        added = self.standby.above(one.mean_energy_nj, 1, one.mean_ns)
         added = added and {name: nj for name, nj in added.items() if not name.startswith("ndp_")}
         # Refreshes delay the read as long as they delay the expert.
-        size, time_ns = one.weight_bytes, one.weight_bytes / one.bandwidth_gbps + mean.mean_ns - one.time_ns
+        size, time_ns = one.weight_bytes, one.weight_bytes / one.bandwidth_gbps + one.mean_ns - one.time_ns
         return HostReadCost(time_ns, size, 1, size / time_ns, added)
 
     @cached_property

@@ -227,8 +227,9 @@ def make_work(most: int, servers: int, shared: int, dimms: int) -> Work:
         part=floats(shared),
         many=floats(shared),
         moved_gbps=floats(dimms, 2),
-        counts=numbers(6),
+        counts=numbers(7),
         waiting=numbers(most),
+        queued=numbers(servers),
         holder=numbers(servers),
         freed_by=numbers(servers),
     )

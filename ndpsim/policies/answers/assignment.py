@@ -14,7 +14,7 @@ from ndpsim.base.jit import same_types
 from ndpsim.policies.answers.asking import Call, moment_of, sequence, time_from, whole
 from ndpsim.policies.assignment.parts import ROUNDING, are_legal
 from ndpsim.policies.interface import Assignment, Part, Parts
-from ndpsim.policies.views import STRIPED, Flags, Ints, LayerView, Machine
+from ndpsim.policies.views import STRIPED, Flags, Ints, LayerView, Machine, Shorts
 
 _ENGINES = {"gpu": "the GPU", "cpu": "the CPU", "ndp": "the NDP units"}
 _NONE = Parts(np.empty(0, np.int64), np.empty(0))
@@ -86,11 +86,11 @@ def checked_assignment(
         raise call.error(f"assign gives {shown(assignment)}, not an Assignment")
     lists = assignment.gpu, assignment.cpu, assignment.ndp
     columns = machine.model.expert_intermediate
-    parts = legal_parts(lists, view.loads, columns)
-    if parts is None:
+    parts = legal_parts(lists, view.loads, view.placement.dimm, columns)
+    if parts is None or not _has_engines(parts, machine):
         parts = parts_one_by_one(lists, view.loads.tolist(), columns, call)
+        _check_engines(parts, view, machine, call)
     gpu, cpu, ndp = parts
-    _check_engines(gpu, cpu, ndp, view, machine, call)
     estimated, planning = assignment.estimated_ns, assignment.planning
     for key, value in assignment.details.items():
         real = type(value) is float or type(value) is int or isinstance(value, numbers.Real)
@@ -108,14 +108,16 @@ def checked_assignment(
     )
 
 
-def legal_parts(lists: Sequence[object], loads: Ints, columns: int) -> list[Parts] | None:
+def legal_parts(lists: Sequence[object], loads: Ints, dimm: Shorts, columns: int) -> list[Parts] | None:
     """The parts of each engine, if all are legal and have the usual types; None: look at them one by one."""
     parts = [found for listed in lists if (found := _usual_parts(listed)) is not None]
-    if len(parts) < len(lists) or loads.dtype != np.int64 or not loads.flags.c_contiguous:
+    usual = loads.dtype == np.int64 and loads.flags.c_contiguous
+    usual = usual and dimm.dtype == np.int16 and dimm.flags.c_contiguous
+    if len(parts) < len(lists) or not usual:
         return None
     gpu, cpu, ndp = [(part.experts, part.shares) for part in parts]
     work = np.empty(len(loads)), np.empty(len(loads), np.int64)
-    return parts if _are_legal(loads, columns, gpu, cpu, ndp, *work) else None
+    return parts if _are_legal(loads, dimm, columns, gpu, cpu, ndp, *work) else None
 
 
 def _usual_parts(listed: object) -> Parts | None:
@@ -208,7 +210,15 @@ def _check_shares(sums: list[float], loads: list[int], call: Call) -> None:
         raise call.error(f"the shares of expert {expert} add up to {total:g}, not 1")
 
 
-def _check_engines(gpu: Parts, cpu: Parts, ndp: Parts, view: LayerView, machine: Machine, call: Call) -> None:
+def _has_engines(parts: list[Parts], machine: Machine) -> bool:
+    """Whether a machine has the CPU and the NDP units that are assigned to, and buffers of the GPU."""
+    _, cpu, ndp = parts
+    of_ndp, of_cpu = machine.dimms or not len(ndp.experts), machine.has_cpu or not len(cpu.experts)
+    return bool(of_ndp and of_cpu and machine.expert_buffers)
+
+
+def _check_engines(parts: list[Parts], view: LayerView, machine: Machine, call: Call) -> None:
+    gpu, cpu, ndp = parts
     if len(ndp.experts):
         if not machine.dimms:
             raise call.error(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ndpsim.base.jit import by_reference, inlined, kernel
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS, Chosen, Problem, least_maximum
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS, Chosen, Problem, Room, least_maximum
 from ndpsim.policies.assignment.parts import list_ways, sort_falling
 
 Flags = NDArray[np.bool_]
@@ -73,7 +73,8 @@ class Sharing(NamedTuple):
     split_parts: Ints
     loads: Floats
     counts: Ints
-    sums: Floats
+    room: Room
+    like: Ints  # [expert]: see `Problem`
     worth: Floats  # [expert]
     by_tokens: Ints  # [expert]
     spare: Ints  # [expert]
@@ -129,8 +130,20 @@ def order_experts(sharing, loads, places, dimm, shards):
         for way in range(WAYS):
             sharing.allowed_ways[turn, way] = sharing.allowed[places[expert], way]
         sharing.by_tokens[turn], sharing.worth[turn] = turn, loads[expert]
+    note_alike(sharing.tokens, sharing.places, sharing.groups, count, sharing.like)
     sort_falling(sharing.worth, sharing.by_tokens, count, sharing.spare)
     return count
+
+
+@inlined
+def note_alike(tokens, places, groups, count, like):
+    """Set the first expert with the tokens, place and group of each; experts are in order of tokens."""
+    for turn in range(count):
+        like[turn], before = turn, turn - 1
+        while before >= 0 and tokens[before] == tokens[turn] and like[turn] == turn:
+            if places[before] == places[turn] and groups[before] == groups[turn]:
+                like[turn] = like[before]
+            before -= 1
 
 
 @inlined
@@ -208,9 +221,9 @@ def share_out(sharing, fixed, loads, places, dimm, late, splits, parts, experts,
     for turn in range(count):
         at_first += 0 if at_places[turn] == MISSING else 1
     way, split_way, split_parts = sharing.way[:count], sharing.split_way[:count], sharing.split_parts[:count]
-    allowed, sums = sharing.allowed_ways[:count], sharing.sums[: count + 1]
-    problem = Problem(uses, overhead, allowed, base, sharing.opening, at_first)
-    chosen = Chosen(way, split_way, split_parts, sharing.loads, sharing.counts, sums)
+    allowed = sharing.allowed_ways[:count]
+    problem = Problem(uses, overhead, allowed, base, sharing.opening, at_first, sharing.like)
+    chosen = Chosen(way, split_way, split_parts, sharing.loads, sharing.counts, sharing.room)
     estimated_ns = least_maximum(problem, splits, parts, chosen)
     if at_first == count:
         alone_ns = time_on_gpu(base, sharing.opening[GPU, GPU_NS], uses)

@@ -44,6 +44,15 @@ class Sums(NamedTuple):
     turns: Ints  # [as reads]: the turn in which each was first counted; -1: not yet
 
 
+@inlined
+def lie_on_dimms(experts, dimm):
+    """Whether none of the experts is striped."""
+    for expert in experts:
+        if dimm[expert] < 0:
+            return False
+    return True
+
+
 @outlined
 def add_shares(experts, shares, columns, engine, sums, last):
     """Add the shares of an engine's experts to those of engines before it. Whether they are legal."""
@@ -59,11 +68,13 @@ def add_shares(experts, shares, columns, engine, sums, last):
 
 
 @kernel
-def are_legal(loads, columns, gpu, cpu, ndp, sums, last):
+def are_legal(loads, dimm, columns, gpu, cpu, ndp, sums, last):
     """Whether every expert with tokens is computed in full, no other one is, and none twice on an engine.
 
+    On NDP units none is striped.
+
     Args:
-        loads: tokens by expert.
+        loads, dimm: tokens, and the DIMM, by expert.
         columns: of an expert; a part has at least one.
         gpu, cpu, ndp: of each engine: experts, and the share of each, [part].
         sums, last: [expert], to work with.
@@ -74,6 +85,7 @@ def are_legal(loads, columns, gpu, cpu, ndp, sums, last):
         add_shares(*gpu, columns, 0, sums, last)
         and add_shares(*cpu, columns, 1, sums, last)
         and add_shares(*ndp, columns, 2, sums, last)
+        and lie_on_dimms(ndp[0], dimm)
     )
     for expert in range(len(loads)):
         wanted = 1.0 if loads[expert] > 0 else 0.0

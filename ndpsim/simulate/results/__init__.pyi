@@ -8,6 +8,7 @@ from ndpsim.simulate.results.expert import ExpertRun as ExpertRun
 from ndpsim.simulate.results.expert import HostReadResult as HostReadResult
 from ndpsim.simulate.results.expert import HostRun as HostRun
 from ndpsim.simulate.results.expert import JobTime as JobTime
+from ndpsim.simulate.results.expert import MeanExpert as MeanExpert
 from ndpsim.simulate.results.expert import OverRefresh as OverRefresh
 from ndpsim.simulate.results.expert import Phase as Phase
 from ndpsim.simulate.results.expert import RelayoutRun as RelayoutRun

@@ -41,6 +41,7 @@ from ndpsim.dram.spec import Standard
 from ndpsim.dram.spec.pages import standards
 from ndpsim.dram.traces import Requests
 from ndpsim.simulate import results
+from ndpsim.simulate.results.expert import MeanExpert
 from ndpsim.simulate.results.relayout import MovedExpert
 from ndpsim.simulate.results.slowdown import BesideTraffic, SlowdownTable
 from ndpsim.simulate.results.stopwatch import Stopwatch
@@ -48,7 +49,7 @@ from ndpsim.simulate.results.stopwatch import Stopwatch
 _log = logging.getLogger("ndpsim")
 
 #: What the cache stores.
-Stored = Reported | SlowdownTable | MovedExpert | BesideTraffic
+Stored = Reported | SlowdownTable | MeanExpert | MovedExpert | BesideTraffic
 
 R = TypeVar("R", bound=Stored)
 

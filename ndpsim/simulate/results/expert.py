@@ -55,6 +55,18 @@ class OverRefresh:
     times_ns: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class MeanExpert:
+    """The fields of an `ExpertResult` and of its `OverRefresh` from which the cost of an expert follows."""
+
+    weight_bytes: int
+    bandwidth_gbps: float
+    time_ns: float
+    mean_ns: float
+    mean_energy_nj: Mapping[str, float | None] | None
+    start_clocks: tuple[int, ...]
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class ExpertResult(Reported):
     """One expert, or several in turn, on one or several DIMMs; counts are sums over all of them.

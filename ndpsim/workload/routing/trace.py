@@ -28,7 +28,7 @@ Counts = NDArray[np.int64]
 MAX_EXPERTS = 1 << 15
 
 _MAX_LAYERS = 1 << 16
-_COUNTED = 1 << 20  # choices that are counted at once: they take four times their memory
+_COUNTED = 1 << 20  # choices that are counted, or checked, at once: they take up to four times their memory
 _DECODE = ("step", "layer", "token")
 _PREFILL = ("layer", "token")
 
@@ -376,11 +376,24 @@ def _checked_ids(ids: object, name: str, axes: tuple[str, ...], layers: tuple[in
         )
     if array.size and not 1 <= array.shape[-1] <= experts:
         raise InputError(f"has {array.shape[-1]} experts a token of {experts}", "range", key=name)
-    for index in np.ndindex(array.shape[:-2]):  # a layer at a time, to use little memory beside the trace
-        _check_layer(array[index], index, name, axes, layers, experts)
+    together = max(1, _COUNTED // max(1, array.shape[-2] * array.shape[-1]))
+    for index in np.ndindex(array.shape[:-3]):
+        for first in range(0, len(layers), together):
+            chosen = array[index][first : first + together]
+            if not _are_distinct(chosen, experts):
+                for layer, of_layer in enumerate(chosen, first):
+                    _check_layer(of_layer, (*index, layer), name, axes, layers, experts)
     narrow = np.ascontiguousarray(array, np.int16).view()
     narrow.flags.writeable = False
     return narrow
+
+
+def _are_distinct(chosen: NDArray[Any], experts: int) -> bool:
+    """Whether no token of [layer, token, k] chooses an expert twice, nor one that there is not."""
+    if chosen.size and (chosen.min() < 0 or chosen.max() >= experts):
+        return False
+    choices = np.ascontiguousarray(np.moveaxis(chosen, -1, 0))
+    return not any((choices[after:] == choices[:-after]).any() for after in range(1, len(choices)))
 
 
 def _check_layer(

@@ -212,12 +212,14 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         )
 
     def _shared_out(
-        self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: Sequence[int] = ()
+        self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: list[int] | None = None
     ) -> tuple[float, list[Parts]]:
         """The largest load of a resource, and the parts of GPU, CPU and NDP units, most tokens first."""
         places, parameters = np.where(resident, RESIDENT, MISSING), self.parameters
-        places[list(arriving)] = ARRIVING
-        late = len(self.prefetched) - self.hidden if arriving else 0.0
+        late = 0.0
+        if arriving:
+            places[arriving] = ARRIVING
+            late = len(self.prefetched) - self.hidden
         return self.uses.share_out(loads, places, dimm, late, parameters.splits, parameters.parts)
 
     # Between layers
@@ -258,8 +260,10 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         most = min(room, self.prefetches)
         if most <= 0:
             return []
-        heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         absent = np.flatnonzero(~(view.placement.resident[row] | view.moving[row]))
+        if not len(absent):
+            return []
+        heat = self.predictor.loads[row] if view.next_loads is None else view.next_loads
         coming = descending(heat, absent)[:most]
         hidden, wanted = self.hidden, []
         for expert in coming.tolist():

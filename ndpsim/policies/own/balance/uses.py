@@ -27,7 +27,7 @@ from ndpsim.policies.assignment.expert_uses import (
     Sharing,
     share_out,
 )
-from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS
+from ndpsim.policies.assignment.least_maximum import CPU, GPU, NDP, WAYS, make_room
 from ndpsim.policies.interface import GpuOrder, Parts
 from ndpsim.policies.views import Estimates, Floats, Ints, Machine
 
@@ -118,7 +118,8 @@ class Uses:
             split_parts=numbers(),
             loads=np.zeros(resources),
             counts=numbers(WAYS),
-            sums=np.zeros((experts + 1, WAYS, resources)),
+            room=make_room(experts, resources),
+            like=numbers(),
             worth=np.zeros(experts),
             by_tokens=numbers(),
             spare=numbers(),
