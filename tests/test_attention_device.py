@@ -449,15 +449,9 @@ def test_serving_computes_the_attention_of_each_step():
     )
     found = run_serving(attention="ndp", **given)
     machine = devices()
-    # The prompts are one step; each later step has a token of each running sequence.
-    steps = [((41, 0), (101, 1)), ((42, 0), (102, 1)), ((43, 0),)]
-    banks_ns = sum(
-        2
-        * machine.attention(
-            0, MixedStep(tuple((1, n) for n, _ in step), numbers=tuple(s for _, s in step)), 0, 0
-        ).time_ns
-        for step in steps
-    )
+    # The prompts are one step, which writes them; each later step has a token of each running sequence.
+    steps = [((40, 40), (100, 100)), ((1, 41), (1, 101)), ((1, 42), (1, 102)), ((1, 43),)]
+    banks_ns = sum(2 * machine.attention(0, MixedStep(step), 0, 0).time_ns for step in steps)
     assert found.utilization["banks"] * found.time_ns == pytest.approx(banks_ns)
     assert found.config["kv"] == "ndp"
     assert found.config["kv_blocks"] == machine.blocks(2, 16)

@@ -104,20 +104,22 @@ class Processors(Annotated):
         link_gbps = gpu.pcie_gbps if gpu.link_gbps is None else gpu.link_gbps
         return Exchange(self.gpus, link_gbps, 1e3 * gpu.link_latency_us)
 
-    def gpu_part(self, model: MoeShape) -> MoeShape:
+    def gpu_part(self, model: str | PathLike[str] | MoeShape) -> MoeShape:
         """A GPU's part of a model that all GPUs have together, in equal parts of each matrix.
 
         Raises:
-            InputError: heads or sizes cannot be divided into equal parts.
+            InputError: the model is not known, or its heads or sizes cannot be divided into equal parts.
         """
+        whole = load_model(model)
         try:
-            return model if self.gpus == 1 else tensor_part(model, self.gpus)
+            return whole if self.gpus == 1 else tensor_part(whole, self.gpus)
         except InputError as error:
             raise self.hardware.origins["gpu.count"].error(error.problem, "gpu.count", error.code) from None
 
     def gpu_expert(self, expert: Expert) -> Expert:
         """A GPU's part of an expert, whose columns `gpu_part` has divided."""
-        return replace(expert, intermediate=expert.intermediate // self.gpus)
+        whole = instance(expert, "expert", Expert)
+        return replace(whole, intermediate=whole.intermediate // self.gpus)
 
     @property
     def has_cpu(self) -> bool:
