@@ -334,16 +334,18 @@ def test_a_mixed_step_computes_the_pairs_of_each_sequence():
 # ---- Runs --------------------------------------------------------------------------------------------------------
 
 
-def test_alone_a_request_takes_what_moe_says_with_one_sequence():
+@pytest.mark.parametrize("sets", [(), ("gpu.count=2", "gpu.link_gbps=10", "gpu.link_latency_us=5")])
+@pytest.mark.parametrize("kv", ["gpu", "host"])
+def test_alone_a_request_takes_what_moe_says_with_one_sequence(sets, kv):
     prompt, output = 20, 3
-    (one,) = serve(requests((prompt, output))).per_request
+    (one,) = serve(requests((prompt, output)), sets=sets, kv=kv).per_request
     routed = SequenceRouting("skewed", MODEL, np.array([prompt]), 1)
 
     def ids(first: int, count: int) -> Any:
         return routed.ids(np.zeros(count, np.int64), np.arange(first, first + count))
 
     def moe(**more: Any) -> Any:
-        return ndpsim.run_moe(MACHINE, MODEL, (OnGpu,), **more).runs[0]
+        return ndpsim.run_moe(MACHINE, MODEL, (OnGpu,), sets=sets, kv=kv, **more).runs[0]
 
     prefill = Routing(16, (1, 2, 3), ids(prompt, 1)[None], ids(0, prompt), (prompt,))
     assert one.ttft_ns == moe(routing=prefill, prompt=prompt, context=prompt + 1).prefill_ns

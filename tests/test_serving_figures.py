@@ -112,7 +112,7 @@ def room_of(
     def of_memory(size: float) -> KvRoom:
         hardware = load_hardware("trimoe", ["gpu.reserved_gb=0", f"gpu.memory_gb={size:.9f}"])
         settings = ServeSettings(kv=kv, max_batch=limits[0], max_tokens=limits[1])
-        return kv_room(settings, Processors(hardware), model, weights, asked, False, gpus)
+        return kv_room(settings, Processors(hardware), model, model, weights, asked, False, gpus)
 
     if room is None:
         return of_memory(80)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,13 +17,14 @@ import ndpsim
 from builders.small_moe import MODEL
 from mistakes import refused
 from ndpsim.audit import check_serving
+from ndpsim.base.options.serve import ServeSettings
 from ndpsim.config import data_path
 from ndpsim.inference.prediction.machine import OwnMachine
 from ndpsim.inference.processors.banks import BankAttention
 from ndpsim.inference.processors.parallel import Exchange, tensor_part
 from ndpsim.inference.serving.gpus import Experts, GpuSteps
 from ndpsim.inference.serving.log import writing_serving_log
-from ndpsim.inference.serving.server import run_serving
+from ndpsim.inference.serving.server import run_serving, set_up
 from ndpsim.simulate.results.serving import ServingResult
 from ndpsim.workload.models import Attention, CompressedAttention, Index, Matrix, Residual
 from ndpsim.workload.requests import Requests
@@ -354,7 +356,9 @@ def test_a_free_link_makes_two_gpus_faster_and_a_slow_one_slower_than_one():
         (DENSE, (), {"parallel": "tensor"}, "conflict parallel"),
         (DENSE, TWO, {"parallel": "pipeline"}, "unknown-name parallel"),
         (DENSE, ("gpu.count=3",), {}, "unsupported gpu.count"),
-        (MODEL, TWO, {"policy": "trimoe"}, "conflict policy"),
+        (MODEL, TWO, {"policy": "trimoe", "parallel": "data"}, "conflict parallel"),
+        (MODEL, TWO, {"policy": "trimoe", "preemption": "swap"}, "unsupported preemption"),
+        (DENSE, TWO, {"policy": "trimoe"}, "conflict policy"),
         (MODEL, TWO, {"gpu_experts": 1}, "conflict gpu_experts"),
         (MODEL, TWO, {"kv": "host"}, "unsupported kv"),
         ("deepseek-v2", TWO, {}, "too-large gpu.memory_gb"),
@@ -370,6 +374,7 @@ def test_what_several_gpus_cannot_do_is_refused(model: Any, sets: Any, more: dic
     [
         ({"model": "qwen3-30b-a3b"}, "trimoe"),
         ({"model": "qwen3-30b-a3b", "gpu.count": "2"}, None),
+        ({"model": "qwen3-30b-a3b", "gpu.count": "2", "policy": "trimoe"}, "trimoe"),
         ({"model": "llama-3.1-8b"}, None),
         ({"model": "qwen3-30b-a3b", "policy": "balance"}, "balance"),
     ],
@@ -378,3 +383,45 @@ def test_a_point_of_a_sweep_names_the_policy_that_runs(given, policy):
     from ndpsim.studies.sweeps.commands.serve import COMMAND
 
     assert COMMAND.resolve({"requests": "poisson:rate=1", **given}).config["policy"] == policy
+
+
+# ---- A policy with several GPUs ----------------------------------------------------------------------------------
+
+
+def test_under_a_policy_each_gpu_has_half_of_a_block_and_of_an_expert():
+    given = {"model": MODEL, "policy": "trimoe", "gpu_experts": 2, "parallel": None}
+    one, two = (serve(requests((100, 2)), **given, sets=sets).config for sets in ((), TWO))
+    assert (one["parallel"], two["parallel"], two["engines"]) == (None, "tensor", 1)
+    for name in ("attention", "head", "kv_cache", "expert_buffers"):
+        assert 2 * two["gpu_bytes"][name] == one["gpu_bytes"][name], name
+    assert one["kv_blocks"] == two["kv_blocks"] == 7  # 102 tokens in blocks of 16
+
+
+def test_two_gpus_have_room_for_more_experts():
+    small = ["gpu.memory_gb=0.028", "gpu.reserved_gb=0"]
+    found = [
+        serve(requests(*[(60, 8)] * 8), MODEL, policy="balance", sets=[*small, f"gpu.count={count}"])
+        for count in (1, 2)
+    ]
+    assert found[1].config["gpu_experts"] > found[0].config["gpu_experts"]
+    hits = [one.pairs_by_engine["gpu_hit"] for one in found]
+    assert hits[1] > hits[0]
+
+
+@pytest.mark.parametrize("kv", ["auto", "host"])
+@pytest.mark.parametrize("policy", ["trimoe", "balance", "dali"])
+def test_the_log_of_two_gpus_under_a_policy_is_consistent(tmp_path: Path, kv: str, policy: str):
+    with writing_serving_log(tmp_path / "log.jsonl") as log:
+        serve(requests(*[(60, 8)] * 6), MODEL, policy=policy, kv=kv, sets=TWO, gpu_experts=2, log=log)
+    report = check_serving(tmp_path / "log.jsonl")
+    assert report.ok, report.findings
+
+
+@pytest.mark.parametrize("sets", [(), TWO])
+def test_the_host_has_the_whole_cache_of_several_gpus(sets: Sequence[str]):
+    """8 sequences have 7 blocks of 16 tokens in 4 layers: keys and values of 4 heads of 64 values in 16 bits."""
+    asked = requests(*[(60, 40)] * 8)
+    settings = ServeSettings(
+        hw="trimoe", model=MODEL, requests=asked, policy="trimoe", kv="host", sets=sets, max_batch=8
+    )
+    assert set_up(settings).room.memory.host_kv_bytes == 8 * 7 * 16 * 4 * 2 * 4 * 64 * 2

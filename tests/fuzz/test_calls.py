@@ -76,7 +76,7 @@ _GIVEN = {
         "problem": "is wrong",
         "size_bytes": 1,
     },
-    **{"model": "deepseek-v2", "expert": ndpsim.Expert(64, 64)},
+    **{"model": "deepseek-v2", "part": "deepseek-v2", "expert": ndpsim.Expert(64, 64)},
     **{"sequences": 1, "step": Step(1, 64), "places": [0], "names": ["ACT"]},
 }
 _METHODS = {

@@ -123,7 +123,7 @@ class ServeSettings(Settings):
         "With several GPUs: data (each GPU is an engine and has a part of the experts) or tensor "
         "(each GPU has a part of each matrix).",
         _ENGINE,
-        otherwise="data, or tensor for a dense model",
+        otherwise="data, or tensor for a dense model and under a policy",
     )
     kv: str = like(MOE["kv"], _ENGINE)
     attention: str = like(MOE["attention"], _ENGINE)

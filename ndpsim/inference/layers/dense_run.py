@@ -18,7 +18,6 @@ from ndpsim.inference.layers.setup import decode_context
 from ndpsim.inference.layers.visits import windows_of_step
 from ndpsim.inference.layers.weights import RunWeights, run_weights
 from ndpsim.inference.processors import Processors, Step
-from ndpsim.inference.processors.parallel import with_exchanges
 from ndpsim.simulate.results.moe import ENGINES, MoeResult, PolicyRun
 from ndpsim.simulate.results.stopwatch import Stopwatch
 from ndpsim.workload.models import MoeShape
@@ -54,8 +53,7 @@ def run_dense(
 
     def step_ns(context: int, new_tokens: int) -> float:
         step = Step(batch, context, new_tokens, settings.kv_bits)
-        time = processors.step_time(part, step, kv="gpu", bits=weights.dense)
-        time = with_exchanges(time, part, step, processors.exchange)
+        time = processors.part_time(part, step, bits=weights.dense)
         return windows_of_step((), layers, "", time)[1].gpu_ns
 
     prompt = settings.prompt

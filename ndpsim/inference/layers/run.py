@@ -37,7 +37,6 @@ from ndpsim.inference.layers.visits import itinerary
 from ndpsim.inference.layers.weights import run_weights
 from ndpsim.inference.processors import DenseTime, Processors, Step
 from ndpsim.inference.processors.memory import cache_of
-from ndpsim.inference.processors.parallel import with_exchanges
 from ndpsim.policies.choose import ChosenPolicy, choose_policies
 from ndpsim.policies.script import Rehearsed
 from ndpsim.simulate.results.moe import LayerCheck, MoeResult, PolicyRun
@@ -266,8 +265,7 @@ def _set_up(
 
     def dense_time(context: int, new_tokens: int = 1) -> DenseTime:
         step = Step(trace.batch, context, new_tokens, settings.kv_bits)
-        time = processors.step_time(part, step, kv=memory.kv, bits=weights.dense, devices=devices)
-        return with_exchanges(time, part, step, processors.exchange)
+        return processors.part_time(part, step, kv=memory.kv, bits=weights.dense, devices=devices)
 
     prefill = dense_time(settings.prefix + prompt, prompt) if prompt else None
     size = RunSize(layers, trace.batch, trace.prefill_tokens, int(max(trace.batch, trace.prefill_tokens)))

@@ -25,7 +25,7 @@ from ndpsim.inference.processors.fitted import fitted_values
 from ndpsim.inference.processors.gpu import Gpu
 from ndpsim.inference.processors.memory import GpuMemory
 from ndpsim.inference.processors.operations import AnyStep, DenseBits, MixedStep, Step
-from ndpsim.inference.processors.parallel import Exchange, tensor_part
+from ndpsim.inference.processors.parallel import Exchange, tensor_part, with_exchanges
 from ndpsim.inference.processors.power import read_power
 from ndpsim.inference.processors.table import ExpertTable, read_table
 from ndpsim.workload.models import Expert, MoeShape, load_model
@@ -246,6 +246,23 @@ class Processors(Annotated):
         if devices is not None:
             instance(devices, "devices", AttentionDevices)
         return dense.timed(self.gpu, load_model(model), step, kv, bits, devices)
+
+    def part_time(
+        self,
+        part: str | PathLike[str] | MoeShape,
+        step: AnyStep,
+        *,
+        kv: str = "gpu",
+        bits: DenseBits = 16,
+        devices: AttentionDevices | None = None,
+    ) -> DenseTime:
+        """As `step_time`, of a GPU's part of a model, with the exchanges of all GPUs; see `gpu_part`.
+
+        Raises:
+            InputError: as `dense_time`.
+        """
+        time, shape = self.step_time(part, step, kv=kv, bits=bits, devices=devices), load_model(part)
+        return with_exchanges(time, shape, step, self.exchange)
 
     def gpu_memory(
         self,

@@ -79,9 +79,10 @@ def routing_asked(
     return RoutingAsked(called, by_sequence, default_routing(shape))
 
 
-def check_gpus(shape: MoeShape, settings: ServeSettings) -> None:
+def check_without_policy(shape: MoeShape, settings: ServeSettings) -> None:
     """Check that no setting of GPUs that hold all weights needs a policy or other memory."""
-    why = "GPUs hold all of its experts" if shape.has_experts else "it is a dense model, without experts"
+    without = "GPUs hold all of its experts where no policy is named"
+    why = without if shape.has_experts else "it is a dense model, without experts"
     of_experts = () if shape.has_experts else ("bits", "weights", "routing")
     for key in ("policy", "gpu_experts", "host_gbps", *of_experts):
         if getattr(settings, key) is not None:
@@ -91,8 +92,10 @@ def check_gpus(shape: MoeShape, settings: ServeSettings) -> None:
         raise InputError(problem, "unsupported", key="kv")
 
 
-def check_preemption(preemption: str, has_policy: bool, room: KvRoom) -> None:
+def check_preemption(preemption: str, has_policy: bool, room: KvRoom, gpus: int) -> None:
     """Check that blocks can be moved to the host's memory, if preemption does so."""
+    if preemption == "swap" and gpus > 1:
+        raise InputError(f"swap is not supported with {gpus} GPUs", "unsupported", key="preemption")
     if preemption == "swap" and not has_policy:
         problem = "swap needs a policy; without one, sequences are computed again"
         raise InputError(problem, "unsupported", key="preemption")
@@ -114,8 +117,9 @@ def check_experts_fit(part: MoeShape, room: KvRoom, gpus: int) -> None:
     """Check that each GPU has room for its part of the experts."""
     needed, memory = part.moe_layers * -(-part.routed_experts // gpus), room.memory
     if memory.experts < needed:
+        lacking = shortfall(needed * memory.expert_bytes, memory.experts_bytes)
         problem = (
-            f"the experts of {part.name} do not fit: the room for experts in each GPU's memory "
-            f"{shortfall(needed * memory.expert_bytes, memory.experts_bytes)}. Use more GPUs or fewer bits"
+            f"the experts of {part.name} do not fit: the room for experts in each GPU's memory {lacking}. "
+            "Use more GPUs, fewer bits or a policy"
         )
         raise InputError(problem, "too-large", key="gpu.memory_gb")

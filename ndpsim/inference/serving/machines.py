@@ -49,11 +49,13 @@ class UnderPolicy:
     """A machine on which a policy decides where experts run.
 
     Attributes:
+        part: the model, or a GPU's part of it.
         room: the room of the KV cache.
     """
 
     chosen: ChosenPolicy
     setup: Setup
+    part: MoeShape
     routing: RoutingAsked
     room: KvRoom
     kv_bits: int
@@ -67,7 +69,7 @@ class UnderPolicy:
             "parameters": self.chosen.parameters.model_dump(),
             "routing": self.routing.called,
             "gpu_experts": self.setup.machine.gpu_experts,
-            "parallel": None,
+            "parallel": None if self.setup.processors.gpus == 1 else "tensor",
             "engines": 1,
             "host_gbps": self.setup.costs.host_gbps,
         }
@@ -87,14 +89,9 @@ class UnderPolicy:
         )
 
     def _dense_time(self, step: MixedStep) -> DenseTime:
-        setup = self.setup
-        return setup.processors.step_time(
-            setup.machine.model,
-            step,
-            kv=self.room.memory.kv,
-            bits=setup.weights.dense,
-            devices=setup.devices,
-        )
+        setup, kv = self.setup, self.room.memory.kv
+        bits, devices = setup.weights.dense, setup.devices
+        return setup.processors.part_time(self.part, step, kv=kv, bits=bits, devices=devices)
 
 
 @dataclass(frozen=True)
@@ -121,7 +118,7 @@ class Gpus:
     @property
     def count(self) -> int:
         """The number of GPUs."""
-        return gpus_of(self.processors.hardware)
+        return self.processors.gpus
 
     @property
     def engines(self) -> int:
@@ -168,18 +165,12 @@ class Gpus:
         )
 
 
-def gpus_of(hardware: Hardware) -> int:
-    """The number of GPUs of the hardware."""
-    gpu = hardware.system.gpu
-    return 1 if gpu is None else gpu.count
-
-
 def default_policy(shape: MoeShape, hardware: Hardware) -> str | None:
-    """The default policy; None if GPUs hold all weights, so that no policy runs."""
-    return MOE["policy"].default if shape.has_experts and gpus_of(hardware) == 1 else None
+    """The policy where none is named; None if GPUs hold all weights, so that no policy runs."""
+    return MOE["policy"].default if shape.has_experts and Processors(hardware).gpus == 1 else None
 
 
-def parallelism(shape: MoeShape, gpus: int, asked: str | None) -> str | None:
+def parallelism(shape: MoeShape, gpus: int, asked: str | None, has_policy: bool) -> str | None:
     """The way in which GPUs share a model, "data" or "tensor"; None for a single GPU.
 
     Raises:
@@ -192,7 +183,9 @@ def parallelism(shape: MoeShape, gpus: int, asked: str | None) -> str | None:
     if asked == "data" and not shape.has_experts:
         problem = f"{shape.name} has no experts in which engines meet: serve each with requests of its own"
         raise InputError(problem, "unsupported", key="parallel")
-    return asked or ("data" if shape.has_experts else "tensor")
+    if asked == "data" and has_policy:
+        raise InputError("data has no policy: GPUs hold all experts", "conflict", key="parallel")
+    return asked or ("data" if shape.has_experts and not has_policy else "tensor")
 
 
 def part_of(shape: MoeShape, gpus: int, parallel: str | None) -> MoeShape:

@@ -18,7 +18,7 @@ without experts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,6 +68,7 @@ class KvRoom:
 def kv_room(
     settings: ServeSettings,
     processors: Processors,
+    whole: MoeShape,
     shape: MoeShape,
     weights: RunWeights,
     requests: Requests,
@@ -78,6 +79,7 @@ def kv_room(
     """The memory of requests.
 
     Args:
+        whole: the model, of which the host has all of the cache.
         shape: the model, or a GPU's part of it.
         gives_room: whether the policy is a `GivesRoom`; None: there is no policy.
         gpus: the number of GPUs that share the experts.
@@ -101,7 +103,11 @@ def kv_room(
         size = blocks * block + _state_bytes(shape, most)
         held = Cache(size, blocks * max(of_layers), kv, f"a KV cache of {blocks:,} blocks")
         step = Step(most, each, each)
-        return memory_with_cache(processors.gpu, shape, step, held, weights.expert, weights.dense)
+        found = memory_with_cache(processors.gpu, shape, step, held, weights.expert, weights.dense)
+        if found.kv != "host" or shape == whole:
+            return found
+        on_host = blocks * sum(_block_bytes(whole, settings)) + _state_bytes(whole, most)
+        return replace(found, host_kv_bytes=on_host)
 
     kv = "gpu" if gives_room is None else settings.kv
     blocks = needed if asked is None else asked

@@ -19,6 +19,7 @@ from ndpsim.dimm.arbitrations import checked_arbitration
 from ndpsim.inference.layers.setup import (
     RunSize,
     attention_devices,
+    check_gpus,
     check_link,
     check_machine,
     set_up_machine,
@@ -29,8 +30,8 @@ from ndpsim.inference.processors.banks import AttentionDevices
 from ndpsim.inference.serving.asked import (
     check_bank_link,
     check_experts_fit,
-    check_gpus,
     check_preemption,
+    check_without_policy,
     policy_asked,
     requests_asked,
     routing_asked,
@@ -43,7 +44,6 @@ from ndpsim.inference.serving.machines import (
     ServingMachine,
     UnderPolicy,
     default_policy,
-    gpus_of,
     parallelism,
     part_of,
 )
@@ -261,21 +261,25 @@ def set_up(settings: ServeSettings) -> ServingSetup:
     """
     requests, shape = requests_asked(settings), load_model(settings.model)
     hardware = load_hardware(settings.hw, settings.sets, "moe" if shape.has_experts else None)
-    parallel = parallelism(shape, gpus_of(hardware), settings.parallel)
-    usual = default_policy(shape, hardware)
-    chosen = None if usual is None else policy_asked(usual if settings.policy is None else settings.policy)
+    processors, named = Processors(hardware), settings.policy
+    gpus = processors.gpus
+    asked = default_policy(shape, hardware) if named is None else named
+    chosen = None if asked is None or not shape.has_experts else policy_asked(asked)
+    parallel = parallelism(shape, gpus, settings.parallel, chosen is not None)
     if chosen is None:
-        check_gpus(shape, settings)
+        check_without_policy(shape, settings)
+    else:
+        check_gpus(hardware, settings.attention)
     level = None if settings.slo is None else service_level(settings.slo)
     checked_arbitration(settings.arbitration)
     check_link(hardware, None, settings.arbitration)
     weights = run_weights(shape, settings.bits, settings.dense_bits, settings.weights)
-    processors, part = Processors(hardware), part_of(shape, gpus_of(hardware), parallel)
-    spread = gpus_of(hardware) if parallel == "data" else 1  # GPUs that share the experts
+    part = part_of(shape, gpus, parallel)
+    spread = gpus if parallel == "data" else 1  # GPUs that share the experts
     gives_room = None if chosen is None else issubclass(chosen.policy, GivesRoom)
     devices = attention_devices(settings, hardware, part)
-    room = kv_room(settings, processors, part, weights, requests, gives_room, spread, devices)
-    check_preemption(settings.preemption, chosen is not None, room)
+    room = kv_room(settings, processors, shape, part, weights, requests, gives_room, spread, devices)
+    check_preemption(settings.preemption, chosen is not None, room, gpus)
     machine: ServingMachine
     if chosen is None:
         check_experts_fit(part, room, spread)
@@ -284,7 +288,7 @@ def set_up(settings: ServeSettings) -> ServingSetup:
         limit, bits = settings.max_tokens, settings.kv_bits
         machine = Gpus(processors, parallel, part, weights, routed, bits, limit, devices)
     else:
-        machine = _under_policy(settings, processors, shape, weights, room, requests, chosen, devices)
+        machine = _under_policy(settings, processors, shape, part, weights, room, requests, chosen, devices)
     if level is not None:
         usually = replace(settings, scheduler="vllm", prefix_cache=True)
         former = partial(schedulers, usually, machine.engines, room)
@@ -296,6 +300,7 @@ def _under_policy(
     settings: ServeSettings,
     processors: Processors,
     shape: MoeShape,
+    part: MoeShape,
     weights: RunWeights,
     room: KvRoom,
     requests: Requests,
@@ -312,12 +317,12 @@ def _under_policy(
     sequences = min(most, len(requests), requests.closed_loop or most)
     context = round(float((requests.prompt_tokens + requests.output_tokens / 2).mean())) + 1
     step = Step(sequences, context, kv_bits=settings.kv_bits)
-    decode = processors.step_time(shape, step, kv=memory.kv, bits=weights.dense, devices=devices)
+    decode = processors.part_time(part, step, kv=memory.kv, bits=weights.dense, devices=devices)
     spec = routed.offline
     offline = generate_routing(spec, shape, sequences, _OFFLINE_STEPS, 0, settings.seed, offline=True)
     size = RunSize(tuple(range(shape.layers)), sequences, 0, settings.max_tokens)
     setup = set_up_machine(checked, processors, weights, memory, decode, offline, size, devices, in_banks)
-    return UnderPolicy(chosen, setup, routed, room, settings.kv_bits)
+    return UnderPolicy(chosen, setup, part, routed, room, settings.kv_bits)
 
 
 # ---- ``run_serving``: requests served by a machine, with experts placed by a policy
