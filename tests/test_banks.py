@@ -26,7 +26,7 @@ from ndpsim.dimm.banks.shapes import Attention, Gemv, Units
 from ndpsim.dram.banks import lines as bank_lines
 from ndpsim.dram.banks.programs import Line, Program
 from ndpsim.dram.banks.run import run_program
-from ndpsim.dram.spec.extension import BankDevice, extension_named
+from ndpsim.dram.spec.extension import BankDevice, Request, Values, device_of, extension_named
 from ndpsim.dram.traces.unit_commands import UnitCommands, read_unit_commands, write_unit_commands
 from ndpsim.simulate.bank_layout import place_bank_operands
 from ndpsim.simulate.bank_operands import simulate_bank_attention, simulate_bank_expert
@@ -447,8 +447,53 @@ def test_a_device_without_a_timing_is_refused_with_its_file(key, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("command", "change", "key"),
+    [
+        ("MAC16", {"opened_by": "ACT17"}, "aim: MAC16: opened_by"),
+        ("MAC16", {"closed_by": ""}, "aim: MAC16: closed_by"),
+        ("REFab", {"closed_by": ""}, "aim: REFab: closed_by"),
+        ("MAC", {"path": ("bankgroup", "banks")}, "aim: MAC"),
+        ("MAC", {"path": ("rank", "bankgroup", "bank")}, "aim: MAC"),
+        ("RDMAC16", {"mode": "registers"}, "aim: RDMAC16"),
+        ("RD", {"bus": "data"}, "aim: RD"),
+        ("RD", {"latency": "nCL * 2"}, "aim"),
+        ("", {"controller": "in order"}, "aim"),
+        ("", {"levels": ("bankgroups", "bank")}, "aim: levels"),
+        ("", {"mode_change": "TMODE"}, "aim: mode_change"),
+        ("", {"requests": {"MAC": Request("MACS")}}, "aim: request MAC"),
+    ],
+)
+def test_mistakes_of_a_page_are_refused_in_one_line(command, change, key):
+    page = extension_named("aim")
+    if command:
+        commands = [
+            dataclasses.replace(c, **change) if c.name == command else c for c in page.commands(frozenset())
+        ]
+        change = {"commands": lambda _: tuple(commands)}
+    device = load_bank_hardware("aim").device
+    values = Values({**device.sizes, "bankgroupss": 4}, device.timings, device.clock_ps, True)
+    with pytest.raises(InputError) as refused:
+        run_program([Line("EOC", (0,))], device_of(dataclasses.replace(page, **change), values, frozenset()))
+    assert refused.value.key == key
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("ideal", "issued", "cycles"),
+    # ACT 1, RD 1 + nRCDRD 36, its data nCL 50 + nBL 2 later; EOC joins the answers when RD has issued.
+    [(frozenset(), ["ACT", "RD"], 90), (frozenset({"accesses"}), ["ACT"], 3)],
+)
+def test_the_end_waits_for_accesses_of_the_host(ideal, issued, cycles):
+    device = dataclasses.replace(load_bank_hardware("aim").device, ideal=ideal)
+    run = run_program([Line("RD", (0,), row=0), Line("EOC", (0,))], device, record_commands=True)
+    assert [run.commands.names[number] for number in run.commands.columns[1]] == issued
+    assert run.cycles == cycles
+
+
+@pytest.mark.parametrize(
     ("line", "code", "key"),
     [
+        ("RD_MAC,4,0,,", "range", "size"),
         ("MAC_ABK,65,0,,0", "range", "size"),
         ("MAC_ABK,0,0,,0", "range", "size"),
         ("MAC_ABK,4,32,,0", "range", "channels"),

@@ -90,6 +90,8 @@ def given(tmp_path, monkeypatch):
 
 KINDS = [
     ("STANDARD = Standard()", "dram/spec/standards"),
+    ("EXTENSION = Extension()", "dram/spec/extensions"),
+    ('PLACES = ("bank",)', "dimm/banks"),
     ("class P: ...\nPOLICY = P", "policies/own"),
     ("SCHEDULER: type = object", "inference/serving/schedulers"),
     ("FORMAT = WorkloadFormat(read=None)", "workload/requests/formats"),

@@ -34,8 +34,10 @@ VARIABLE = "NDPSIM_PLUGINS"
 #: The packages of ndpsim by the kind of their plug-ins.
 KINDS = {
     "arbitrations": "dimm/arbitrations",
+    "bank_layouts": "dimm/banks",
     "command_forms": "dram/traces/command_formats",
     "configuration_formats": "config/importers/formats",
+    "extensions": "dram/spec/extensions",
     "policies": "policies/own",
     "refresh_policies": "dram/refresh_policies",
     "request_formats": "dram/traces/request_formats",
@@ -54,6 +56,8 @@ KINDS = {
 # any).
 _DEFINED = {
     ("STANDARD", ""): "standards",
+    ("EXTENSION", ""): "extensions",
+    ("PLACES", ""): "bank_layouts",
     ("POLICY", ""): "policies",
     ("SCHEDULER", ""): "serving_schedulers",
     ("ARBITRATION", ""): "arbitrations",

@@ -23,14 +23,22 @@ from ndpsim.workload.models import Expert, MoeShape, load_model
 from ndpsim.workload.models.attention import Attention as LayerAttention
 
 
-def layouts_of(hardware: BankHardware) -> Any:
-    """The module of `ndpsim.dimm.banks` with the layouts of a device."""
+def layouts_of(hardware: BankHardware, *needed: str) -> Any:
+    """The module of `ndpsim.dimm.banks` with the layouts of a device, which has the functions `needed`.
+
+    Raises:
+        InputError: there is none, or a function is missing.
+    """
     extension, modules = hardware.device.extension, plugins.modules_by_name(banks)
     name = next((key for key in (extension.name, extension.name.partition("-")[0]) if key in modules), "")
     if not name:
-        known = ", ".join(key for key in modules if key != "shapes")
+        known = ", ".join(key for key, module in modules.items() if hasattr(module, "PLACES"))
         problem = f"no layout of operands is known for {hardware.name} (known: {known})"
         raise InputError(problem, "unsupported", key="hw")
+    for function in needed:
+        if not hasattr(modules[name], function):
+            problem = f"the layouts of {hardware.name} have no {function}"
+            raise InputError(problem, "unsupported", key="hw")
     return modules[name]
 
 
@@ -193,11 +201,16 @@ def simulate_bank_attention(
 
 
 def _rounds(hardware: BankHardware, shape: MoeShape, batch: int) -> int:
-    """Rounds of sequences, which have rows of their own; those of AttAcc's layout are in its rows."""
-    if hardware.device.extension.controller == "look-ahead":
+    """Rounds of sequences beside each other, which have rows of their own; other layouts know all rows."""
+    if not _is_side_by_side(hardware):
         return 1
     operands = attention_operands(hardware, shape.attention, shape.name, 1)
     return up(batch, hardware.device.sizes["channels"] // operands.heads)
+
+
+def _is_side_by_side(hardware: BankHardware) -> bool:
+    """Whether the layout is that of a sequence on as many channels as it has heads of keys and values."""
+    return getattr(layouts_of(hardware), "SIDE_BY_SIDE", False)
 
 
 def _appending_program(
@@ -205,7 +218,7 @@ def _appending_program(
 ) -> Program:
     """The program that writes the last tokens of each sequence; its attention has a program."""
     operands = attention_operands(hardware, shape.attention, shape.name, context)
-    layouts, units = layouts_of(hardware), units_of(hardware)
+    layouts, units = layouts_of(hardware, "turns", "appended"), units_of(hardware)
     turns = layouts.turns(operands, units)
     items = batch * turns.parts * turns.items
     most = items if turns.overlap else turns.slots
@@ -230,7 +243,7 @@ def attention_program(
         )
         raise InputError(problem, "missing", key="model")
     operands, layouts = attention_operands(hardware, attention, shape.name, context), layouts_of(hardware)
-    if hardware.device.extension.controller == "look-ahead":
+    if not _is_side_by_side(hardware):
         operands = operands._replace(heads=operands.heads * batch)
         units = units_of(hardware)
         return layouts.attention(operands, units), layouts.cache_rows(operands, units)
@@ -276,8 +289,7 @@ def attention_operands(hardware: BankHardware, attention: object, model: str, co
     ):
         problem = f"the attention of {model} has no layout on units in banks"
         raise InputError(problem, "unsupported", key="model")
-    if not hasattr(layouts_of(hardware), "attention"):
-        raise InputError(f"no layout of attention is known for {hardware.name}", "unsupported", key="hw")
+    layouts_of(hardware, "attention", "cache_rows")
     return _operands(attention, context, model)
 
 

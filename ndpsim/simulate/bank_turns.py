@@ -54,7 +54,8 @@ class AttentionTurns:
         self, hardware: BankHardware, attention: LayerAttention, model: str, cache: bool | ResultCache = True
     ) -> None:
         self._hardware, self._cache, self.attention = hardware, cache, attention
-        self._layouts, self._units = layouts_of(hardware), units_of(hardware)
+        self._layouts = layouts_of(hardware, "turns", "turn", "appended")
+        self._units = units_of(hardware)
         self._sequence = attention_operands(hardware, attention, model, 1)
         self.sizes: Turns = self._layouts.turns(self._sequence, self._units)
         self._times_ns: dict[tuple[int, int], float] = {}

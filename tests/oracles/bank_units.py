@@ -413,6 +413,8 @@ class InOrder:
         if self.pim:
             asked = self.pim[0]
             if not asked.command:
+                if self.active and self.device.extension.leaves_accesses not in self.device.ideal:
+                    return
                 self.pim.pop(0)
                 self.answers.append((clock + 1, asked))
                 return

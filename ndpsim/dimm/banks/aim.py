@@ -17,6 +17,9 @@ from ndpsim.dram.spec.extensions import WRITE
 #: Places of units.
 PLACES = ("bank",)
 
+#: Attention is that of a sequence on a channel for each head of keys; more sequences are beside it.
+SIDE_BY_SIDE = True
+
 _BANKS = 16
 _WORDS = ("WR_GB", "WR_BIAS", "MAC_ABK", "RD_MAC", "EOC")
 

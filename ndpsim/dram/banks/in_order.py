@@ -320,6 +320,10 @@ def act_for_units(tables, program, state, channel, clock):
     head = state.begin[channel, PIM]
     line = state.line[channel, PIM, head]
     if program.command[line] == WAITS:
+        # Accesses of a program's own; a host beside it goes on.
+        accesses = state.size[channel, ACTIVE] > 0 and state.channel[channel, MASTER] == ALONE
+        if accesses and not tables.leaves_accesses:
+            return False, FAR
         remove(state, channel, PIM, head)
         answer_later(state, channel, clock + 1, line)
         return True, FAR

@@ -75,6 +75,7 @@ class BankTables(NamedTuple):
     reopens: int  # 1: an activation of several banks may find some of them open
     refresh_waits: int  # 1: commands of an open row overtake a refresh that waits
     any_write_answers: int  # 1: any queued write answers a read
+    leaves_accesses: int  # 1: words that wait for answers do not wait for active accesses of the host
     rows: int
 
 
@@ -174,6 +175,7 @@ def lower(device: BankDevice) -> BankTables:
         reopens=int(extension.reopens in device.ideal),
         refresh_waits=int(extension.refresh_waits in device.ideal),
         any_write_answers=int(extension.any_write_answers in device.ideal),
+        leaves_accesses=int(extension.leaves_accesses in device.ideal),
         rows=device.sizes["rows"],
     )
 

@@ -233,6 +233,9 @@ def _instruction(device: BankDevice, word: Request, values: Mapping[str, str]) -
         size, column = _whole(values, "size", most + 1), 0
         if size == 0:
             raise InputError("0 is not a number of columns from 1", "range", key="size")
+    elif word.command and values["size"] not in ("", "1"):
+        problem = f"{values['instruction']} is one request, so its size is empty, not {shown(values['size'])}"
+        raise InputError(problem, "range", key="size")
     command = next((c for c in device.commands if c.name == word.command), None)
     group, bank = 0, 0
     if command is not None and command.path:

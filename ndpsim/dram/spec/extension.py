@@ -22,6 +22,12 @@ LEVELS = ("pseudochannel", "rank", "bankgroup", "bank")
 #: The level of a rule between banks of one number in all bank groups of a channel.
 SAME_BANK = "same-bank"
 
+#: The modules of `ndpsim/dram/banks` that schedule, as pages name them.
+CONTROLLERS = ("look-ahead", "in-order")
+
+#: The classes of commands of which a clock has one each; "": a clock has no other command.
+BUSES = ("row", "column", "")
+
 
 @dataclass(frozen=True)
 class UnitCommand:
@@ -102,6 +108,8 @@ class Extension:
     `controller`: the module of `ndpsim/dram/banks` that schedules: "look-ahead" or "in-order".
     `refresh_waits`: the idealisation under which commands of an open row overtake a refresh that waits.
     `any_write_answers`: the idealisation under which any queued write answers a read of the host.
+    `leaves_accesses`: that under which a word without a command, which waits for answers, does not wait for
+    accesses of the host whose row was opened for them.
     `mode_change`: the command that changes the mode; empty: there is one mode. `modes`: the two modes of a
     channel, the first at its start.
     `table_rows`: rows from this number on are the units' tables, beside the rows of the device.
@@ -127,6 +135,7 @@ class Extension:
     reopens: str = ""
     refresh_waits: str = ""
     any_write_answers: str = ""
+    leaves_accesses: str = ""
     mode_change: str = ""
     modes: tuple[str, str] = ("normal", "register")
     table_rows: int = 1 << 62
@@ -195,10 +204,14 @@ class BankDevice:
         """A sum of timings in clocks.
 
         Raises:
-            InputError: a timing is missing.
+            InputError: a timing is missing, or it is no sum.
         """
         total = 0
-        for sign, term in latency_terms(latency):
+        try:
+            terms = latency_terms(latency)
+        except ValueError as error:
+            raise InputError(str(error), "form", key=self.extension.name) from None
+        for sign, term in terms:
             if isinstance(term, str) and term not in self.timings:
                 raise InputError(f"{self.extension.name} needs {term}", "missing", key=term)
             total += sign * (term if isinstance(term, int) else self.timings[term])
@@ -209,7 +222,7 @@ def device_of(extension: Extension, values: Values, ideal: frozenset[str]) -> Ba
     """Resolve a page with the values of a device.
 
     Raises:
-        InputError: an idealisation is unknown, or a timing or a size is missing.
+        InputError: an idealisation is unknown, a timing or a size is missing, or the page has a mistake.
     """
     for name in sorted(ideal):
         if name not in extension.idealisations:
@@ -218,6 +231,7 @@ def device_of(extension: Extension, values: Values, ideal: frozenset[str]) -> Ba
         if size not in values.sizes:
             raise InputError(f"{extension.name} needs the number of {size}", "missing", key=size)
     device = BankDevice(extension, values.sizes, values.timings, values.clock_ps, values.refreshes, ideal)
+    refuse_mistakes(device)
     for rule in device.rules:
         if values.refreshes or not any(
             device.commands[device.names.index(n)].refreshes for n in rule.previous
@@ -226,6 +240,48 @@ def device_of(extension: Extension, values: Values, ideal: frozenset[str]) -> Ba
     if values.refreshes:
         device.clocks("nREFI")
     return device
+
+
+def refuse_mistakes(device: BankDevice) -> None:
+    """Refuse a page that names what it does not have, or whose commands cannot be scheduled.
+
+    Raises:
+        InputError: the first mistake.
+    """
+    extension, names = device.extension, device.names
+    if extension.controller not in CONTROLLERS:
+        raise unknown(extension.controller, CONTROLLERS, "controller", key=extension.name)
+    for level in extension.levels:
+        if level not in LEVELS:
+            raise unknown(level, LEVELS, "level", key=f"{extension.name}: levels")
+    for command in device.commands:
+        _refuse_command(device, command)
+    served = {f"request {name}": word.command for name, word in extension.requests.items()}
+    for where, name in {**served, "mode_change": extension.mode_change}.items():
+        if name and name not in names:
+            raise unknown(name, names, "command", key=f"{extension.name}: {where}")
+
+
+def _refuse_command(device: BankDevice, command: UnitCommand) -> None:
+    extension, where = device.extension, f"{device.extension.name}: {command.name}"
+    for level in command.path:
+        if level not in extension.levels:
+            raise unknown(level, extension.levels, "level", key=where)
+    if command.bus not in BUSES:
+        raise unknown(command.bus, BUSES, "bus", key=where)
+    modes = ("", *extension.modes) if extension.mode_change else ("", "normal")
+    if command.mode not in modes:
+        raise unknown(command.mode, modes, "mode", key=where)
+    needed = (command.uses and "opened_by", (command.uses or command.refreshes) and "closed_by")
+    for field_name in ("opened_by", "closed_by", "completed_by", "prepared_by"):
+        name = getattr(command, field_name)
+        if name and name not in device.names:
+            raise unknown(name, device.names, "command", key=f"{where}: {field_name}")
+        if not name and field_name in needed:
+            problem = (
+                f"names no command; a command that {'uses rows' if command.uses else 'refreshes'} needs one"
+            )
+            raise InputError(problem, "missing", key=f"{where}: {field_name}")
 
 
 @cache

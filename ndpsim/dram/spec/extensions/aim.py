@@ -179,6 +179,7 @@ IDEALISATIONS = {
     "C3": "ACT16 opens its row in banks that are open already",
     "C4": "a read of the host behind any queued write is answered without a command",
     "C6": "activations are outside of tFAW",
+    "accesses": "SYNC and EOC do not wait for accesses of the host whose row is open for them",
     "pins": "data of the host and of registers may meet on the pins",
 }
 ALWAYS = {
@@ -200,6 +201,7 @@ EXTENSION = Extension(
     idealisations=IDEALISATIONS | {"CENT": "distances between rows as at aim_simulator's commit 2eb1ee0"},
     reopens="C3",
     any_write_answers="C4",
+    leaves_accesses="accesses",
     mode_change="TMOD",
     table_rows=1 << 29,
     always=ALWAYS,
