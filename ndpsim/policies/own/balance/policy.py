@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -201,17 +201,11 @@ class Balance(Policy[BalanceParameters], GivesRoom):
     # A layer
 
     def assign(self, view: LayerView) -> Assignment:
-        """The ways of least maximum; all on the GPU where that is faster.
-
-        A copy that replaces a resident has PCIe for itself, unless the layer takes longer than the copy.
-        """
+        """The ways of least maximum; all on the GPU where that is faster."""
         arriving = [expert for expert in self.prefetched if view.arriving[expert]]
         resident, dimm = view.placement.resident, view.placement.dimm
         layer = view.loads, resident, dimm, arriving
-        lacking = COMING if self.replacing else MISSING
-        estimated_ns, (gpu, cpu, ndp) = self._shared_out(*layer, lacking)
-        if self.replacing and estimated_ns > self.uses.copy_ns:
-            estimated_ns, (gpu, cpu, ndp) = self._shared_out(*layer)
+        estimated_ns, (gpu, cpu, ndp) = self._beside_replacement(*layer) or self._shared_out(*layer)
         row = self.row[view.layer]
         self.layer_ns[row] = estimated_ns
         self.copies[row] = not resident[gpu.experts].all()
@@ -224,6 +218,19 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         return Assignment(
             gpu, cpu, ndp, estimated_ns=estimated_ns, planning=0.0 if charge == "none" else charge
         )
+
+    def _beside_replacement(self, *layer: Any) -> tuple[float, list[Parts]] | None:
+        """Without copies while one replaces a resident, unless those save more time than it takes.
+
+        layer: arguments of `_shared_out`. None: nothing speaks against copies.
+        """
+        if not self.replacing:
+            return None
+        without = self._shared_out(*layer, COMING)
+        copy_ns = self.uses.copy_ns
+        if without[0] > copy_ns and self._shared_out(*layer)[0] + copy_ns < without[0]:
+            return None
+        return without
 
     def _shared_out(
         self,
