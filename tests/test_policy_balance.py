@@ -392,6 +392,17 @@ def test_a_gpu_that_takes_what_has_arrived_first_frees_buffers_sooner():
             assert begun[copy.expert] <= copy.end_ns + 2 * longest_ns + 1e-6
 
 
+def test_experts_that_all_tokens_choose_come_to_the_gpus_memory_once():
+    """Two experts have all tokens of both layers, and the offline trace knows of neither."""
+    given = dict(model="mixtral-8x7b", layers=(3, 4), gpu_experts=2, batch=None, steps=None, bounds=False)
+    ids = np.tile(np.array([3, 5], np.int16), (20, 2, 48, 1))
+    run, layers, _ = small_moe.recorded("balance", hw="cxl", routing=Routing(8, (3, 4), ids), **given)
+    come = [(one.layer, one.expert) for layer in layers for one in layer.migrations if one.kind == "fetch"]
+    assert come
+    assert len(come) == len({*come})
+    assert sum(layer.end_ns - layer.start_ns for layer in layers[-2:]) < 0.5 * run.moe_ns / 20
+
+
 @pytest.mark.parametrize("hw", ["trimoe", "edge", "cxl", "cache-7960x-4090"])
 def test_it_is_ahead_of_published_policies_on_a_small_model(hw):
     result = small_moe.moe("balance", "all", hw=hw, batch=16, bounds=False)

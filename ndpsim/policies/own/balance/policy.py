@@ -11,7 +11,7 @@ import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -219,16 +219,18 @@ class Balance(Policy[BalanceParameters], GivesRoom):
             gpu, cpu, ndp, estimated_ns=estimated_ns, planning=0.0 if charge == "none" else charge
         )
 
-    def _beside_replacement(self, *layer: Any) -> tuple[float, list[Parts]] | None:
+    def _beside_replacement(
+        self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: list[int]
+    ) -> tuple[float, list[Parts]] | None:
         """Without copies while one replaces a resident, unless those save more time than it takes.
 
-        layer: arguments of `_shared_out`. None: nothing speaks against copies.
+        Arguments are those of `_shared_out`. None: nothing speaks against copies.
         """
         if not self.replacing:
             return None
-        without = self._shared_out(*layer, COMING)
-        copy_ns = self.uses.copy_ns
-        if without[0] > copy_ns and self._shared_out(*layer)[0] + copy_ns < without[0]:
+        without = self._shared_out(loads, resident, dimm, arriving, COMING)
+        more_ns = without[0] - self.uses.copy_ns
+        if more_ns > 0 and self._shared_out(loads, resident, dimm, arriving)[0] < more_ns:
             return None
         return without
 
