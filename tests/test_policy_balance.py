@@ -16,6 +16,7 @@ from ndpsim.inference.layers.costs import Costs
 from ndpsim.inference.layers.record import LayerRecord
 from ndpsim.inference.layers.run import run_moe
 from ndpsim.policies import Policy
+from ndpsim.policies.assignment.expert_uses import MISSING, PLACES
 from ndpsim.policies.choose import ChosenPolicy
 from ndpsim.policies.interface import Assignment, parts_of
 from ndpsim.policies.own.balance.policy import Balance, BalanceParameters
@@ -73,7 +74,7 @@ def test_a_layer_is_shared_out_as_step_by_step():
         policy.shards = shards
         loads = random.integers(0, 40, experts) * (random.random(experts) < 0.8)
         places = np.where(
-            random.random(experts) < random.choice([0.2, 1.0]), random.integers(1, 3, experts), 0
+            random.random(experts) < random.choice([0.2, 1.0]), random.integers(1, PLACES, experts), MISSING
         )
         dimm = (random.integers(0, max(dimms // shards, 1), experts) * shards).astype(np.int16)
         layer = loads, places, dimm, float(random.choice([0.0, 0.4, 2.0]))
@@ -268,6 +269,81 @@ def test_a_copy_that_costs_units_more_than_it_saves_them_is_not_prefetched():
     assert prefetched(210.0) == []
 
 
+#: One DIMM and no CPU: experts that the GPU lacks add up on the unit, 20 ns a token; a copy takes 100 ns.
+ONE_ENGINE = machine(dimms=1, has_cpu=False, gpu_experts=1)
+
+
+def replaced(tokens: int, of_resident: int = 0, **changed: object) -> list[tuple[str, int]]:
+    """Moves after one step of these tokens for the missing expert 0 and the resident 1.
+
+    The average starts at 0 and takes half of the step; the layer took 200 ns.
+    """
+    policy = balance(ONE_ENGINE, estimates(**(NDP | changed)), alpha=0.5, prefetch=False)
+    policy.quota, policy.layer_ns[:] = [1], 200.0
+    view = layer_view([[0]] * tokens + [[1]] * of_resident, resident=(1,))
+    return [
+        (one.kind, one.expert)
+        for one in policy.background(background_view(view, view.placement.resident[None]))
+    ]
+
+
+def losing(lost_ns: float, **changed: object) -> dict[str, object]:
+    return dict(lost_ns=lambda dimms, read_ns, other_ns: np.full(601, lost_ns), **changed)
+
+
+def test_an_expert_replaces_a_resident_where_it_saves_more_than_its_copy_costs():
+    """20 tokens on average, 400 ns a step, which the average of 0.5 remembers for 2 steps: 800 ns.
+
+    A step has 200 ns, and 200 between layers: of the copy's 100 ns it lacks the resident for a quarter of a
+    step, and layers copy nothing meanwhile: 400 x 1.25. Units may lose 300; 200 where steps have no window.
+    """
+    both = [("evict", 1), ("fetch", 0)]
+    assert replaced(40, **losing(299.0)) == both
+    assert replaced(40, **losing(301.0)) == []
+    assert replaced(40, **losing(199.0, window_ns=0.0)) == both
+    assert replaced(40, **losing(201.0, window_ns=0.0)) == []
+    assert replaced(40, **losing(299.0, cache_ns=200.0)) == []  # the KV cache has the window
+
+
+def test_an_expert_replaces_a_resident_only_where_the_difference_is_above_chance():
+    """Of 8 experts: 2 ln 8 x 0.5 / 1.5 = 1.386 times the sum of both averages is the square of chance."""
+    both = [("evict", 1), ("fetch", 0)]
+    assert replaced(2) == []  # 1 against 0: 1 < 1.386
+    assert replaced(4) == both  # 2 against 0: 4 > 2.77
+    assert replaced(4, 2) == []  # 2 against 1: 1 < 4.16
+    assert replaced(40, 14) == both  # 20 against 7: 169 > 37
+    assert replaced(40, 44) == []  # the resident has more
+
+
+def test_experts_replace_residents_one_at_a_time_and_only_beside_one_engine():
+    view = layer_view([[0]] * 40, resident=(1,))
+    there = view.placement.resident[None]
+    policy = balance(ONE_ENGINE, alpha=0.5, prefetch=False)
+    policy.quota, policy.layer_ns[:] = [1], 200.0
+    assert policy.background(background_view(view, there, moving=flags(8, (5,))[None])) == []
+    assert policy.background(background_view(view, flags(8, ())[None])) == []  # there is no resident
+    for other in (machine(dimms=1, gpu_experts=1), machine(dimms=2, has_cpu=False, gpu_experts=1)):
+        policy = balance(other, alpha=0.5, prefetch=False)
+        policy.quota, policy.layer_ns[:] = [1], 200.0
+        assert policy.background(background_view(view, there)) == []
+
+
+def test_layers_copy_nothing_beside_a_replacement_unless_that_saves_more_than_it_takes():
+    """A copy takes 100 ns. The unit takes 120 for 6 tokens, and 400 for 20; with a part on the GPU less."""
+
+    def of(tokens: int) -> dict[str, float]:
+        return engines(policy.assign(layer_view([[0]] * tokens)))[0]
+
+    policy = balance(ONE_ENGINE)
+    plain = of(6)
+    assert set(plain) == set(of(20)) == {"gpu", "ndp"}
+    policy.replacing = 0, 5
+    assert of(6) == {"ndp": 1.0}
+    assert set(of(20)) == {"gpu", "ndp"}
+    policy.background(background_view(layer_view([[0]]), flags(8, (5,))[None]))  # it has arrived
+    assert of(6) == plain
+
+
 # ---- on machines
 
 
@@ -314,6 +390,17 @@ def test_a_gpu_that_takes_what_has_arrived_first_frees_buffers_sooner():
         begun = {job.expert: job.start_ns for job in other.jobs if job.resource == "gpu"}
         for copy in (job for job in other.jobs if job.kind == "copy"):
             assert begun[copy.expert] <= copy.end_ns + 2 * longest_ns + 1e-6
+
+
+def test_experts_that_all_tokens_choose_come_to_the_gpus_memory_once():
+    """Two experts have all tokens of both layers, and the offline trace knows of neither."""
+    given = dict(model="mixtral-8x7b", layers=(3, 4), gpu_experts=2, batch=None, steps=None, bounds=False)
+    ids = np.tile(np.array([3, 5], np.int16), (20, 2, 48, 1))
+    run, layers, _ = small_moe.recorded("balance", hw="cxl", routing=Routing(8, (3, 4), ids), **given)
+    come = [(one.layer, one.expert) for layer in layers for one in layer.migrations if one.kind == "fetch"]
+    assert come
+    assert len(come) == len({*come})
+    assert sum(layer.end_ns - layer.start_ns for layer in layers[-2:]) < 0.5 * run.moe_ns / 20
 
 
 @pytest.mark.parametrize("hw", ["trimoe", "edge", "cxl", "cache-7960x-4090"])

@@ -12,7 +12,6 @@ from ndpsim.policies.assignment.expert_uses import (
     CPU_NS,
     GPU_NS,
     GROUPS_NS,
-    MISSING,
     PCIE_NS,
     RESIDENT,
 )
@@ -58,7 +57,7 @@ def shared_out(
     uses, parts, splits = policy.uses, policy.parameters.parts, policy.parameters.splits
     groups = np.maximum(dimm, 0) // uses.shards
     active = np.flatnonzero(loads)
-    order = active[np.lexsort((-loads[active], places[active] == MISSING))]
+    order = active[np.lexsort((-loads[active], places[active] < RESIDENT))]
     tokens, at, count = loads[order], places[order], len(order)
     by_tokens = np.sort(tokens)
     base, opening = fixed(uses, by_tokens, late, bool((at == RESIDENT).any()))
@@ -68,7 +67,7 @@ def shared_out(
     of_each, overhead = np.empty((2, count, *opening.shape))
     times, own = uses.times_beside_reads(typical), groups[order].astype(np.int64)
     fill_uses(*uses.tables(), tokens, at, own, times, of_each, overhead)
-    at_first = int(np.count_nonzero(at != MISSING))
+    at_first = int(np.count_nonzero(at >= RESIDENT))
     allowed = uses.allowed.take(at, axis=0)
     problem = Problem(of_each, overhead, allowed, base, opening, at_first, np.arange(count))
     first, second, moved = np.zeros((3, count), np.int64)

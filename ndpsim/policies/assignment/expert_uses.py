@@ -18,9 +18,10 @@ Ints = NDArray[np.int64]
 #: Resources; the NDP units of each group of DIMMs follow. In tables an expert has one: that of its own group.
 GPU_NS, PCIE_NS, CHANNELS_NS, CPU_NS, GROUPS_NS = range(5)
 
-#: Where the GPU has an expert: not at all, in its memory, on its way; and the number of these.
-MISSING, RESIDENT, ARRIVING = range(3)
-PLACES = 3
+#: Where the GPU has an expert: not at all, on its way or to come for later steps, in its memory, on its way
+#: for this layer; and the number of these. Those before `RESIDENT` the layer lacks.
+MISSING, COMING, RESIDENT, ARRIVING = range(4)
+PLACES = 4
 
 
 class LayerTimes(NamedTuple):
@@ -62,7 +63,7 @@ class Sharing(NamedTuple):
     active: Ints  # [expert]: those with tokens in the order of thresholds, as the next
     tokens: Ints
     groups: Ints
-    places: Ints  # of its weights: `MISSING`, `RESIDENT` or `ARRIVING`
+    places: Ints  # of its weights: `MISSING` or another of these
     uses: Floats  # [expert, way, resource]
     overhead: Floats  # [expert, way, resource]
     allowed_ways: Flags  # [expert, way]
@@ -118,7 +119,7 @@ def order_experts(sharing, loads, places, dimm, shards):
     """Note the experts with tokens: those that the GPU has, then others, each by tokens; their number."""
     count = 0
     for expert in range(len(loads)):
-        sharing.worth[expert] = loads[expert] + (0.0 if places[expert] == MISSING else _FIRST)
+        sharing.worth[expert] = loads[expert] + (0.0 if places[expert] < RESIDENT else _FIRST)
         if loads[expert] > 0:
             sharing.active[count] = expert
             count += 1
@@ -219,7 +220,7 @@ def share_out(sharing, fixed, loads, places, dimm, late, splits, parts, experts,
     fill_uses(sharing.table, sharing.overheads, tokens[:count], at_places, groups, beside, uses, overhead)
     at_first = 0
     for turn in range(count):
-        at_first += 0 if at_places[turn] == MISSING else 1
+        at_first += 0 if at_places[turn] < RESIDENT else 1
     way, split_way, split_parts = sharing.way[:count], sharing.split_way[:count], sharing.split_parts[:count]
     allowed = sharing.allowed_ways[:count]
     problem = Problem(uses, overhead, allowed, base, sharing.opening, at_first, sharing.like)

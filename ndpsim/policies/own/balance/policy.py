@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from ndpsim.policies.assignment.expert_uses import ARRIVING, MISSING, RESIDENT
+from ndpsim.policies.assignment.expert_uses import ARRIVING, COMING, MISSING, RESIDENT
 from ndpsim.policies.interface import (
     Assignment,
     GivesRoom,
@@ -101,6 +101,11 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         #: Prefetches for the layer that comes, in their order; whether each layer copied experts last time.
         self.prefetched: list[int] = []
         self.copies = np.ones(layers, np.bool_)
+        #: Whether one DIMM computes all that the GPU does not, so that the times of these experts add up.
+        self.one_engine = self.machine.dimms == 1 and not self.machine.has_cpu
+        #: Row and expert of a copy that replaces a resident; the estimated time of each layer's last step.
+        self.replacing: tuple[int, int] | None = None
+        self.layer_ns = np.zeros(layers)
 
     @property
     def uses(self) -> Uses:
@@ -199,8 +204,11 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         """The ways of least maximum; all on the GPU where that is faster."""
         arriving = [expert for expert in self.prefetched if view.arriving[expert]]
         resident, dimm = view.placement.resident, view.placement.dimm
-        estimated_ns, (gpu, cpu, ndp) = self._shared_out(view.loads, resident, dimm, arriving)
-        self.copies[self.row[view.layer]] = not resident[gpu.experts].all()
+        layer = view.loads, resident, dimm, arriving
+        estimated_ns, (gpu, cpu, ndp) = self._beside_replacement(*layer) or self._shared_out(*layer)
+        row = self.row[view.layer]
+        self.layer_ns[row] = estimated_ns
+        self.copies[row] = not resident[gpu.experts].all()
         if arriving:
             turn = np.full(len(resident), len(arriving))
             turn[arriving] = range(len(arriving))
@@ -211,11 +219,31 @@ class Balance(Policy[BalanceParameters], GivesRoom):
             gpu, cpu, ndp, estimated_ns=estimated_ns, planning=0.0 if charge == "none" else charge
         )
 
+    def _beside_replacement(
+        self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: list[int]
+    ) -> tuple[float, list[Parts]] | None:
+        """Without copies while one replaces a resident, unless those save more time than it takes.
+
+        Arguments are those of `_shared_out`. None: nothing speaks against copies.
+        """
+        if not self.replacing:
+            return None
+        without = self._shared_out(loads, resident, dimm, arriving, COMING)
+        more_ns = without[0] - self.uses.copy_ns
+        if more_ns > 0 and self._shared_out(loads, resident, dimm, arriving)[0] < more_ns:
+            return None
+        return without
+
     def _shared_out(
-        self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: list[int] | None = None
+        self,
+        loads: Ints,
+        resident: Flags,
+        dimm: NDArray[np.int16],
+        arriving: list[int] | None = None,
+        lacking: int = MISSING,
     ) -> tuple[float, list[Parts]]:
         """The largest load of a resource, and the parts of GPU, CPU and NDP units, most tokens first."""
-        places, parameters = np.where(resident, RESIDENT, MISSING), self.parameters
+        places, parameters = np.where(resident, RESIDENT, lacking), self.parameters
         late = 0.0
         if arriving:
             places[arriving] = ARRIVING
@@ -228,11 +256,15 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         """The hottest experts of the layer that is done stay; the hottest missing ones of the next come."""
         row, after = self.row[view.layer], self.row[view.next_layer]
         self.predictor.update(row, view.loads)
+        if self.replacing and not view.moving[self.replacing]:
+            self.replacing = None
         migrations = list(self._stay(view, row))
+        if self.one_engine and not migrations and not view.copied.any():
+            migrations.extend(self._replaced(view, row))
         room = view.gpu_free
         for migration in migrations:
             room += 1 if migration.kind == "evict" else -1
-        self.prefetched = self._wanted(view, after, room)
+        self.prefetched = [] if self.replacing else self._wanted(view, after, room)
         for expert in self.prefetched:
             migrations.append(Migration("prefetch", view.next_layer, expert, estimated_ns=self.uses.copy_ns))
         return migrations
@@ -250,6 +282,37 @@ class Balance(Policy[BalanceParameters], GivesRoom):
             yield Migration("evict", view.layer, expert)
         for expert in np.flatnonzero(view.copied & kept & ~resident).tolist():
             yield Migration("keep", view.layer, expert)
+
+    def _replaced(self, view: BackgroundView, row: int) -> Iterator[Migration]:
+        """The hottest missing expert of the layer in place of its coldest resident; one at a time."""
+        resident, loads = view.placement.resident[row], self.predictor.loads[row]
+        if view.moving.any() or view.gpu_free < 0 or not resident.any() or resident.all():
+            return
+        coming = int(np.where(resident, -np.inf, loads).argmax())
+        leaving = int(np.where(resident, loads, np.inf).argmin())
+        if self._pays_back(float(loads[coming]), float(loads[leaving])):
+            self.replacing = row, coming
+            yield Migration("evict", view.layer, leaving)
+            yield Migration("fetch", view.layer, coming, estimated_ns=self.uses.copy_ns)
+
+    def _pays_back(self, coming: float, leaving: float) -> bool:
+        """Whether an expert saves, for as long as the average remembers, what its copy costs (equation 10).
+
+        coming, leaving: mean tokens of the expert, and of the resident that it replaces.
+        """
+        alpha, copy_ns = self.parameters.alpha, self.uses.copy_ns
+        chance = 2 * math.log(self.predictor.loads.size) * alpha / (2 - alpha) * (coming + leaving)
+        if coming <= leaving or (coming - leaving) ** 2 <= chance:
+            return False
+        lost_ns = self.uses.lost_ns(math.ceil(coming), copy_ns, math.inf)
+        step_ns = float(self.layer_ns.sum()) + len(self.layer_ns) * self.estimates.copy_window_ns
+        saved_ns = self._expected_ns(coming)
+        gain_ns = (saved_ns - self._expected_ns(leaving)) / alpha
+        return gain_ns > saved_ns * (1 + copy_ns / step_ns) + lost_ns
+
+    def _expected_ns(self, heat: float) -> float:
+        """Time of the units in a step for an expert with this mean load, if tokens choose it."""
+        return (1 - math.exp(-heat)) * float(self.estimates.sharded_ns(self.shards)[math.ceil(heat)])
 
     def resident_worth(self, placement: Placement) -> NDArray[np.float32]:
         """The predicted tokens: the coldest experts of all layers leave first."""
@@ -284,8 +347,7 @@ class Balance(Policy[BalanceParameters], GivesRoom):
             return True
         uses = self.uses
         lost_ns = uses.lost_ns(tokens, uses.copy_ns, float(uses.cpu_ns[tokens]))
-        saved_ns = self.estimates.sharded_ns(self.shards)[tokens]
-        return bool((1 - unused) * saved_ns > (1 - hidden) * lost_ns)
+        return self._expected_ns(heat) > (1 - hidden) * lost_ns
 
 
 POLICY = Balance

@@ -16,6 +16,7 @@ from ndpsim.base.jit import same_types
 from ndpsim.policies.assignment.expert_uses import (
     ARRIVING,
     CHANNELS_NS,
+    COMING,
     CPU_NS,
     GPU_NS,
     GROUPS_NS,
@@ -57,7 +58,7 @@ class Uses:
         #: One call; in the order of arrival it may interrupt that of the residents, which begins again.
         self.late_call_ns = (1 if gpu_order == "listed" else 2) * estimates.call_ns
         self.allowed = np.ones((PLACES, WAYS), np.bool_)
-        self.allowed[MISSING, GPU] = machine.expert_buffers > 0
+        self.allowed[MISSING, GPU], self.allowed[COMING, GPU] = machine.expert_buffers > 0, False
         self.allowed[:, CPU], self.allowed[:, NDP] = machine.has_cpu, machine.dimms > 0
         self._sharing, self._fixed = self._make_sharing(), self._fixed_uses()
 
