@@ -261,7 +261,8 @@ class Processors(Annotated):
         Raises:
             InputError: as `dense_time`.
         """
-        time, shape = self.step_time(part, step, kv=kv, bits=bits, devices=devices), load_model(part)
+        shape = load_model(part)
+        time = self.step_time(shape, step, kv=kv, bits=bits, devices=devices)
         return with_exchanges(time, shape, step, self.exchange)
 
     def gpu_memory(

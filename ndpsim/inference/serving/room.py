@@ -96,17 +96,15 @@ def kv_room(
         return _room_in_banks(settings, processors, shape, weights, requests, lengths, devices)
     needed = int(np.sort(lengths)[-most:].sum())
     of_layers = _block_bytes(shape, settings)
-    block = max(sum(of_layers), 1)
+    block = _block_size(of_layers)
 
     def memory(kv: str, blocks: int) -> GpuMemory:
         each = -(-settings.max_tokens // most)
-        size = blocks * block + _state_bytes(shape, most)
+        size = _cache_bytes(shape, settings, blocks)
         held = Cache(size, blocks * max(of_layers), kv, f"a KV cache of {blocks:,} blocks")
         step = Step(most, each, each)
         found = memory_with_cache(processors.gpu, shape, step, held, weights.expert, weights.dense)
-        if found.kv != "host" or shape == whole:
-            return found
-        on_host = blocks * sum(_block_bytes(whole, settings)) + _state_bytes(whole, most)
+        on_host = _cache_bytes(whole, settings, blocks) if found.kv == "host" else 0
         return replace(found, host_kv_bytes=on_host)
 
     kv = "gpu" if gives_room is None else settings.kv
@@ -176,6 +174,17 @@ def _block_bytes(shape: MoeShape, settings: ServeSettings) -> list[int]:
         -(-settings.block_tokens * kinds[kind].cached_values * settings.kv_bits // 8)
         for kind in shape.kind_of_layer
     ]
+
+
+def _block_size(of_layers: Sequence[int]) -> int:
+    """Bytes of a block in all layers; 1 where no layer has keys and values."""
+    return max(sum(of_layers), 1)
+
+
+def _cache_bytes(shape: MoeShape, settings: ServeSettings, blocks: int) -> int:
+    """Bytes of so many blocks, and of what the sequences of a step have at any length."""
+    size = blocks * _block_size(_block_bytes(shape, settings))
+    return size + _state_bytes(shape, settings.max_batch)
 
 
 def _state_bytes(shape: MoeShape, sequences: int) -> int:

@@ -205,7 +205,8 @@ class Balance(Policy[BalanceParameters], GivesRoom):
         arriving = [expert for expert in self.prefetched if view.arriving[expert]]
         resident, dimm = view.placement.resident, view.placement.dimm
         layer = view.loads, resident, dimm, arriving
-        estimated_ns, (gpu, cpu, ndp) = self._beside_replacement(*layer) or self._shared_out(*layer)
+        shared_out = self._beside_replacement if self.replacing else self._shared_out
+        estimated_ns, (gpu, cpu, ndp) = shared_out(*layer)
         row = self.row[view.layer]
         self.layer_ns[row] = estimated_ns
         self.copies[row] = not resident[gpu.experts].all()
@@ -221,17 +222,14 @@ class Balance(Policy[BalanceParameters], GivesRoom):
 
     def _beside_replacement(
         self, loads: Ints, resident: Flags, dimm: NDArray[np.int16], arriving: list[int]
-    ) -> tuple[float, list[Parts]] | None:
-        """Without copies while one replaces a resident, unless those save more time than it takes.
-
-        Arguments are those of `_shared_out`. None: nothing speaks against copies.
-        """
-        if not self.replacing:
-            return None
+    ) -> tuple[float, list[Parts]]:
+        """As `_shared_out` beside a replacement: without copies, unless these save more than it takes."""
         without = self._shared_out(loads, resident, dimm, arriving, COMING)
         more_ns = without[0] - self.uses.copy_ns
-        if more_ns > 0 and self._shared_out(loads, resident, dimm, arriving)[0] < more_ns:
-            return None
+        if more_ns > 0:
+            with_copies = self._shared_out(loads, resident, dimm, arriving)
+            if with_copies[0] < more_ns:
+                return with_copies
         return without
 
     def _shared_out(
